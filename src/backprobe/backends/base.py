@@ -1,0 +1,226 @@
+"""What backprobe asks of a framework, and which framework a call belongs to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from importlib import import_module
+from typing import Any, Protocol
+
+from backprobe.errors import BadOption, NoBackend
+from backprobe.record import GradStatus
+
+BACKENDS = {"torch": "backprobe.backends.torch"}
+ARRAYS = BACKENDS | {"numpy": "backprobe.backends.arrays"}
+
+
+class Effect(Enum):
+    """What a call may do to the memory of values that have names."""
+
+    READS = "reads"  # certainly writes nothing
+    WRITES = "writes"  # may write to some of its arguments: `Tape.targets` tells which
+    UNKNOWN = "unknown"  # cannot be seen into
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``probe`` that a backend carries out."""
+
+    strategy: str = "edges"
+    values: str = "alias"
+    create_graph: bool = False
+
+
+@dataclass(frozen=True)
+class Description:
+    """Shape, dtype and device of a value as the framework gives them; None for what is not a tensor."""
+
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the backward pass gave one captured value."""
+
+    status: GradStatus
+    reason: str
+    value: Any
+    grad: Any
+    inputs: tuple[int, ...]  # positions, among the captured values, of those that flow directly into it
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Statistics of one tensor over its finite values: root mean square, largest magnitude, and how many are not."""
+
+    size: int
+    nonfinite: int
+    rms: float
+    largest: float
+
+
+class Tape(Protocol):
+    """One recording in a framework: captures values while the program runs, then differentiates."""
+
+    def is_tensor(self, value: Any) -> bool: ...
+
+    def is_floating(self, tensor: Any) -> bool: ...
+
+    def size(self, tensor: Any) -> int: ...
+
+    def describe(self, tensor: Any) -> Description: ...
+
+    def version(self, tensor: Any) -> int:
+        """A number that changes when the tensor's memory is written."""
+        ...
+
+    def capture(self, tensor: Any, reads: Sequence[Any], previous: Any, through: bool | None) -> Any:
+        """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
+
+        ``reads`` are the captures it was computed from as far as the source tells, ``previous`` the capture of the
+        same object before it was written, ``through`` whether that write went through this object (None: not known).
+        """
+        ...
+
+    def effect(self, function: Any, flagged: bool) -> Effect:
+        """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
+        ...
+
+    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The tensors that this call may write to."""
+        ...
+
+    def writing(self, tensor: Any) -> None:
+        """The program is about to write to this tensor: save what would be lost."""
+        ...
+
+    def written(self, tensor: Any) -> None:
+        """The program has written to it."""
+        ...
+
+    def expose(self, tensor: Any) -> None:
+        """The program takes a handle through which it may write unseen."""
+        ...
+
+    def cotangent(self, output: Any, cotangent: Any) -> Any:
+        """The cotangent as a tensor of the output's dtype and device."""
+        ...
+
+    def release(self) -> None:
+        """Keep nothing any longer."""
+        ...
+
+    def differentiate(
+        self, output: Any, cotangent: Any, captures: Sequence[Any]
+    ) -> tuple[list[Outcome], tuple[int, ...]]:
+        """Run backward once; the outcome of each capture, and their positions in the order backward visited them."""
+        ...
+
+
+class Arrays(Protocol):
+    """The tensors of a recording as data: what showing and saving need of a framework."""
+
+    name: str
+
+    def is_tensor(self, value: Any) -> bool: ...
+
+    def describe(self, tensor: Any) -> Description: ...
+
+    def summarize(self, tensor: Any) -> Summary | None: ...
+
+    def to_text(self, tensor: Any) -> str: ...
+
+    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
+        """A tensor as plain data; the bytes that it lies on go into ``blobs``, once where tensors share them."""
+        ...
+
+    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any: ...
+
+
+class Backend(Arrays, Protocol):
+    """A framework's adapter."""
+
+    def is_model(self, value: Any) -> bool: ...
+
+    def open(self, options: Options) -> Tape: ...
+
+    def lift(self, arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[str, Any]:
+        """The arguments of a function by parameter name, with those to be differentiated made so."""
+        ...
+
+    def refusal(self, target: Any) -> tuple[str, str, str, str] | None:
+        """Why a function or model cannot be probed in these forms: headline, found, why, next."""
+        ...
+
+    def explain_error(self, error: BaseException) -> str | None:
+        """What an error raised by the framework's backward pass means for a probe, if backprobe knows more."""
+        ...
+
+    def module_paths(self, model: Any) -> Iterable[str]:
+        """The paths of the modules that can run, the model itself being ""."""
+        ...
+
+    def parameters(self, model: Any) -> Iterable[tuple[str, Any]]: ...
+
+    def observing(self, model: Any, observer: ModuleObserver) -> Any:
+        """A context manager in which the model's modules report to the observer."""
+        ...
+
+
+@dataclass(frozen=True)
+class ModuleObserver:
+    """What the model form wants to hear: which forwards to exchange for reporting ones, and what modules return."""
+
+    wants_output: Callable[[str], bool]
+    wants_locals: Callable[[str], bool]
+    rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
+    returned: Callable[[str, Any], None]  # (path, what the module returned)
+    writing: Callable[[Any], None]  # (inputs of a module that works in place)
+
+
+def load_arrays(name: str) -> Arrays:
+    """The tensors of the framework with this name, or NumPy's. Raises NoBackend."""
+    return load_backend(name) if name in BACKENDS else import_module(ARRAYS[name]).BACKEND  # type: ignore[no-any-return]
+
+
+def load_backend(name: str) -> Backend:
+    """The backend of this name. Raises NoBackend."""
+    if name not in BACKENDS:
+        raise NoBackend(
+            f"there is no backend {name!r}", asked=f"backend={name!r}", found=f"backends: {', '.join(BACKENDS)}",
+            next=f"backend={next(iter(BACKENDS))!r}",
+        )  # fmt: skip
+    try:
+        return import_module(BACKENDS[name]).BACKEND  # type: ignore[no-any-return]
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != name:
+            raise
+        raise NoBackend(
+            f"the framework {name} is not installed", asked=f"backend={name!r}", found=str(error),
+            next=f"pip install 'backprobe[{name}]'",
+        ) from error  # fmt: skip
+
+
+def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
+    """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend."""
+    if name is not None:
+        if not isinstance(name, str):
+            raise BadOption(f"backend is a name, not {name!r}", asked=f"backend={name!r}", next='backend="torch"')
+        return load_backend(name)
+    imported = [load_backend(known) for known in BACKENDS if known in sys.modules]
+    values = list(values)
+    for backend in imported:
+        if any(backend.is_tensor(value) or backend.is_model(value) for value in values):
+            return backend
+    if len(imported) == 1:
+        return imported[0]
+    raise NoBackend(
+        "the arguments do not tell which framework computes",
+        found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",
+        why="plain numbers belong to no framework",
+        next='bp.probe(f, backend="torch")',
+    )

@@ -1,0 +1,84 @@
+"""Making the arguments of a function differentiable without changing what the caller holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from backprobe.structure import leaves, replaced
+
+
+class _Alias(torch.autograd.Function):
+    """The same memory and version counter with a history of its own, so that a function may write to its argument.
+
+    PyTorch forbids writing to a leaf that requires a gradient, and to a view of one; the output of a Function is
+    neither. The derivative of doing nothing is the identity.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient
+
+
+def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[str, Any]:
+    """The arguments by parameter name, those to be differentiated requiring a gradient.
+
+    If a floating argument already requires one, the flags stand. Otherwise every floating argument is differentiated,
+    Python and NumPy numbers included; integers only where nothing else is there to differentiate. ``wrt`` names the
+    parameters to differentiate instead.
+    """
+    every = [leaf for value in arguments.values() for _, leaf in leaves(value)]
+    if wrt is None and any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in every):
+        return arguments
+    chosen = every if wrt is None else [leaf for name in wrt for _, leaf in leaves(arguments.get(name))]
+    integers_too = not any(_is_floating(leaf) for leaf in chosen)
+    made: dict[int, Tensor] = {}
+
+    def differentiated(leaf: Any) -> Any:
+        if not (_is_floating(leaf) or (integers_too and type(leaf) is int)):
+            return leaf
+        if isinstance(leaf, Tensor) and leaf.requires_grad:
+            return leaf
+        if isinstance(leaf, Tensor) or not isinstance(leaf, int | float | complex):
+            if id(leaf) not in made:
+                made[id(leaf)] = _alias(leaf)
+            return made[id(leaf)]
+        return _alias(leaf)  # equal numbers are one object in Python and two arguments here
+
+    def held(leaf: Any) -> Any:
+        return leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf
+
+    return {
+        name: replaced(value, differentiated if wrt is None or name in wrt else held)
+        for name, value in arguments.items()
+    }
+
+
+def _is_floating(leaf: Any) -> bool:
+    if isinstance(leaf, Tensor):
+        return leaf.is_floating_point() or leaf.is_complex()
+    if isinstance(leaf, numpy.ndarray | numpy.generic):
+        return leaf.dtype.kind in "fc"
+    return isinstance(leaf, float | complex)
+
+
+def _alias(leaf: Any) -> Tensor:
+    if isinstance(leaf, Tensor):
+        plain = leaf.detach()
+    elif isinstance(leaf, numpy.ndarray | numpy.generic):
+        plain = torch.from_numpy(numpy.array(leaf))
+    else:
+        dtype = torch.get_default_dtype()
+        plain = torch.tensor(leaf, dtype=dtype.to_complex() if isinstance(leaf, complex) else dtype)
+    with torch.enable_grad():
+        return _Alias.apply(plain.requires_grad_())  # type: ignore[no-any-return]
+
+

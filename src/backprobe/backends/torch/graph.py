@@ -1,0 +1,79 @@
+"""Walks over autograd's graph: which recorded values flow into which, and the order in which backward visits them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+Key = tuple[Node, int]
+LEAF = "torch::autograd::AccumulateGrad"
+
+
+def key(edge: GradientEdge) -> Key:
+    return edge.node, edge.output_nr
+
+
+def inputs(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
+    """The recorded values that flow into an edge with no other recorded one between."""
+    found: dict[int, None] = {}
+    visited: set[Node] = set()
+    pending = [edge.node]
+    while pending:
+        node = pending.pop()
+        for follower, output in node.next_functions:
+            if follower is None:
+                continue
+            known = recorded.get((follower, output))
+            if known:
+                found[known[0]] = None
+            elif follower not in visited:
+                visited.add(follower)
+                pending.append(follower)
+    return sorted(found)
+
+
+def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
+    """The recorded values in the order in which the engine's queue reaches them.
+
+    The engine takes, of the nodes whose consumers have all run, the one made last in the forward pass, and leaves
+    first of all (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``); the same queue is run here.
+    """
+    waiting = _consumer_counts(root.node)
+    outputs: dict[Node, list[int]] = {}
+    for node, output in recorded:
+        outputs.setdefault(node, []).append(output)
+    order: list[int] = []
+    pushed = 0
+    queue = [(0, 0, root.node)]
+    while queue:
+        _, _, node = heapq.heappop(queue)
+        for output in sorted(outputs.get(node, ())):
+            order += recorded[node, output]
+        for follower, _ in node.next_functions:
+            if follower is not None:
+                waiting[follower] -= 1
+                if not waiting[follower]:
+                    pushed += 1
+                    heapq.heappush(queue, (-follower._sequence_nr(), pushed, follower))
+    return order
+
+
+def _consumer_counts(root: Node) -> dict[Node, int]:
+    counts: dict[Node, int] = {root: 0}
+    pending = [root]
+    while pending:
+        for follower, _ in pending.pop().next_functions:
+            if follower is not None:
+                if follower not in counts:
+                    counts[follower] = 0
+                    pending.append(follower)
+                counts[follower] += 1
+    return counts
+
+
+def nodes(root: Tensor) -> list[Node]:
+    """Every node that backward from this tensor may reach."""
+    return list(_consumer_counts(get_gradient_edge(root).node))

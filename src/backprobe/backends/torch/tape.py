@@ -1,0 +1,268 @@
+"""Captures of tensors while a program runs: the gradient edge, the value, and what a later write does to both.
+
+The gradient edge of a tensor, taken when it gets its name, stays the edge of that version whatever is written later;
+a kept tensor does not. Values are detached aliases, copied just before a write that is seen.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+from backprobe.backends.base import Description, Effect, Options, Outcome
+from backprobe.backends.torch import effects
+from backprobe.backends.torch.tensors import Geometry, describe, same_content
+from backprobe.record import GradStatus
+
+is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+@dataclass(eq=False)
+class Capture:
+    """One tensor at one version."""
+
+    tensor: Tensor
+    version: int
+    alias: Tensor | None
+    edge: GradientEdge | None = None
+    status: GradStatus = GradStatus.OK  # why there is no edge
+    reason: str = ""
+    opaque: str = ""  # why the gradient at the edge would not be this version's
+    snapshot: Tensor | None = None
+    exposed: bool = False
+    geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
+    writes: list[ViewWrite] = field(default_factory=list)
+
+
+@dataclass(eq=False)
+class ViewWrite:
+    """A write through a view: autograd passes its gradient to the base, around the view that it went through."""
+
+    node: Node  # the base's CopySlices node
+    geometry: Geometry  # of the view written
+
+
+class TorchTape:
+    """PyTorch's ``Tape``."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
+        self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
+        self.exposed: list[Capture] = []
+        self.any_write = False
+        self.hook_order: list[Capture] = []
+        self.hook_grads: dict[int, Tensor] = {}
+        self.hook_handles: list[Any] = []
+
+    # what a tensor is
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, Tensor)
+
+    def is_floating(self, tensor: Tensor) -> bool:
+        return tensor.is_floating_point() or tensor.is_complex()
+
+    def size(self, tensor: Tensor) -> int:
+        return tensor.numel()
+
+    def describe(self, tensor: Tensor) -> Description:
+        return describe(tensor)
+
+    def version(self, tensor: Tensor) -> int:
+        return 0 if tensor.is_inference() else tensor._version
+
+    def cotangent(self, output: Tensor, cotangent: Any) -> Tensor:
+        return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
+
+    # captures
+
+    def capture(self, tensor: Tensor, reads: Sequence[Capture], previous: Capture | None, through: bool | None) -> Capture:
+        if is_wrapped(tensor):
+            reason = "it lives inside a torch.func transform and dies with it"
+            return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, reason)
+        alias = tensor.detach()
+        capture = Capture(tensor, self.version(tensor), alias)
+        if self.options.values == "copy":
+            capture.snapshot = alias.clone()
+        memory = self._memory(tensor)
+        if tensor.requires_grad:
+            self._take_edge(capture, previous, through)
+        else:
+            capture.status, capture.reason = self._why_no_edge(tensor, reads, memory)
+        self.by_memory.setdefault(memory, []).append(capture)
+        return capture
+
+    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool | None) -> None:
+        tensor = capture.tensor
+        base = tensor._base
+        if previous is not None and through is None and tensor._is_view():
+            previous.opaque = capture.opaque = (
+                "it is a view whose memory was written by a call that backprobe does not see into"
+            )
+        if through and tensor._is_view() and base is not None and _is_copy_slices(base):
+            capture.edge = get_gradient_edge(base)
+            capture.geometry = Geometry.of(tensor, base)
+        else:
+            capture.edge = get_gradient_edge(tensor)
+        if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
+            previous.opaque = capture.opaque = (
+                "it was written in place where autograd did not look (no_grad, detach or another argument on the same "
+                "memory), so what was computed before and after that write has one gradient together"
+            )
+        self._attach(capture)
+
+    def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], memory: int) -> tuple[GradStatus, str]:
+        if not self.is_floating(tensor):
+            return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
+        sources = [read for read in (*reads, *self.by_memory.get(memory, ())) if read.edge is not None]
+        cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
+        if sources and not torch.is_grad_enabled():
+            mode = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
+            return GradStatus.NO_GRAD, f"it was computed under {mode} from values that are differentiated"
+        if sources:
+            return GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no history"
+        if cut:
+            return cut[0].status, f"it was computed from a value that is itself {cut[0].status}"
+        return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
+
+    def late_edge(self, capture: Capture) -> None:
+        """``requires_grad_()`` may have come after the name did."""
+        tensor = capture.tensor
+        if capture.edge is None and capture.status in (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD):
+            if tensor.requires_grad and self.version(tensor) == capture.version:
+                self._take_edge(capture, None, None)
+
+    def _memory(self, tensor: Tensor) -> int:
+        if tensor.layout is not torch.strided or tensor.is_nested:
+            return id(tensor)
+        return tensor.untyped_storage()._cdata
+
+    # writes
+
+    def effect(self, function: Any, flagged: bool) -> Effect:
+        return effects.effect(function, flagged)
+
+    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        found = effects.targets(function, args, kwargs)
+        if getattr(function, "__name__", "") in effects.EXPOSING:
+            for tensor in found:
+                self.expose(tensor)
+            return []
+        return found
+
+    def writing(self, tensor: Tensor) -> None:
+        self.any_write = True
+        current = self._current(tensor)
+        for capture in current:
+            if capture.snapshot is None and capture.alias is not None:
+                capture.snapshot = capture.alias.clone()
+        self.pending.append((tensor, _view_nodes(tensor), current))
+
+    def written(self, tensor: Tensor) -> None:
+        for at, (target, nodes, current) in enumerate(self.pending):
+            if target is tensor:
+                del self.pending[at]
+                self._after_write(tensor, nodes, current)
+                return
+
+    def _after_write(self, tensor: Tensor, nodes: list[Node], current: list[Capture]) -> None:
+        for capture in current:
+            if self.version(capture.tensor) == capture.version and not _unchanged(capture):
+                capture.opaque = "it was overwritten through .data, which autograd cannot see"
+        base = tensor._base
+        if nodes and base is not None and _is_copy_slices(base):
+            write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
+            for capture in current:
+                if capture.edge is not None and capture.geometry is None and capture.edge.node in nodes:
+                    capture.writes.append(write)
+
+    def expose(self, tensor: Tensor) -> None:
+        for capture in self._current(tensor):
+            if capture.snapshot is None and capture.alias is not None:
+                capture.snapshot = capture.alias.clone()
+            if not capture.exposed:
+                capture.exposed = True
+                self.exposed.append(capture)
+
+    def _current(self, tensor: Tensor) -> list[Capture]:
+        """The captures whose value lies in this tensor's memory now."""
+        held = self.by_memory.get(self._memory(tensor), [])
+        held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
+        return list(held)
+
+    # strategies that act while the program runs
+
+    def _attach(self, capture: Capture) -> None:
+        tensor = capture.tensor
+        if self.options.strategy == "retain_grad" and not tensor.is_leaf:
+            tensor.retain_grad()
+        elif self.options.strategy == "hooks":
+            weak = weakref.ref(self)
+
+            def hook(grad: Tensor) -> None:
+                tape = weak()
+                if tape is not None:
+                    tape.hook_order.append(capture)
+                    tape.hook_grads[id(capture)] = grad
+
+            self.hook_handles.append(tensor.register_hook(hook))
+
+    # backward
+
+    def differentiate(
+        self, output: Tensor, cotangent: Any, captures: Sequence[Capture]
+    ) -> tuple[list[Outcome], tuple[int, ...]]:
+        from backprobe.backends.torch.strategies import differentiate
+
+        return differentiate(self, output, cotangent, captures)
+
+    def settle(self, captures: Sequence[Capture]) -> None:
+        """The program is over: what can be known only now."""
+        for capture in self.exposed:
+            if self.version(capture.tensor) == capture.version and not _unchanged(capture):
+                capture.opaque = "it was overwritten through .data or NumPy, which autograd cannot see"
+        for capture in captures:
+            self.late_edge(capture)
+
+    def release(self) -> None:
+        """Keep no tensor, hook or node any longer."""
+        for handle in self.hook_handles:
+            handle.remove()
+        self.hook_handles.clear()
+        self.by_memory.clear()
+        self.pending.clear()
+        self.exposed.clear()
+        self.hook_order.clear()
+        self.hook_grads.clear()
+
+
+def _is_copy_slices(base: Tensor) -> bool:
+    return base.grad_fn is not None and base.grad_fn.name() == "CopySlices"
+
+
+def _same_edge(a: GradientEdge, b: GradientEdge) -> bool:
+    return a.node is b.node and a.output_nr == b.output_nr
+
+
+def _view_nodes(tensor: Tensor) -> list[Node]:
+    """The nodes of a view and of the views between it and its base: those that a write through it goes around."""
+    base = tensor._base if tensor._is_view() else None
+    if base is None or not tensor.requires_grad or tensor.grad_fn is None:
+        return []
+    nodes: list[Node] = []
+    node: Node | None = tensor.grad_fn
+    while node is not None and node is not base.grad_fn and len(nodes) < 64:
+        nodes.append(node)
+        node = node.next_functions[0][0] if node.next_functions else None
+    return nodes
+
+
+def _unchanged(capture: Capture) -> bool:
+    return capture.snapshot is None or capture.alias is None or same_content(capture.alias, capture.snapshot)

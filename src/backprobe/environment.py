@@ -1,0 +1,58 @@
+"""The stamp on every recording: which versions made it, when, and by whom."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from importlib import metadata
+
+PACKAGES = ("backprobe", "torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "transformers", "numpy")
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Where a recording comes from: author (None unless set), time (UTC, ISO 8601), Python, system, package versions."""
+
+    author: str | None = None
+    time: str = ""
+    python: str = ""
+    system: str = ""
+    packages: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        who = f"{self.author}, " if self.author else ""
+        versions = ", ".join(f"{name} {version}" for name, version in self.packages.items())
+        return f"{who}{self.time}, Python {self.python}, {versions}, {self.system}"
+
+
+class _Author:
+    name: str | None = None
+
+
+def stamp(author: str | None = None) -> Stamp:
+    """The stamp of this process; with ``author`` given, every recording made from now on carries that author.
+
+    >>> import backprobe as bp
+    >>> bp.stamp(author="Ada").author
+    'Ada'
+    """
+    if author is not None:
+        _Author.name = author
+    known = _environment(tuple(name for name in PACKAGES if name == "backprobe" or name in sys.modules))
+    return replace(known, author=_Author.name, time=datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+@lru_cache(8)
+def _environment(imported: tuple[str, ...]) -> Stamp:
+    """All that does not change while a process runs; reading versions from disk each time would cost a millisecond."""
+    packages = {}
+    for name in imported:
+        version = getattr(sys.modules.get(name), "__version__", None)
+        try:
+            packages[name] = str(version or metadata.version(name))
+        except metadata.PackageNotFoundError:
+            packages[name] = "not installed"
+    return Stamp(python=platform.python_version(), system=f"{platform.system()} {platform.machine()}", packages=packages)

@@ -1,0 +1,102 @@
+"""Which tensor of a return value is differentiated, and with which cotangent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.backends.base import Tape
+from backprobe.errors import BadOutput, NothingToDifferentiate
+from backprobe.names import nearest
+from backprobe.structure import at_path, leaves
+
+
+@dataclass(frozen=True)
+class Output:
+    """The tensor to differentiate, its path in the return value (None if computed from it), and the cotangent."""
+
+    tensor: Any
+    path: str | None
+    cotangent: Any
+
+
+def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tape) -> Output:
+    """The output of a program. Raises BadOutput or NothingToDifferentiate."""
+    floating = [
+        (path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)
+    ]
+    if of is None:
+        path, tensor = _only(result, floating)
+    elif callable(of):
+        path, tensor = None, of(result)
+    else:
+        path, tensor = _at(result, str(of), floating)
+    if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
+        raise BadOutput(
+            "what should be differentiated is no floating tensor", asked=f"of={of!r}",
+            found=f"{type(tensor).__name__}", next=_choices(floating),
+        )  # fmt: skip
+    if not getattr(tensor, "requires_grad", True):
+        raise NothingToDifferentiate(
+            "the output depends on nothing that is differentiated",
+            asked="the gradients of the return value" + (f" at {path.lstrip('.')!r}" if path else ""),
+            found="an output without history",
+            why="no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad)",
+            next="requires_grad_() on an input or parameter; in the function form, remove what cuts the graph",
+        )
+    return Output(tensor, path, _cotangent(tensor, cotangent, tape))
+
+
+def _only(result: Any, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
+    distinct = {id(leaf): (path, leaf) for path, leaf in reversed(floating)}
+    if len(distinct) == 1:
+        return next(iter(distinct.values()))
+    if not floating:
+        raise BadOutput(
+            "the return value holds no floating tensor", found=f"{type(result).__name__}",
+            why="a gradient is the derivative of a floating output", next="return a tensor that depends on the arguments",
+        )  # fmt: skip
+    raise BadOutput(
+        "the return value holds several floating tensors", asked="their gradient",
+        found=", ".join(path.lstrip(".") for path, _ in floating),
+        why="a gradient is of one output",
+        next=_choices(floating),
+    )  # fmt: skip
+
+
+def _at(result: Any, of: str, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
+    try:
+        return f".{of}", at_path(result, of)
+    except KeyError as error:
+        paths = [path.lstrip(".") for path, _ in floating]
+        close = nearest(of, paths) or paths
+        raise BadOutput(
+            f"the return value has nothing at {of!r}", asked=f"of={of!r}",
+            found=f"{type(result).__name__} with {', '.join(paths) or 'no floating tensor'}; no {error}",
+            next=f"of={close[0]!r}" if close else "return a tensor",
+        ) from error  # fmt: skip
+
+
+def _choices(floating: list[tuple[str, Any]]) -> str:
+    named = [f"of={path.lstrip('.')!r}" for path, _ in floating if path][:8]
+    return ", or ".join(named) if named else "of=lambda result: ..., a floating tensor made from it"
+
+
+def _cotangent(tensor: Any, cotangent: Any, tape: Tape) -> Any:
+    shape = tape.describe(tensor).shape
+    if cotangent is None:
+        if tape.size(tensor) != 1:
+            raise BadOutput(
+                "the output is not a scalar", asked="its gradient", found=f"shape {shape}",
+                why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
+                next="cotangent=torch.ones_like(output), or of=lambda result: result.sum()",
+            )  # fmt: skip
+        return None
+    made = tape.cotangent(tensor, cotangent)
+    if tape.describe(made).shape != shape:
+        raise BadOutput(
+            "the cotangent has another shape than the output", asked=f"cotangent of shape {tape.describe(made).shape}",
+            found=f"output of shape {shape}", next=f"a cotangent of shape {shape}",
+        )  # fmt: skip
+    return made

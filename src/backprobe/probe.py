@@ -1,0 +1,321 @@
+"""The verb ``probe``: run a function or a model once, and record its named values with their gradients."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find_backend
+from backprobe.errors import BackprobeError, BadOption, NothingMatched, NothingToDifferentiate, NoSource, Unsupported
+from backprobe.names import Pattern, Selection, nearest, quote, strip
+from backprobe.output import Output, choose
+from backprobe.recording import Recording
+from backprobe.source.follow import innermost, package, reporting
+from backprobe.structure import leaves
+from backprobe.store import read
+from backprobe.trace import NO_SITE, Trace
+from backprobe.transcript import transcribe
+
+STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
+VALUES = ("alias", "copy")
+
+
+def probe(
+    target: Any = None,
+    select: str | Sequence[str] | None = None,
+    *,
+    of: str | int | Callable[[Any], Any] | None = None,
+    wrt: str | Sequence[str] | None = None,
+    cotangent: Any = None,
+    strategy: str = "edges",
+    values: str = "alias",
+    create_graph: bool = False,
+    backend: str | None = None,
+) -> Probe:
+    """Make a function or model that, called with its arguments, returns a ``Recording`` instead of its result.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w, b):
+    ...     u = x * w
+    ...     v = u + b
+    ...     return torch.relu(v)
+    >>> rec = bp.probe(f)(3.0, 2.0, 1.0)
+    >>> rec["u"].value, rec["u"].grad
+    (tensor(6.), tensor(1.))
+
+    A *function* is recorded whole: its arguments, every value that it or a function of yours that it calls binds to a
+    name, and the gradient of its output towards each. ``select``, a pattern or a list of them, records only those. If
+    no floating argument requires a gradient, all of them are differentiated; ``wrt`` names those that are, instead.
+
+    A *model* is recorded by what its modules return and by its parameters, or by ``select``: module paths and, after
+    a colon, locals of their ``forward``. Nothing of it is altered.
+
+    ``of`` is the path of what to differentiate in the return value, or a function of it. ``cotangent`` is the vector
+    of the vector-Jacobian product, shaped like the output, for one that is not a scalar. ``values="copy"`` copies
+    every value at once. ``create_graph`` lets gradients be differentiated again. ``strategy`` is one of ``edges``,
+    ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not tell.
+
+    Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
+    Unsupported; what the program itself raises comes out as it is, with a note added.
+    """
+    for name, value, allowed in (("strategy", strategy, STRATEGIES), ("values", values, VALUES)):
+        if value not in allowed:
+            raise BadOption(
+                f"{name} is one of {', '.join(allowed)}", asked=f"{name}={value!r}", next=f"{name}={allowed[0]!r}"
+            )
+    names = None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
+    return Probe(target, select, of, names, cotangent, Options(strategy, values, create_graph), backend)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A function or model ready to be recorded: call it with its arguments."""
+
+    target: Any
+    select: str | Sequence[str] | None
+    of: str | int | Callable[[Any], Any] | None
+    wrt: frozenset[str] | None
+    cotangent: Any
+    options: Options
+    backend: str | None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Recording:
+        """Run the target once with these arguments and backward once. Returns the ``Recording``."""
+        if not callable(self.target):
+            raise BadOption(
+                f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.probe({self.target!r})",
+                found="an object that cannot be called", next="bp.probe(f)(x), with f a function",
+            )  # fmt: skip
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        backend = find_backend(self.backend, [self.target, *values])
+        for part in (self.target, *values):
+            refused = backend.refusal(part)
+            if refused is not None:
+                headline, found, why, next = refused
+                raise Unsupported(headline, asked=f"bp.probe({_name(self.target)})", found=found, why=why, next=next)
+        run = _ModelRun if backend.is_model(self.target) else _FunctionRun
+        return run(self, backend).record(args, kwargs)
+
+    def __enter__(self) -> Any:
+        raise Unsupported(
+            "the block form, with bp.probe(...) as rec:, is not there yet",
+            asked="with bp.probe(...)",
+            why="this release records functions and models",
+            next="put the block into a function f and write rec = bp.probe(f)(x)",
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """There is no block to leave."""
+
+
+class _Run:
+    """One call of a probe. The two forms differ in how the program is made to report."""
+
+    in_function = True
+
+    def __init__(self, probe: Probe, backend: Backend) -> None:
+        self.probe, self.backend = probe, backend
+        self.selection = Selection(probe.select, in_function=self.in_function)
+        self.tape: Tape = backend.open(probe.options)
+        inner = innermost(probe.target if self.in_function else probe.target.forward)
+        home = package(inner.__code__.co_filename) if inner is not None else None
+        self.trace = Trace(self.tape, self.selection, home)
+
+    def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+        """Run forward and backward; whatever happens, nothing is left behind."""
+        try:
+            result = self._noting(functools.partial(self.forward, args, kwargs), "running")
+            self.trace.name(self.trace.root, "return", result, NO_SITE)
+            if inspect.isgenerator(result) or inspect.iscoroutine(result):
+                result.close()
+                raise NothingToDifferentiate(
+                    f"{_name(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
+                    asked=f"bp.probe({_name(self.probe.target)})", next="probe a function that runs it to its end",
+                )  # fmt: skip
+            output = choose(result, self.probe.of, self.probe.cotangent, self.tape)
+            return self._noting(functools.partial(self._differentiated, result, output), "differentiating")
+        finally:
+            self.trace.release()
+            self.tape.release()
+
+    def _differentiated(self, result: Any, output: Output) -> Recording:
+        output_value = self.trace.hold_output(output.tensor, output.path)
+        self.trace.close()
+        values = self.trace.values
+        captured = [value for value in values if value.capture is not None]
+        outcomes, order = self.tape.differentiate(
+            output.tensor, output.cotangent, [value.capture for value in captured]
+        )
+        record = transcribe(self.trace, self.backend, captured, outcomes, order, output_value)
+        missed = self.selection.unmatched(record.names)
+        if missed:
+            self.refuse_unmatched(missed[0], record.names)
+        return Recording(record, result)
+
+    def _noting(self, step: Callable[[], Any], doing: str) -> Any:
+        """Run a step; an error of the program's gets a note that says where the probe was."""
+        try:
+            return step()
+        except BackprobeError:
+            raise
+        except BaseException as error:
+            note = f"backprobe: raised while {doing} {_name(self.probe.target)} under a probe"
+            if self.trace.last is not None and self.trace.last[1].line:
+                scope, site = self.trace.last
+                where = f"{os.path.basename(scope.file)}:{site.line}"
+                note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
+            error.add_note(note)
+            explained = self.backend.explain_error(error)
+            if explained:
+                error.add_note(explained)
+            raise
+
+    def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
+        """A pattern that matched nothing is an error with the nearest names of every kind."""
+        known = {strip(name) for name in (*names, *self.trace.seen, *self.known_names())}
+        close = nearest(pattern.text, {name.removeprefix(":") for name in known})
+        raise NothingMatched(
+            f"the pattern {pattern.text!r} matches nothing in {_name(self.probe.target)}",
+            asked=f"bp.probe({_name(self.probe.target)}, {pattern.text!r})",
+            found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+            why=" ".join(self.trace.notes),
+            next=f"bp.probe({_name(self.probe.target)}, {close[0]!r})" if close else "bp.probe(f), for every name",
+        )
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def known_names(self) -> Sequence[str]:
+        """Names that the program has whether or not it ran them, for suggestions."""
+        return ()
+
+
+class _FunctionRun(_Run):
+    """The function form: the function itself is rewritten, and its arguments are made differentiable."""
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        target = self.probe.target
+        function = target if innermost(target) is not None else getattr(target, "__call__", target)  # noqa: B004
+        reporting_function = reporting(function, lambda *known: self.trace.root_opener(*known), operations=self.trace.operations)
+        bound = self._bound(function, args, kwargs)
+        lifted = self.backend.lift(bound.arguments, self.probe.wrt)
+        every = [leaf for value in lifted.values() for _, leaf in leaves(value)]
+        if not any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for leaf in every):
+            self._refuse_no_floating(every)
+        bound.arguments.update(lifted)
+        return reporting_function(*bound.args, **bound.kwargs)
+
+    def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        signature = inspect.signature(function)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadOption(
+                f"{_name(function)} cannot be called with these arguments: {error}",
+                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                found=f"{_name(function)}{signature}", next="the arguments that the function itself takes",
+            ) from error  # fmt: skip
+        unknown = (self.probe.wrt or frozenset()) - bound.arguments.keys()
+        if unknown:
+            asked = sorted(unknown)[0]
+            close = nearest(asked, bound.arguments) or list(bound.arguments)
+            raise BadOption(
+                f"{asked!r} is no argument of {_name(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
+                found=f"arguments: {', '.join(bound.arguments)}", next=f"wrt={close[0]!r}",
+            )  # fmt: skip
+        return bound
+
+    def _refuse_no_floating(self, every: Sequence[Any]) -> None:
+        kinds = sorted({self.tape.describe(v).dtype or "" if self.tape.is_tensor(v) else type(v).__name__ for v in every})
+        raise NothingToDifferentiate(
+            f"{_name(self.probe.target)} has no floating argument to differentiate",
+            asked=f"bp.probe({_name(self.probe.target)})",
+            found=f"arguments of type {', '.join(kinds)}" if kinds else "no arguments",
+            why="only floating point and complex values have derivatives",
+            next="pass floating point values, x.float() or 3.0",
+        )
+
+
+class _ModelRun(_Run):
+    """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
+
+    in_function = False
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if self.probe.wrt is not None:
+            raise BadOption(
+                "wrt is for functions: in the model form nothing is altered", asked="wrt=" + repr(sorted(self.probe.wrt)),
+                why="the flags requires_grad of parameters and inputs stand",
+                next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
+            )  # fmt: skip
+        model = self.probe.target
+        self.paths = self.backend.module_paths(model)
+        for path, parameter in self.backend.parameters(model):
+            self.trace.name_path(path, parameter)
+        executed: set[str] = set()
+
+        def returned(path: str, output: Any) -> None:
+            executed.add(path)
+            self.trace.name_returned(_quoted(path), output)
+
+        observer = ModuleObserver(self._wants_output, self._wants_locals, self._rewritten, returned, self._writing)
+        with self.backend.observing(model, observer):
+            result = model(*args, **kwargs)
+        for path in self.paths:
+            if path not in executed and self._wants_output(path):
+                self.trace.name_absent(_quoted(path))
+        return result
+
+    def _wants_output(self, path: str) -> bool:
+        return self.selection.wants_return(_quoted(path))
+
+    def _wants_locals(self, path: str) -> bool:
+        scope = _quoted(path)
+        return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
+
+    def _rewritten(self, path: str, forward: Any) -> Any:
+        try:
+            return reporting(forward, self.trace.module_opener(_quoted(path)), operations=self.trace.operations)
+        except NoSource as error:
+            self.trace.notes[f"the locals of {path or 'the model'} cannot be seen: {error.headline}"] = None
+            return None
+
+    def _writing(self, inputs: Any) -> None:
+        """A module that works in place is about to run."""
+        for _, leaf in leaves(inputs):
+            if self.tape.is_tensor(leaf):
+                self.tape.writing(leaf)
+
+    def known_names(self) -> Sequence[str]:
+        parameters = [path for path, _ in self.backend.parameters(self.probe.target)]
+        return [_quoted(path) for path in (*self.paths, *parameters) if path]
+
+
+def _quoted(path: str) -> str:
+    return ".".join(quote(segment) for segment in path.split(".")) if path else ""
+
+
+def _name(target: Any) -> str:
+    return str(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def load(path: str | os.PathLike[str], *, to: str | None = None) -> Recording:
+    """Read a recording that ``rec.save(path)`` wrote, with its tensors in the framework it was made in.
+
+    ``to="numpy"`` gives NumPy arrays instead, without importing a framework: bfloat16 as float32, sparse as dense.
+    Raises BadRecording for a folder that is cut, changed or of another version. Nothing in the folder is ever run.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0)).save("/tmp/triple", overwrite=True)
+    >>> bp.load("/tmp/triple")["x"].grad
+    tensor(3.)
+    """
+    record, result = read(path, to=to)
+    return Recording(record) if result is None else Recording(record, result[0])

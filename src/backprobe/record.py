@@ -1,0 +1,152 @@
+"""What a backend hands over: named values with their gradients, as frozen data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from backprobe.environment import Stamp
+from backprobe.errors import NoGradient, Overwritten
+
+
+class GradStatus(StrEnum):
+    """Why an entry has its gradient, or has none."""
+
+    OK = "ok"
+    NOT_CONNECTED = "not_connected"
+    DETACHED = "detached"
+    NO_GRAD = "no_grad"
+    FROZEN = "frozen"
+    NOT_FLOAT = "not_float"
+    NOT_TENSOR = "not_tensor"
+    NOT_EXECUTED = "not_executed"
+    BACKWARD_NOT_RUN = "backward_not_run"
+    OPAQUE = "opaque"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for people."""
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    GradStatus.OK: "The gradient is there.",
+    GradStatus.NOT_CONNECTED: "The value has a history, but no path leads from it to the output.",
+    GradStatus.DETACHED: "It was computed from values that are differentiated, and the computation cut the graph.",
+    GradStatus.NO_GRAD: "It was computed while gradients were switched off (no_grad or inference_mode).",
+    GradStatus.FROZEN: "Nothing that it was computed from requires a gradient.",
+    GradStatus.NOT_FLOAT: "Its dtype is neither floating point nor complex, so it has no derivative.",
+    GradStatus.NOT_TENSOR: "It is not a tensor.",
+    GradStatus.NOT_EXECUTED: "The code that computes it did not run.",
+    GradStatus.BACKWARD_NOT_RUN: "No backward pass was run.",
+    GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
+}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a value got its name: file, line (from 1) and the text of that statement."""
+
+    file: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One recorded value that flows directly into another: its name, and the local partial where it was asked for."""
+
+    name: str
+    partial: Any = None
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Stands for a value that was overwritten where no copy could be taken before."""
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One named value of a recording and the gradient of the output towards it.
+
+    ``name`` is the printed name and ``aliases`` the other names of the same value. ``shape`` and ``dtype`` describe
+    the value as the framework does (dtype without the framework's prefix). ``source`` is None for what no line of
+    code binds, such as a module's parameter. ``op`` is the operation as the source spells it. ``inputs`` are the
+    recorded values that flow directly into this one; values that are not recorded are skipped over.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    status: GradStatus
+    reason: str
+    shape: tuple[int, ...] | None
+    dtype: str | None
+    device: str | None
+    source: Source | None
+    op: str
+    inputs: tuple[Edge, ...]
+    held_value: Any = field(repr=False)
+    held_grad: Any = field(repr=False)
+
+    @property
+    def value(self) -> Any:
+        """The value, as it was when it got this name. Raises ``Overwritten`` where that is lost."""
+        if isinstance(self.held_value, Lost):
+            raise Overwritten(
+                f"the value of {self.name!r} is lost",
+                asked=f"rec[{self.name!r}].value",
+                found=self.held_value.reason,
+                why="the value is kept as an alias, and something wrote to its memory out of sight",
+                next='bp.probe(..., values="copy")',
+            )
+        return self.held_value
+
+    @property
+    def grad(self) -> Any:
+        """The gradient of the output towards this value, shaped like it. Raises ``NoGradient`` where there is none.
+
+        It is read-only by contract: several entries may share its memory.
+        """
+        if self.status is not GradStatus.OK:
+            raise NoGradient(
+                f"{self.name!r} has no gradient: {self.status}",
+                asked=f"rec[{self.name!r}].grad",
+                found=self.reason,
+                why=self.status.meaning,
+                next=f"rec[{self.name!r}].grad_or_none for None instead of an error",
+            )
+        return self.held_grad
+
+    @property
+    def grad_or_none(self) -> Any:
+        """The gradient, or None where there is none."""
+        return self.held_grad if self.status is GradStatus.OK else None
+
+    @property
+    def partials(self) -> Mapping[str, Any]:
+        """Local partials by input name; empty unless they were asked for."""
+        return {edge.name: edge.partial for edge in self.inputs if edge.partial is not None}
+
+
+@dataclass(frozen=True)
+class Record:
+    """The waist: what every backend produces and everything else consumes.
+
+    ``names`` maps each full name (all counts written) to the position of its entry. ``backward`` holds the positions
+    of the entries in the order in which the backward pass visited them, ``outputs`` those that were differentiated.
+    ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
+    could not be seen.
+    """
+
+    backend: str
+    entries: tuple[Entry, ...]
+    names: Mapping[str, int]
+    backward: tuple[int, ...]
+    outputs: tuple[int, ...]
+    stamp: Stamp
+    unseen: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,224 @@
+"""What a probe returns: a read-only mapping from names to entries, in the order of execution."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from backprobe.environment import Stamp
+from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
+from backprobe.names import COUNT, compile_pattern, counts_agree, nearest, outside, split, strip
+from backprobe.record import Entry, GradStatus, Record
+from backprobe.show import table
+from backprobe.store import save
+
+NOT_KEPT = object()
+
+
+class Recording(Mapping[str, Entry]):
+    """Every value that a probe recorded, by name.
+
+    Iterating gives the printed names in the order of execution; a look-up takes any name or alias, with or without
+    the counts ``#K`` where one is meant, and ``#-1`` for the last.
+
+    >>> import torch, backprobe as bp
+    >>> rec = bp.probe(lambda x: x * 3)(torch.tensor(2.0))
+    >>> list(rec), rec["x"].grad
+    (['x', 'return'], tensor(3.))
+    """
+
+    def __init__(self, record: Record, result: Any = NOT_KEPT) -> None:
+        self._record, self._result = record, result
+        self._entries = {entry.name: entry for entry in record.entries}
+        self._stripped: dict[str, list[str]] = {}
+        for full in record.names:
+            self._stripped.setdefault(strip(full), []).append(full)
+
+    @property
+    def result(self) -> Any:
+        """What the function or model returned. Not saved with a recording unless it is made of tensors and numbers."""
+        if self._result is NOT_KEPT:
+            raise NotSaved(
+                "the result of this recording was not saved", asked="rec.result",
+                found="a recording loaded from disk",
+                why="only tensors, numbers, texts, tuples, lists and dicts of them can be saved without running code",
+                next="rec.outputs, for what was differentiated",
+            )  # fmt: skip
+        return self._result
+
+    @property
+    def outputs(self) -> tuple[Entry, ...]:
+        """The entries that were differentiated."""
+        return tuple(self._record.entries[at] for at in self._record.outputs)
+
+    @property
+    def stamp(self) -> Stamp:
+        """Versions, time and author of the recording."""
+        return self._record.stamp
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about what could not be seen."""
+        return self._record.notes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: object) -> bool:
+        if not isinstance(name, str):
+            return False
+        try:
+            self[name]
+        except UnknownName:
+            return False
+        except AmbiguousName:
+            return True
+        return True
+
+    def __getitem__(self, name: str) -> Entry:
+        """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
+        if not isinstance(name, str):
+            raise UnknownName(
+                f"a name is a text, not {type(name).__name__}", asked=f"rec[{name!r}]", next="rec['u']"
+            )
+        readings = [found for found in self._readings(name) if found]
+        positions = {self._record.names[full] for found in readings for full in found}
+        if len(positions) == 1:
+            return self._record.entries[positions.pop()]
+        if not positions:
+            self._refuse_unknown(name)
+        choices = list(dict.fromkeys(self._written(full) for found in readings for full in found))
+        raise AmbiguousName(
+            f"{name!r} means several values", asked=f"rec[{name!r}]",
+            found=_listed(choices),
+            why="the name was bound more than once, holds several tensors, or has several readings",
+            next=f"rec[{choices[-1]!r}]",
+        )  # fmt: skip
+
+    def _readings(self, name: str) -> list[list[str]]:
+        """The full names that a name may mean: as it is written, and as the shorthand for a local of the root."""
+        scope, local = split(name)
+        readings = [self._find(name)] if local is not None else [self._find(name), self._find(f"{name}:return")]
+        if local is None:
+            readings.append(self._find(f":{name}"))
+        return readings
+
+    def _find(self, name: str) -> list[str]:
+        """The full names with this stripped name and these counts; a container's only floating tensor for itself."""
+        asked, last = _without_last(name)
+        plain = strip(asked)
+        found = [full for full in self._stripped.get(plain, []) if counts_agree(asked, full)]
+        if not found:
+            prefix = plain + "."
+            inside = [
+                full for stripped, names in self._stripped.items() if stripped.startswith(prefix) for full in names
+                if split(full)[1] is not None and counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
+            ]  # fmt: skip
+            floating = [full for full in inside if self._entry(full).status not in NOT_DIFFERENTIABLE]
+            found = floating if len({self._record.names[full] for full in floating}) == 1 else inside
+        if last and found:
+            highest = max(_last_count(full) for full in found)
+            found = [full for full in found if _last_count(full) == highest]
+        return found
+
+    def _entry(self, full: str) -> Entry:
+        return self._record.entries[self._record.names[full]]
+
+    def _written(self, full: str) -> str:
+        """The printed form of a full name."""
+        entry = self._entry(full)
+        for name in (entry.name, *entry.aliases):
+            if strip(name).lstrip(":") == strip(full).lstrip(":") and counts_agree(name.lstrip(":"), full.lstrip(":")):
+                return name
+        return full
+
+    def _refuse_unknown(self, name: str) -> None:
+        known = [written for entry in self.values() for written in (entry.name, *entry.aliases)]
+        close = nearest(name, known)
+        unseen = [text for text in self._record.unseen if strip(text).lstrip(":") == strip(name).lstrip(":")]
+        raise UnknownName(
+            f"no value is named {name!r}", asked=f"rec[{name!r}]",
+            found=f"{len(self)} entries" + (f", the nearest: {', '.join(close)}" if close else ": " + _listed(known)),
+            why="the program has this value, but the probe did not select it" if unseen else "",
+            next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen else f"rec[{(close or known or ['u'])[0]!r}]",
+        )  # fmt: skip
+
+    def select(self, patterns: str | Sequence[str]) -> dict[str, Entry]:
+        """The entries that a pattern, or any of several, matches, by their printed names.
+
+        Raises NothingMatched where a pattern matches none.
+        """
+        texts = [patterns] if isinstance(patterns, str) else list(patterns)
+        compiled = [compile_pattern(text, in_function=True) for text in texts]
+        for pattern in compiled:
+            if not pattern.excludes and not any(pattern.matches(full) for full in self._record.names):
+                self._refuse_unmatched(pattern.text)
+        wanted = set()
+        for full, position in self._record.names.items():
+            chosen = any(p.matches(full) for p in compiled if not p.excludes) or all(p.excludes for p in compiled)
+            if chosen and not any(p.matches(full) for p in compiled if p.excludes):
+                wanted.add(position)
+        return {entry.name: entry for at, entry in enumerate(self._record.entries) if at in wanted}
+
+    def _refuse_unmatched(self, pattern: str) -> None:
+        close = nearest(pattern, self._entries)
+        raise NothingMatched(
+            f"the pattern {pattern!r} matches no name", asked=f"rec.select({pattern!r})",
+            found=f"{len(self)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+            next=f"rec.select({close[0]!r})" if close else "list(rec), for every name",
+        )  # fmt: skip
+
+    def grads(self) -> dict[str, Any]:
+        """The gradients that are there, by printed name, in the order of execution."""
+        return {name: entry.grad for name, entry in self.items() if entry.status is GradStatus.OK}
+
+    def missing(self) -> dict[str, Entry]:
+        """The entries without a gradient: each has its ``status`` and ``reason``."""
+        return {name: entry for name, entry in self.items() if entry.status is not GradStatus.OK}
+
+    def backward_order(self) -> list[str]:
+        """The names of the entries with a gradient in the order in which the backward pass visits them."""
+        return [self._record.entries[at].name for at in self._record.backward]
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the recording into a new folder, wholly or not at all; ``bp.load`` reads it."""
+        save(self._record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(entry.name for entry in self.outputs)
+        return f"<backprobe.Recording of {outputs}: {len(self)} entries, {len(self.missing())} without gradient>"
+
+    def __str__(self) -> str:
+        return table.text(self._record)
+
+    def __rich__(self) -> Any:
+        return table.rich_table(self._record)
+
+    def _repr_html_(self) -> str:
+        return table.html(self._record)
+
+
+NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
+
+
+def _without_last(name: str) -> tuple[str, bool]:
+    """A name without its ``#-1``, and whether it had one."""
+    read = outside(name)
+    for count in COUNT.finditer(name):
+        if count[1] == "-1" and read[count.start()]:
+            return name[: count.start()] + name[count.end() :], True
+    return name, False
+
+
+def _last_count(full: str) -> tuple[int, ...]:
+    read = outside(full)
+    return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    shown = ", ".join(names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,143 @@
+"""A recording as a table: in a terminal, as plain text, in a notebook."""
+
+from __future__ import annotations
+
+import html as escaping
+import io
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.backends.base import Arrays, load_arrays
+from backprobe.errors import Overwritten
+from backprobe.record import Entry, GradStatus, Record
+
+SMALL = 8  # elements shown in full
+COLUMNS = ("name", "value", "gradient", "source")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The cells of one entry, and whether it has its gradient."""
+
+    name: str
+    value: str
+    gradient: str
+    source: str
+    ok: bool
+
+
+def rows(record: Record) -> list[Row]:
+    """One row for each entry that is a tensor; what is no tensor goes into one line below the table."""
+    backend = load_arrays(record.backend)
+    return [_row(entry, backend) for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
+
+
+def _row(entry: Entry, backend: Arrays) -> Row:
+    name = entry.name + "".join(f"\n= {alias}" for alias in entry.aliases[:3])
+    if len(entry.aliases) > 3:
+        name += f"\n= and {len(entry.aliases) - 3} more names"
+    try:
+        value = describe(entry.value, backend)
+    except Overwritten:
+        value = "overwritten"
+    if entry.status is GradStatus.OK:
+        gradient = describe(entry.grad, backend)
+    else:
+        gradient = f"{entry.status}: {entry.reason}" if entry.reason else str(entry.status)
+    source = ""
+    if entry.source is not None:
+        source = f"{os.path.basename(entry.source.file)}:{entry.source.line}  {entry.source.text}"
+    return Row(name, value, gradient, source, entry.status is GradStatus.OK)
+
+
+def describe(tensor: Any, backend: Arrays) -> str:
+    """A small tensor in full; of a large one its shape, dtype, rms and largest magnitude; non-finite values counted."""
+    if tensor is None:
+        return ""
+    described = backend.describe(tensor)
+    size = 1
+    for length in described.shape or ():
+        size *= length
+    if size <= SMALL:
+        return str(backend.to_text(tensor))
+    shape = "×".join(map(str, described.shape or ()))
+    summary = backend.summarize(tensor)
+    if summary is None:
+        return f"{shape} {described.dtype}"
+    text = f"{shape} {described.dtype} rms {summary.rms:.3g} max {summary.largest:.3g}"
+    return f"{text} ({summary.nonfinite} of {summary.size} not finite)" if summary.nonfinite else text
+
+
+def footer(record: Record) -> list[str]:
+    """Lines below the table: what is no tensor, what was differentiated, what could not be seen."""
+    plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
+    lines = []
+    if plain:
+        shown = ", ".join(f"{entry.name} = {entry.held_value!r}" for entry in plain[:12])
+        lines.append("not tensors: " + shown + (f" and {len(plain) - 12} more" if len(plain) > 12 else ""))
+    outputs = ", ".join(record.entries[at].name for at in record.outputs)
+    lines.append(f"gradients are of {outputs}")
+    return lines + [f"note: {note}" for note in record.notes]
+
+
+def rich_table(record: Record) -> Any:
+    """The table for rich's own printing."""
+    from rich.console import Group  # here, because importing rich takes longer than importing backprobe
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in COLUMNS:
+        made.add_column(column, overflow="fold", no_wrap=column == "name")
+    for row in rows(record):
+        made.add_row(
+            Text(row.name, "cyan"), Text(row.value), Text(row.gradient, "" if row.ok else "yellow"),
+            Text(row.source, "dim"),
+        )  # fmt: skip
+    return Group(made, *(Text(line, "dim") for line in footer(record)))
+
+
+def text(record: Record) -> str:
+    """The table as text: coloured and fitted to the width of a terminal, plain and unfolded anywhere else."""
+    from rich.console import Console
+
+    if not sys.stdout.isatty():
+        return plain(record)
+    console = Console(file=io.StringIO(), force_terminal=True, highlight=False)
+    with console.capture() as captured:
+        console.print(rich_table(record))
+    return captured.get().rstrip("\n")
+
+
+def plain(record: Record) -> str:
+    """The table in columns of spaces."""
+    cells = [COLUMNS, *(line for row in rows(record) for line in _lines(row))]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(COLUMNS))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([*lines, *footer(record)])
+
+
+def _lines(row: Row) -> Iterable[tuple[str, str, str, str]]:
+    name, *aliases = row.name.split("\n")
+    yield name, row.value, row.gradient, row.source
+    for alias in aliases:
+        yield alias, "", "", ""
+
+
+def html(record: Record) -> str:
+    """The table for a notebook, self-contained."""
+    head = "".join(f"<th style='text-align:left'>{column}</th>" for column in COLUMNS)
+    body = "".join(
+        "<tr>" + "".join(f"<td style='text-align:left'>{_cell(text)}</td>" for text in
+                         (row.name, row.value, row.gradient, row.source)) + "</tr>"
+        for row in rows(record)
+    )  # fmt: skip
+    foot = "".join(f"<div>{escaping.escape(line)}</div>" for line in footer(record))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
+
+
+def _cell(text: str) -> str:
+    return f"<code>{escaping.escape(text)}</code>".replace("\n", "<br>") if text else ""

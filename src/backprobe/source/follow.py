@@ -1,0 +1,181 @@
+"""Making the reporting copy of a function: same globals, cells and defaults, through every decorator around it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import site
+import sysconfig
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from backprobe.errors import NoSource
+from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
+from backprobe.source.rewrite import OPEN, Site, rewrite
+
+Opener = Callable[[str, str, tuple[Site, ...]], Callable[[], Any]]
+"""From (function name, file, its sites) to what opens a scope each time that the function is entered."""
+
+
+@dataclass(frozen=True)
+class Reporting:
+    """The compiled reporting version of one code object."""
+
+    code: CodeType
+    sites: tuple[Site, ...]
+
+
+def reporting(function: Any, opener: Opener, *, operations: bool = False) -> Callable[..., Any]:
+    """A copy of ``function`` that reports each binding to a scope from ``opener``. Raises NoSource.
+
+    A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the
+    rewritten function it wraps; nothing of the original is changed.
+    """
+    if isinstance(function, MethodType):
+        return MethodType(reporting(function.__func__, opener, operations=operations), function.__self__)
+    if isinstance(function, functools.partial):
+        inner = reporting(function.func, opener, operations=operations)
+        return functools.partial(inner, *function.args, **function.keywords)
+    if not isinstance(function, FunctionType):
+        raise NoSource(
+            f"{_describe(function)} has no Python source to read names from",
+            asked=f"the names in {_describe(function)}",
+            found=f"an object of type {type(function).__name__}",
+            why="names come from the source text of a Python function",
+            next="probe a Python function that calls it, or its __wrapped__ if it has one",
+        )
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is not None:
+        return _rewrapped(function, wrapped, opener, operations)
+    made = _compiled(function.__code__, operations)
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[OPEN] = types.CellType(opener(function.__name__, function.__code__.co_filename, made.sites))
+    return _copied(function, made.code, tuple(cells[name] for name in made.code.co_freevars))
+
+
+def _rewrapped(wrapper: FunctionType, wrapped: Any, opener: Opener, operations: bool) -> Callable[..., Any]:
+    """A decorator's wrapper with the function it holds exchanged for the reporting one."""
+    cells = wrapper.__closure__ or ()
+    holding = [cell for cell in cells if _holds(cell, wrapped)]
+    if not holding:
+        raise NoSource(
+            f"the decorator around {_describe(wrapped)} hides it",
+            asked=f"the names in {_describe(wrapped)}",
+            found=f"its wrapper {wrapper.__code__.co_qualname} keeps the function in none of its closure cells",
+            why="the wrapper can be rebuilt around a rewritten function only where its closure holds it",
+            next="probe the function's __wrapped__, without the decorator",
+        )
+    inner = types.CellType(reporting(wrapped, opener, operations=operations))
+    return _copied(wrapper, wrapper.__code__, tuple(inner if cell in holding else cell for cell in cells))
+
+
+def _holds(cell: Any, value: Any) -> bool:
+    try:
+        return cell.cell_contents is value
+    except ValueError:  # an empty cell
+        return False
+
+
+def _copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) -> FunctionType:
+    copied = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    copied.__kwdefaults__ = function.__kwdefaults__
+    copied.__qualname__, copied.__module__ = function.__qualname__, function.__module__
+    copied.__dict__.update(function.__dict__)
+    return copied
+
+
+@lru_cache(4096)
+def _compiled(code: CodeType, operations: bool) -> Reporting:
+    """Rewrite and compile once per code object; about 3 ms."""
+    definition = locate(code)
+    if any(name.startswith("@") for name in code.co_freevars):
+        raise NoSource(f"{code.co_qualname} is already being probed")
+    rewritten = rewrite(definition.node, definition.lines, operations=operations)
+    return Reporting(_compile_inside(rewritten.node, definition, code), rewritten.sites)
+
+
+def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeType:
+    """Compile a definition within the classes (for private names) and free variables (for its closure) it had.
+
+    The factory around it is never run: only the compiled function is taken out of it. Its own name and those of the
+    classes are declared as they are outside, or the compiler would take them for the factory's.
+    """
+    free = [name for name in code.co_freevars if name != "__class__"]
+    original = node.name
+    node.name = "@body"
+    inner: ast.stmt = node
+    for name in reversed(definition.classes):
+        inner = ast.ClassDef(name, [], [], [inner], [], lineno=node.lineno, col_offset=0)
+        if hasattr(inner, "type_params") or "type_params" in ast.ClassDef._fields:
+            inner.type_params = []
+    outer_classes = definition.classes[:1]
+    declared: list[ast.stmt] = [
+        ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes
+    ]
+    place = ast.FunctionDef("@place", _no_arguments([]), [*declared, inner], [], lineno=1)
+    factory = ast.FunctionDef("@factory", _no_arguments([*free, OPEN]), [place], [], lineno=1)
+    for new in (place, factory):
+        if "type_params" in ast.FunctionDef._fields:
+            new.type_params = []
+    module = ast.fix_missing_locations(ast.Module([factory], []))
+    compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE_FLAGS, dont_inherit=True)
+    body = _find_code(compiled, "@body")
+    assert body is not None
+    return body.replace(co_name=original, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+
+
+def _no_arguments(names: list[str]) -> ast.arguments:
+    return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
+
+
+def _find_code(code: CodeType, name: str) -> CodeType | None:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found = constant if constant.co_name == name else _find_code(constant, name)
+            if found is not None:
+                return found
+    return None
+
+
+def _describe(function: Any) -> str:
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+# which functions are the user's
+
+
+def innermost(function: Any) -> FunctionType | None:
+    """The plain function below methods, partials and decorators; None where there is none."""
+    for _ in range(64):
+        if isinstance(function, MethodType):
+            function = function.__func__
+        elif isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, FunctionType) and hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        else:
+            break
+    return function if isinstance(function, FunctionType) else None
+
+
+@lru_cache(1)
+def _library_roots() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    installed = [paths["purelib"], paths["platlib"], *site.getsitepackages(), site.getusersitepackages()]
+    return tuple(dict.fromkeys(path + "/" for path in [*installed, paths["stdlib"], paths["platstdlib"]]))
+
+
+@lru_cache(4096)
+def package(file: str) -> str | None:
+    """Which installed package a file belongs to ("" for Python's own library); None for the user's own code."""
+    if file.startswith("<frozen") or file.startswith(__file__.removesuffix("source/follow.py")):
+        return ""
+    for root in _library_roots():
+        if file.startswith(root):
+            installed = root.endswith("-packages/")
+            return file[len(root) :].split("/")[0] if installed else ""
+    return None

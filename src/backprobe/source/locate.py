@@ -1,0 +1,130 @@
+"""From a running function's code object to the piece of source text that it was compiled from."""
+
+from __future__ import annotations
+
+import __future__
+import ast
+import linecache
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+from types import CodeType
+from typing import Any
+
+from backprobe.errors import NoSource, StaleSource
+
+FUTURE_FLAGS = reduce(int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function's node in its file's syntax tree, the classes around it (outermost first), and the file's lines."""
+
+    node: FunctionNode
+    classes: tuple[str, ...]
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Parsed:
+    lines: tuple[str, ...]
+    functions: dict[tuple[str, int], list[tuple[FunctionNode, tuple[str, ...]]]]
+
+
+def locate(code: CodeType) -> Definition:
+    """Find the definition of a code object. Raises NoSource or StaleSource."""
+    parsed = _parse(code)
+    candidates = [
+        (node, classes)
+        for node, classes in parsed.functions.get((code.co_name, code.co_firstlineno), [])
+        if not isinstance(node, ast.Lambda) or _covers(node, code)
+    ]
+    if not candidates or not _is_fresh(code, parsed):
+        raise StaleSource(
+            f"the source of {code.co_qualname} has changed since it was imported",
+            asked=f"the names in {code.co_qualname}",
+            found=f"{code.co_filename}:{code.co_firstlineno} no longer compiles to the function that is running",
+            why="names are read from the source text, and another text would give wrong names",
+            next="restart Python, or reload the module",
+        )
+    node, classes = candidates[0]
+    return Definition(node, classes, parsed.lines)
+
+
+def _parse(code: CodeType) -> Parsed:
+    file = code.co_filename
+    if not file.startswith("<"):
+        linecache.checkcache(file)
+    lines = tuple(linecache.getlines(file))
+    if not lines:
+        raise NoSource(
+            f"there is no source text for {code.co_qualname}",
+            asked=f"the names in {code.co_qualname}",
+            found=f"its file is {file!r}, and no lines of it can be read",
+            why="names are read from the source text; code made by exec, or typed into a prompt, leaves none",
+            next="put the function into a file and import it from there",
+        )
+    return _parse_lines(file, lines)
+
+
+@lru_cache(128)
+def _parse_lines(file: str, lines: tuple[str, ...]) -> Parsed:
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError as error:
+        raise NoSource(
+            f"{file} does not parse as Python",
+            found=str(error),
+            why="names are read from the source text; a notebook cell with magics in it has none",
+            next="put the function into a cell or file of plain Python",
+        ) from error
+    functions: dict[tuple[str, int], list[tuple[FunctionNode, tuple[str, ...]]]] = {}
+    for node, classes in _walk(tree, ()):
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        functions.setdefault((getattr(node, "name", "<lambda>"), first), []).append((node, classes))
+    return Parsed(lines, functions)
+
+
+def _walk(node: ast.AST, classes: tuple[str, ...]) -> Iterator[tuple[FunctionNode, tuple[str, ...]]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child, classes
+        yield from _walk(child, (*classes, child.name) if isinstance(child, ast.ClassDef) else classes)
+
+
+def _covers(node: ast.Lambda, code: CodeType) -> bool:
+    """Two lambdas may share a line: is every instruction of ``code`` within this one's columns?"""
+    start, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+    places = [p for p in code.co_positions() if None not in p and (p[2], p[3]) != (0, 0)]
+    return all(start <= (p[0] or 0, p[2] or 0) and (p[1] or 0, p[3] or 0) <= end for p in places)
+
+
+def _is_fresh(code: CodeType, parsed: Parsed) -> bool:
+    """Does the text still compile to this very code?"""
+    compiled = _compile_all(parsed.lines, code.co_filename, code.co_flags & FUTURE_FLAGS)
+    same_place = compiled.get((code.co_name, code.co_firstlineno), ())
+    if any(candidate == code for candidate in same_place):
+        return True
+    # pytest compiles assert statements to something else; then the outline has to do
+    rewritten_by_pytest = any("@py" in name for name in code.co_names + code.co_varnames)
+    return rewritten_by_pytest and any(_outline(candidate) == _outline(code) for candidate in same_place)
+
+
+def _outline(code: CodeType) -> tuple[Any, ...]:
+    own = {name for name in code.co_varnames if not name.startswith("@")}
+    return own, code.co_argcount, code.co_freevars, max(line for *_, line in code.co_lines() if line)
+
+
+@lru_cache(128)
+def _compile_all(lines: tuple[str, ...], file: str, flags: int) -> dict[tuple[str, int], tuple[CodeType, ...]]:
+    """Every code object in a file, by name and first line."""
+    found: dict[tuple[str, int], tuple[CodeType, ...]] = {}
+    pending = [compile("".join(lines), file, "exec", flags=flags, dont_inherit=True)]
+    while pending:
+        code = pending.pop()
+        key = (code.co_name, code.co_firstlineno)
+        found[key] = (*found.get(key, ()), code)
+        pending += [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return found

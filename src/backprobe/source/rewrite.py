@@ -1,0 +1,411 @@
+"""Rewriting a function's syntax tree so that it reports, while it runs, every value it binds to a name.
+
+The rewritten body talks to one object, its scope, in the local variable ``@scope`` (a spelling no source can use):
+
+    u = x * w            ->  u = @scope.bind(0, x * w)
+    a, b = f(u)          ->  @0, @1 = @scope.call(f)(u); a = @scope.bind(1, @0); b = @scope.bind(2, @1)
+    u += 1               ->  @scope.writing(u); u += 1; u = @scope.wrote(3, u)
+
+Every compound target is first lowered to single ones, in the order in which Python itself assigns, so that there is
+one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SCOPE = "@scope"
+OPEN = "@open"
+OPERATORS = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and",
+    ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not",
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+}  # fmt: skip
+MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the source that binds a value: its local name, line and text, operation, and the names it reads."""
+
+    local: str
+    line: int
+    text: str
+    op: str
+    reads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A function definition that reports, and the sites it reports."""
+
+    node: ast.FunctionDef | ast.AsyncFunctionDef
+    sites: tuple[Site, ...]
+
+
+def rewrite(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, lines: Sequence[str], *, operations: bool
+) -> Rewritten:
+    """The reporting version of a function; with ``operations``, of every subexpression as well."""
+    rewriter = _Rewriter(lines, operations)
+    return Rewritten(rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites))
+
+
+def operation(expression: ast.AST | None) -> str:
+    """The name of the outermost operation of an expression, as the source spells it; empty for a plain name."""
+    match expression:
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+            return OPERATORS[type(op)]
+        case ast.Compare(ops=[op]):
+            return OPERATORS.get(type(op), "")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+        case ast.Call():
+            return "call"
+        case ast.Subscript():
+            return "getitem"
+        case ast.Await(value=value):
+            return operation(value)
+    return ""
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self, lines: Sequence[str], operations: bool) -> None:
+        self.lines, self.operations = lines, operations
+        self.sites: list[Site] = []
+        self.at: ast.AST = ast.Pass()  # the statement being rewritten, in the original text
+        self.temporaries = 0
+        self.named: set[int] = set()  # expressions whose value gets a name anyway
+
+    # the function itself
+
+    def function(self, node: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
+        self.at = node
+        arguments = node.args
+        every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+        entering = [self._assign(ast.Name(SCOPE), ast.Call(ast.Name(OPEN), [], []))]
+        for argument in every:
+            if argument is not None:
+                self.at = argument
+                entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), reads=()))
+                argument.annotation = None
+        if isinstance(node, ast.Lambda):
+            at = ast.Return(node.body)
+            node = ast.FunctionDef("<lambda>", arguments, [ast.copy_location(at, node.body)], [], lineno=node.lineno)
+            if hasattr(node, "type_params"):
+                node.type_params = []
+        body = self._body(node.body)
+        leaving = [ast.Expr(self._report("exit"))]
+        node.body = [*entering, ast.Try(body, [], [], leaving)]
+        node.decorator_list, node.returns = [], None
+        arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
+        arguments.kw_defaults = [default and ast.Constant(None) for default in arguments.kw_defaults]
+        for new in node.body:
+            self._place(new, body[0])
+        return node  # type: ignore[no-any-return]
+
+    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        """Rewrite a list of statements; each may become several."""
+        result: list[ast.stmt] = []
+        for statement in statements:
+            outer, self.at = self.at, statement
+            new = self.visit(statement)
+            for piece in new if isinstance(new, list) else [new]:
+                result.append(self._place(piece, statement))
+            self.at = outer
+        return result
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        """As in the base class, with every list of statements through ``_body``."""
+        for field, old in ast.iter_fields(node):
+            if isinstance(old, list) and old and isinstance(old[0], ast.stmt):
+                setattr(node, field, self._body(old))
+            elif isinstance(old, list):
+                old[:] = [self.visit(item) if isinstance(item, ast.AST) else item for item in old]
+            elif isinstance(old, ast.AST):
+                setattr(node, field, self.visit(old))
+        return node
+
+    def _untouched(self, node: ast.AST) -> ast.AST:
+        """Functions and classes inside keep their text: they are rewritten themselves when they are called."""
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _untouched
+
+    # statements that bind
+
+    def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
+        op, reads, value = operation(node.value), _reads(node.value), self._bound(node.value)
+        if len(node.targets) == 1:
+            return self._store(node.targets[0], value, op, reads)
+        held = self._temporary()
+        stores = [s for target in node.targets for s in self._store(target, held, op, reads)]
+        return [self._assign(held, value), *stores, self._forget(held)]
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
+        if node.value is None:
+            return node
+        op, reads = operation(node.value), _reads(node.value)
+        stores = self._store(node.target, self._bound(node.value), op, reads)
+        if not isinstance(node.target, ast.Name):
+            return stores
+        declared = ast.AnnAssign(node.target, ast.Constant(None), None, node.simple)  # the name stays a local
+        return [declared, *stores]
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
+        op, reads = OPERATORS[type(node.op)], (*_reads(node.value), *_reads(node.target))
+        text, held, operand = ast.unparse(node.target), self._temporary(), self._temporary()
+        before, place, used = self._opened(node.target)
+        writing = [
+            *before,
+            self._assign(held, place),
+            self._assign(operand, self.visit(node.value)),
+            ast.Expr(self._report("writing", held)),
+            ast.AugAssign(_stored(held), node.op, operand),
+        ]
+        if isinstance(place, ast.Name):
+            site = ast.Constant(self._site(text, op, reads))
+            stores: list[ast.stmt] = [self._assign(place, self._report("wrote", site, held))]
+        else:
+            stores = [ast.Expr(self._report("written", held)), *self._store_in(place, text, held, op, reads)]
+        return [*writing, *stores, *map(self._forget, (held, operand, *used))]
+
+    def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.Name]]:
+        """The parts of a target evaluated once: statements for that, the place they lead to, the temporaries used."""
+        if isinstance(target, ast.Name):
+            return [], ast.Name(target.id), []
+        assert isinstance(target, ast.Attribute | ast.Subscript)
+        owner = self._temporary()
+        before = [self._assign(owner, self.visit(target.value))]
+        if isinstance(target, ast.Attribute):
+            return before, ast.Attribute(owner, target.attr), [owner]
+        index = self._temporary()
+        before.append(self._assign(index, self._index(self.visit(target.slice))))
+        return before, ast.Subscript(owner, index), [owner, index]
+
+    def _store(self, target: ast.expr, value: ast.expr, op: str, reads: tuple[str, ...]) -> list[ast.stmt]:
+        """Statements that assign ``value`` (evaluated once, first) to one target of whatever kind."""
+        if isinstance(target, ast.Name):
+            return [self._bind_name(target.id, value, op, reads)]
+        if isinstance(target, ast.Starred):
+            return self._store(target.value, value, op, reads)
+        if isinstance(target, ast.Tuple | ast.List):
+            held = [self._temporary() for _ in target.elts]
+            slots = [
+                ast.Starred(_stored(name), ast.Store()) if isinstance(element, ast.Starred) else _stored(name)
+                for element, name in zip(target.elts, held, strict=True)
+            ]
+            result: list[ast.stmt] = [self._assign(ast.Tuple(slots, ast.Store()), value)]
+            for element, name in zip(target.elts, held, strict=True):
+                result += [*self._store(element, name, op, reads), self._forget(name)]
+            return result
+        held, text = self._temporary(), ast.unparse(target)
+        before, place, used = self._opened(target)
+        stores = self._store_in(place, text, held, op, reads)
+        return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
+
+    def _store_in(
+        self, place: ast.expr, text: str, held: ast.expr, op: str, reads: tuple[str, ...]
+    ) -> list[ast.stmt]:
+        """Assign a temporary into an attribute or element of a temporary, saying so before and after."""
+        assert isinstance(place, ast.Attribute | ast.Subscript)
+        site = ast.Constant(self._site(text, op, reads))
+        if isinstance(place, ast.Attribute):
+            before = [ast.Expr(self._report("expose", place.value))] if place.attr == "data" else []
+            return [*before, self._assign(place, self._report("bind", site, held))]
+        return [
+            ast.Expr(self._report("writing", place.value)),
+            self._assign(place, held),
+            ast.Expr(self._report("stored", site, place.value, held)),
+        ]
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.NamedExpr:
+        op, reads = operation(node.value), _reads(node.value)
+        site = ast.Constant(self._site(node.target.id, op, reads))
+        node.value = self._report("name", site, self._bound(node.value))
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        if node.value is not None:
+            op, reads = operation(node.value), _reads(node.value)
+            site = ast.Constant(self._site("return", op, reads))
+            node.value = self._report("bind", site, self._bound(node.value))
+        return node
+
+    def visit_For(self, node: Any) -> Any:
+        reads = _reads(node.iter)
+        node.iter = self.visit(node.iter)
+        node.target, stores = self._received(node.target, reads)
+        node.body = [*stores, *self._body(node.body)]
+        node.orelse = self._body(node.orelse)
+        return node
+
+    visit_AsyncFor = visit_For
+
+    def visit_With(self, node: Any) -> Any:
+        opening: list[ast.stmt] = []
+        for item in node.items:
+            reads = _reads(item.context_expr)
+            item.context_expr = self.visit(item.context_expr)
+            if item.optional_vars is not None:
+                item.optional_vars, stores = self._received(item.optional_vars, reads)
+                opening += stores
+        node.body = [*opening, *self._body(node.body)]
+        return node
+
+    visit_AsyncWith = visit_With
+
+    def _received(self, target: ast.expr, reads: tuple[str, ...]) -> tuple[ast.expr, list[ast.stmt]]:
+        """A target that Python itself assigns (for, with): a temporary instead, and the statements that follow."""
+        if isinstance(target, ast.Name):
+            return target, [self._place(self._bind_name(target.id, ast.Name(target.id), "", reads), self.at)]
+        held = self._temporary()
+        stores = [*self._store(target, held, "", reads), self._forget(held)]
+        return _stored(held), [self._place(s, self.at) for s in stores]
+
+    def visit_match_case(self, node: ast.match_case) -> ast.match_case:
+        captured = [
+            name
+            for part in ast.walk(node.pattern)
+            for name in [getattr(part, "rest", None) if isinstance(part, ast.MatchMapping) else _capture(part)]
+            if name is not None
+        ]
+        if node.guard is not None:
+            node.guard = self.visit(node.guard)
+        binds = [self._place(self._bind_name(name, ast.Name(name), "", ()), node.body[0]) for name in captured]
+        node.body = [*binds, *self._body(node.body)]
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        reads = _reads(node.iter)
+        node.iter = self.visit(node.iter)
+        if not node.is_async:
+            node.iter = self._report("each", ast.Constant(self._template(node.target, reads)), node.iter)
+        node.ifs = [self.visit(test) for test in node.ifs]
+        return node
+
+    def _template(self, target: ast.expr, reads: tuple[str, ...]) -> Any:
+        """The sites of a comprehension's targets, nested as they are; None for one that cannot be told beforehand."""
+        if isinstance(target, ast.Name):
+            return self._site(target.id, "", reads)
+        if isinstance(target, ast.Tuple | ast.List):
+            return tuple(self._template(element, reads) for element in target.elts)
+        return None
+
+    def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
+        names = [ast.Constant(t.id) for t in node.targets if isinstance(t, ast.Name)]
+        return [node, *([ast.Expr(self._report("forget", *names))] if names else [])]
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        if isinstance(node.value, ast.Constant):
+            return node
+        site = ast.Constant(self._site("", operation(node.value), _reads(node.value)))
+        node.value = self._report("done", site, self.visit(node.value))
+        return node
+
+    # expressions
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        op, reads = operation(node), _reads(node)
+        if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
+            writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
+            function = self.visit(node.func) if isinstance(node.func, ast.Attribute | ast.Call) else node.func
+            node.func = self._report("call", function, *([ast.Constant(True)] if writes else []))
+        node.args = [self.visit(argument) for argument in node.args]
+        for keyword in node.keywords:
+            keyword.value = self.visit(keyword.value)
+        return self._operation(node, op, reads)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        node.value = self.visit(node.value)
+        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # a way to write behind autograd's back
+            node.value = self._report("expose", node.value)
+        return node
+
+    def _visit_operator(self, node: Any) -> ast.expr:
+        op, reads = operation(node), _reads(node)
+        self.generic_visit(node)
+        loads = not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
+        return self._operation(node, op, reads) if loads else node
+
+    visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.JoinedStr:
+        return node
+
+    def _operation(self, node: Any, op: str, reads: tuple[str, ...]) -> ast.expr:
+        if not self.operations or not op or id(node) in self.named:
+            return node  # type: ignore[no-any-return]
+        return self._report("name", ast.Constant(self._site(f"{op}()", op, reads)), node)
+
+    def _bound(self, value: ast.expr) -> ast.expr:
+        """Rewrite an expression whose own value gets a name: only what is inside it is unnamed."""
+        self.named.add(id(value))
+        return self.visit(value)  # type: ignore[no-any-return]
+
+    # making nodes
+
+    def _bind_name(self, name: str, value: ast.expr, op: str = "", reads: tuple[str, ...] = ()) -> ast.stmt:
+        return self._assign(ast.Name(name), self._report("bind", ast.Constant(self._site(name, op, reads)), value))
+
+    def _report(self, method: str, *arguments: ast.expr) -> ast.Call:
+        return ast.copy_location(ast.Call(ast.Attribute(ast.Name(SCOPE), method), list(arguments), []), self.at)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> ast.Assign:
+        return ast.Assign([_stored(target)], value)
+
+    def _forget(self, name: ast.Name) -> ast.stmt:
+        """A temporary must hold nothing longer than the program itself would."""
+        return self._assign(name, ast.Constant(None))
+
+    def _temporary(self) -> ast.Name:
+        self.temporaries += 1
+        return ast.Name(f"@{self.temporaries}", ast.Load())
+
+    def _index(self, index: ast.expr) -> ast.expr:
+        """A subscript as a value: ``a:b`` is one only inside brackets."""
+        if isinstance(index, ast.Slice):
+            parts = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
+            return ast.Call(ast.Attribute(ast.Name(SCOPE), "slice"), parts, [])
+        if isinstance(index, ast.Tuple):
+            return ast.Tuple([self._index(element) for element in index.elts], ast.Load())
+        return index
+
+    def _site(self, local: str, op: str, reads: tuple[str, ...]) -> int:
+        line = getattr(self.at, "lineno", 1)
+        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        self.sites.append(Site(local, line, text, op, reads))
+        return len(self.sites) - 1
+
+    def _place(self, node: ast.AST, at: ast.AST) -> Any:
+        """New nodes stand where the statement stands that they replace, so that tracebacks show the user's line."""
+        for part in ast.walk(node):
+            if isinstance(part, ast.expr | ast.stmt | ast.arg | ast.keyword) and not hasattr(part, "lineno"):
+                ast.copy_location(part, at)
+            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and not hasattr(part, "ctx"):
+                part.ctx = ast.Load()
+        return node
+
+
+def _stored(target: ast.expr) -> ast.expr:
+    target = copy.copy(target)
+    target.ctx = ast.Store()  # type: ignore[attr-defined]
+    return target
+
+
+def _capture(pattern: ast.AST) -> str | None:
+    return pattern.name if isinstance(pattern, ast.MatchAs | ast.MatchStar) else None
+
+
+def _reads(expression: ast.AST) -> tuple[str, ...]:
+    """The variables and attributes that an expression reads, as their locals are named."""
+    found: list[str] = []
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name)):
+            found.append(ast.unparse(part))
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,423 @@
+"""What a running program reports, turned into named values: scopes, counts, aliases and versions.
+
+A ``Trace`` belongs to one recording. The rewritten functions talk to its ``Scope``s, which know names; the backend's
+``Tape`` knows tensors. Nothing here knows a framework.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+from backprobe.backends.base import Effect, Tape
+from backprobe.errors import NoSource
+from backprobe.names import Selection, quote, strip
+from backprobe.source.follow import innermost, package, reporting
+from backprobe.source.rewrite import Site
+from backprobe.structure import leaves
+
+PLAIN = (bool, int, float, complex, type(None))
+HIGHER_ORDER = (map, filter, functools.reduce)
+NO_SITE = Site("", 0, "", "", ())
+
+NamedAs = tuple["Scope | None", str, int, str]
+"""Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One value under its names: a tensor at one version, a plain number or None, or what a module never returned."""
+
+    tensor: Any
+    version: int
+    capture: Any
+    scope: Scope
+    site: Site
+    plain: Any = None
+    absent: bool = False
+    names: list[NamedAs] = field(default_factory=list)
+
+
+class Scope:
+    """One entry of a function or of a module's forward, and what it has bound so far."""
+
+    def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
+        self.trace, self.parent, self.path, self.count, self.file = trace, parent, path, count, file
+        above = parent.full if parent is not None and path.startswith("/") else ""
+        self.full = f"{above}{path}#{count}" if path else ""
+        self.stripped = strip(self.full)
+        self.sites: Sequence[Site] = ()
+        self.counts: dict[str, int] = {}  # how often each local was bound
+        self.entered: dict[str, int] = {}  # how often each function was entered from here
+        self.slots: dict[str, tuple[tuple[str, Value], ...]] = {}  # what each local holds now
+        self.dirty = False  # something was called that may have written to a value
+        self.follows = trace.selection.wants_calls(self.stripped)
+
+    # what rewritten code calls
+
+    slice = slice
+
+    def bind(self, at: int, value: Any) -> Any:
+        """A statement binds ``value`` to the local of site ``at``."""
+        site = self.sites[at]
+        if self.dirty:
+            self._settle(site)
+        self.trace.name(self, site.local, value, site)
+        return value
+
+    def name(self, at: int, value: Any) -> Any:
+        """As ``bind``, in the middle of a statement whose calls are not over."""
+        site = self.sites[at]
+        if self.dirty:
+            self.trace.sweep(self, site)
+        self.trace.name(self, site.local, value, site)
+        return value
+
+    def done(self, at: int, value: Any) -> Any:
+        """A statement that binds nothing is over."""
+        if self.dirty:
+            self._settle(self.sites[at])
+        return value
+
+    def writing(self, value: Any) -> None:
+        if self.trace.is_recording and self.trace.tape.is_tensor(value):
+            self.trace.tape.writing(value)
+
+    def written(self, value: Any) -> None:
+        if self.trace.is_recording and self.trace.tape.is_tensor(value):
+            self.trace.written(value)
+
+    def wrote(self, at: int, value: Any) -> Any:
+        """``u += …`` is over: ``value`` is what the name holds now, the same object or a new one."""
+        self.written(value)
+        self._settle(self.sites[at])
+        return self.bind(at, value)
+
+    def stored(self, at: int, owner: Any, value: Any) -> None:
+        """``owner[…] = value`` is over: a write where the owner is a tensor, a binding of ``owner[…]`` elsewhere."""
+        if self.trace.tape.is_tensor(owner):
+            self.written(owner)
+            self._settle(self.sites[at])
+        else:
+            self.bind(at, value)
+
+    def expose(self, value: Any) -> Any:
+        if self.trace.is_recording and self.trace.tape.is_tensor(value):
+            self.trace.tape.expose(value)
+        return value
+
+    def each(self, template: Any, values: Any) -> Iterator[Any]:
+        """The items of a comprehension's iterable, each bound to the comprehension's targets."""
+        for value in values:
+            self._bind_template(template, value)
+            yield value
+
+    def forget(self, *names: str) -> None:
+        """The program deleted these names."""
+        for name in names:
+            self.slots.pop(name, None)
+
+    def call(self, function: Any, flagged: bool = False) -> Any:
+        """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
+        trace = self.trace
+        if not trace.is_recording:
+            return function
+        if self.follows:
+            followed = trace.follow(self, function)
+            if followed is not None:
+                return followed
+        effect = trace.tape.effect(function, flagged)
+        if effect is Effect.READS:
+            return function
+        self.dirty = True
+        return function if effect is Effect.UNKNOWN else functools.partial(trace.call_writer, function)
+
+    def exit(self) -> None:
+        self.trace.leave(self)
+
+    # helpers
+
+    def _settle(self, site: Site) -> None:
+        self.dirty = False
+        self.trace.sweep(self, site)
+
+    def _bind_template(self, template: Any, value: Any) -> None:
+        if isinstance(template, int):
+            self.name(template, value)
+        elif isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
+            for inner, item in zip(template, value, strict=True):
+                self._bind_template(inner, item)
+
+
+class Trace:
+    """Everything one recording has seen."""
+
+    def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
+        self.tape, self.selection, self.home = tape, selection, home
+        self.operations = selection.asks_operations
+        self.values: list[Value] = []
+        self.notes: dict[str, None] = {}
+        self.seen: dict[str, None] = {}  # names the program has that were not selected
+        self.is_recording = True
+        self.latest: dict[int, Value] = {}  # by identity of the tensor, which the value keeps alive
+        self.live: dict[Scope, None] = {}
+        self.entered: dict[str, int] = {}  # how often each module was entered
+        self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
+        self.through: set[int] = set()  # tensors that the write now being swept went through
+        self.root = Scope(self, None, "", 0)
+        self.last: tuple[Scope, Site] | None = None
+
+    # scopes
+
+    def root_opener(self, name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
+        """What the probed function itself reports to. A recursive call of it is a scope of its own."""
+
+        def opened() -> Scope:
+            if self.root in self.live:
+                return self._enter(self.root, f"/{quote(name)}", file, sites)
+            self.root.sites, self.root.file = sites, file
+            self.live[self.root] = None
+            return self.root
+
+        return opened
+
+    def opener(self, parent: Scope, label: str) -> Callable[[str, str, tuple[Site, ...]], Callable[[], Scope]]:
+        """What a function called from ``parent`` reports to, whenever it is entered."""
+
+        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
+            return lambda: self._enter(parent, f"/{quote(label or name)}", file, sites)
+
+        return open_with
+
+    def module_opener(self, path: str) -> Callable[[str, str, tuple[Site, ...]], Callable[[], Scope]]:
+        """What a module's forward reports to: its path is absolute, whoever calls it."""
+
+        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
+            return lambda: self.enter_module(path, file, sites)
+
+        return open_with
+
+    def enter_module(self, path: str, file: str = "", sites: tuple[Site, ...] = ()) -> Scope:
+        if not path:
+            self.root.sites, self.root.file = sites, file
+            self.live[self.root] = None
+            return self.root
+        count = self.entered.get(path, 0)
+        self.entered[path] = count + 1
+        return self._opened(Scope(self, None, path, count, file), sites)
+
+    def _enter(self, parent: Scope, label: str, file: str, sites: tuple[Site, ...]) -> Scope:
+        count = parent.entered.get(label, 0)
+        parent.entered[label] = count + 1
+        return self._opened(Scope(self, parent, label, count, file), sites)
+
+    def _opened(self, scope: Scope, sites: tuple[Site, ...]) -> Scope:
+        scope.sites = sites
+        if self.is_recording:
+            self.live[scope] = None
+        return scope
+
+    def leave(self, scope: Scope) -> None:
+        if scope.dirty and self.is_recording:
+            self.sweep(scope, NO_SITE)
+        self.live.pop(scope, None)
+        scope.slots = {local: slot for local, slot in scope.slots.items() if local == "return"}
+        if scope.path and scope.parent is None:
+            self.finished.setdefault(scope.path, []).append(scope)
+
+    def close(self) -> None:
+        """Nothing more is recorded."""
+        self.is_recording = False
+
+    def release(self) -> None:
+        """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
+        self.close()
+        for value in self.values:
+            for scope, *_ in value.names:
+                if scope is not None:
+                    scope.slots = {}
+            value.names.clear()
+        for scope in [self.root, *self.live]:
+            scope.slots = {}
+        for held in (self.values, self.latest, self.live, self.finished):
+            held.clear()
+        self.last = None
+        del self.root
+
+    # following calls
+
+    def follow(self, scope: Scope, function: Any) -> Any:
+        """The reporting version of one of the user's functions; None where ``function`` is not that."""
+        if isinstance(function, BuiltinFunctionType | type):
+            return functools.partial(self._higher_order, scope, function) if function in HIGHER_ORDER else None
+        label = ""
+        inner = innermost(function)
+        if inner is None:
+            method = getattr(type(function), "__call__", None)
+            if not isinstance(method, FunctionType):
+                return None
+            function, inner, label = MethodType(method, function), innermost(method), type(function).__name__
+        if inner is None or not self._is_users(inner):
+            return None
+        try:
+            return reporting(function, self.opener(scope, label), operations=self.operations)
+        except NoSource as error:
+            self.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
+            return None
+
+    def _is_users(self, function: FunctionType) -> bool:
+        installed = package(function.__code__.co_filename)
+        return installed is None or (installed != "" and installed == self.home)
+
+    def _higher_order(self, scope: Scope, function: Any, first: Any, *rest: Any) -> Any:
+        return function(self.follow(scope, first) or first, *rest)
+
+    def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what may write to some of its arguments, saving before and looking after."""
+        targets = self.tape.targets(function, args, kwargs)
+        for tensor in targets:
+            self.tape.writing(tensor)
+        result = function(*args, **kwargs)
+        for tensor in targets:
+            self.written(tensor)
+        return result
+
+    # naming values
+
+    def name(self, scope: Scope, local: str, value: Any, site: Site) -> None:
+        """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container."""
+        if not self.is_recording:
+            return
+        self.last = (scope, site)
+        found = self._leaves(value)
+        prefix = f"{scope.stripped}:{local}"
+        wanted = [self.selection.might_want(prefix + strip(leaf)) for leaf, _ in found]
+        if not any(wanted):
+            if found:
+                self.seen[prefix] = None
+            scope.slots.pop(local, None)
+            return
+        held = scope.slots.get(local, ())
+        if held and len(held) == sum(wanted) and self._same(held, found, wanted):
+            return  # re-binding a name to the same object is no new binding
+        count = scope.counts.get(local, 0)
+        scope.counts[local] = count + 1
+        slot = []
+        for (leaf, item), want in zip(found, wanted, strict=True):
+            if want:
+                known = self._value(scope, item, site)
+                known.names.append((scope, local, count, leaf))
+                slot.append((leaf, known))
+        scope.slots[local] = tuple(slot)
+
+    def _leaves(self, value: Any) -> list[tuple[str, Any]]:
+        """The tensors and plain numbers in a value: itself, or the leaves of a container that holds a tensor."""
+        if self.tape.is_tensor(value) or isinstance(value, PLAIN):
+            return [("", value)]
+        found = [(leaf, item) for leaf, item in leaves(value) if self.tape.is_tensor(item) or isinstance(item, PLAIN)]
+        return found if any(self.tape.is_tensor(item) for _, item in found) else []
+
+    def _same(
+        self, held: tuple[tuple[str, Value], ...], found: list[tuple[str, Any]], wanted: list[bool]
+    ) -> bool:
+        new = [item for item, want in zip(found, wanted, strict=True) if want]
+        return all(
+            old_leaf == leaf and item is value.tensor and item is not None
+            and self.tape.version(item) == value.version
+            for (old_leaf, value), (leaf, item) in zip(held, new, strict=True)
+        )  # fmt: skip
+
+    def _value(self, scope: Scope, item: Any, site: Site) -> Value:
+        """The value that an object is: a known one, or a new one where the object or its version is new."""
+        if not self.tape.is_tensor(item):
+            value = Value(None, 0, None, scope, site, plain=item)
+            self.values.append(value)
+            return value
+        known = self.latest.get(id(item))
+        if known is not None and self.tape.version(item) != known.version:
+            self.sweep(scope, site)  # written out of sight: every name on that memory gets its new version
+            swept = self.latest[id(item)]
+            if swept is known:
+                return self._capture(scope, item, site, known)
+            known = swept
+        return known if known is not None else self._capture(scope, item, site, None)
+
+    def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
+        reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
+        through = id(tensor) in self.through if self.through else None
+        capture = self.tape.capture(tensor, reads, previous.capture if previous else None, through)
+        value = Value(tensor, self.tape.version(tensor), capture, scope, site)
+        self.latest[id(tensor)] = value
+        self.values.append(value)
+        return value
+
+    def name_returned(self, path: str, output: Any) -> None:
+        """A module has returned, its own hooks included; ``output`` is what its caller gets."""
+        if not self.is_recording:
+            return
+        finished = self.finished.get(path)
+        if not path:
+            scope = self.root
+        elif finished:
+            scope = finished.pop()
+        else:
+            scope = self.enter_module(path)
+            del self.live[scope]
+        self.name(scope, "return", output, NO_SITE)
+
+    def name_path(self, path: str, tensor: Any) -> None:
+        """A parameter of a model: its name is its path."""
+        if self.selection.might_want(path):
+            self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
+
+    def name_absent(self, path: str) -> None:
+        """A module that was selected and did not run."""
+        scope = Scope(self, None, path, 0)
+        value = Value(None, 0, None, scope, NO_SITE, absent=True)
+        value.names.append((scope, "return", 0, ""))
+        self.values.append(value)
+
+    def hold_output(self, tensor: Any, path: str | None) -> Value:
+        """The value that is differentiated, which always has an entry."""
+        known = self.latest.get(id(tensor))
+        value = self._value(self.root, tensor, NO_SITE)
+        if value is not known or not value.names:
+            local, leaf = ("of()", "") if path is None else ("return", path)
+            count = self.root.counts.get(local, 0)
+            self.root.counts[local] = count + 1
+            value.names.append((self.root, local, count, leaf))
+        return value
+
+    # versions
+
+    def written(self, tensor: Any) -> None:
+        self.through.add(id(tensor))
+        self.tape.written(tensor)
+
+    def sweep(self, scope: Scope, site: Site) -> None:
+        """Every live name whose memory has been written since gets a new version."""
+        if not self.is_recording:
+            return
+        for live in list(self.live):
+            for local, slot in list(live.slots.items()):
+                if any(v.tensor is not None and self.tape.version(v.tensor) != v.version for _, v in slot):
+                    self._renew(live, local, scope, site)
+        self.through.clear()
+
+    def _renew(self, live: Scope, local: str, scope: Scope, site: Site) -> None:
+        count = live.counts[local]
+        live.counts[local] = count + 1
+        slot = []
+        for leaf, value in live.slots[local]:
+            if value.tensor is not None and self.tape.version(value.tensor) != value.version:
+                latest = self.latest[id(value.tensor)]
+                if self.tape.version(value.tensor) != latest.version:
+                    latest = self._capture(scope, value.tensor, site, value)
+                latest.names.append((live, local, count, leaf))
+                slot.append((leaf, latest))
+            else:
+                slot.append((leaf, value))
+        live.slots[local] = tuple(slot)

@@ -1,0 +1,101 @@
+"""From a trace and what backward gave to the record: full names, printed names, entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from backprobe.backends.base import Backend, Description, Outcome
+from backprobe.environment import stamp
+from backprobe.record import Edge, Entry, GradStatus, Record, Source
+from backprobe.trace import NamedAs, Scope, Trace, Value
+
+
+def transcribe(
+    trace: Trace, backend: Backend, captured: Sequence[Value], outcomes: Sequence[Outcome],
+    order: Sequence[int], output: Value,
+) -> Record:  # fmt: skip
+    """The record of one run; ``outcomes`` and ``order`` speak of the captured values by position."""
+    found = {id(value): outcome for value, outcome in zip(captured, outcomes, strict=True)}
+    kept = [value for value in trace.values if value is output or _selected(trace, value)]
+    position = {id(value): at for at, value in enumerate(kept)}
+    printed = _Printer(trace, kept)
+    names = {full(name): at for at, value in enumerate(kept) for name in value.names}
+    entries = [_entry(value, found.get(id(value)), backend, printed) for value in kept]
+    at_capture = [position.get(id(value)) for value in captured]
+    connected = [
+        replace(entry, inputs=tuple(Edge(entries[at].name) for at in _kept_inputs(value, found, captured, position)))
+        for entry, value in zip(entries, kept, strict=True)
+    ]
+    backward = tuple(at for c in order if (at := at_capture[c]) is not None)
+    unseen = tuple(name for name in trace.seen if name not in names)
+    return Record(
+        backend.name, tuple(connected), names, backward, (position[id(output)],), stamp(), unseen, tuple(trace.notes)
+    )
+
+
+def _selected(trace: Trace, value: Value) -> bool:
+    return any(trace.selection.wants(full(name)) for name in value.names)
+
+
+def _kept_inputs(
+    value: Value, found: dict[int, Outcome], captured: Sequence[Value], position: dict[int, int]
+) -> list[int]:
+    outcome = found.get(id(value))
+    inputs = outcome.inputs if outcome is not None else ()
+    return [position[id(captured[at])] for at in inputs if id(captured[at]) in position]
+
+
+def full(name: NamedAs) -> str:
+    """The full name: every count written."""
+    scope, local, count, leaf = name
+    return local if scope is None else f"{scope.full}:{local}#{count}{leaf}"
+
+
+class _Printer:
+    """Printed names: a count only where it tells several apart, the shorthand ``u`` only where it has one reading."""
+
+    def __init__(self, trace: Trace, kept: Sequence[Value]) -> None:
+        self.trace = trace
+        self.paths = {name[1] for value in kept for name in value.names if name[0] is None} | set(trace.entered)
+
+    def write(self, name: NamedAs) -> str:
+        scope, local, count, leaf = name
+        if scope is None:
+            return local
+        place = self._scope(scope)
+        counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
+        if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
+            return place  # a scope alone means what it returns
+        bare = counted + leaf
+        return f"{place}:{bare}" if place or bare in self.paths else bare
+
+    def _scope(self, scope: Scope) -> str:
+        if not scope.path:
+            return ""
+        above, siblings = "", self.trace.entered
+        if scope.parent is not None:
+            above, siblings = self._scope(scope.parent), scope.parent.entered
+        return f"{above}{scope.path}" + (f"#{scope.count}" if siblings.get(scope.path, 1) > 1 else "")
+
+
+def _entry(value: Value, outcome: Outcome | None, backend: Backend, printer: _Printer) -> Entry:
+    # of several names the outermost is printed, and of those the first: a caller's z before its callee's /func:z
+    ordered = sorted(value.names, key=lambda name: full(name).count("/"))
+    written = list(dict.fromkeys(printer.write(name) for name in ordered))
+    scope, site = value.scope, value.site
+    source = Source(scope.file, site.line, site.text) if scope is not None and site.line else None
+    if outcome is None:
+        status = GradStatus.NOT_EXECUTED if value.absent else GradStatus.NOT_TENSOR
+        reason = "its module did not run" if value.absent else f"it is {_kind(value.plain)}"
+        return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
+                     value.plain, None)  # fmt: skip
+    described = backend.describe(value.tensor) if value.tensor is not None else Description()
+    return Entry(
+        written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
+        described.device, source, site.op, (), outcome.value, outcome.grad,
+    )  # fmt: skip
+
+
+def _kind(plain: object) -> str:
+    return "None" if plain is None else f"the Python number {plain!r}"
