@@ -112,11 +112,11 @@ class Recording(Mapping[str, Entry]):
         asked, last = _without_last(name)
         plain = strip(asked)
         found = [full for full in self._stripped.get(plain, []) if counts_agree(asked, full)]
-        if not found:
+        if not found and split(plain)[1] is not None:
             prefix = plain + "."
             inside = [
                 full for stripped, names in self._stripped.items() if stripped.startswith(prefix) for full in names
-                if split(full)[1] is not None and counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
+                if counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
             ]  # fmt: skip
             floating = [full for full in inside if self._entry(full).status not in NOT_DIFFERENTIABLE]
             found = floating if len({self._record.names[full] for full in floating}) == 1 else inside
@@ -137,7 +137,8 @@ class Recording(Mapping[str, Entry]):
         return full
 
     def _refuse_unknown(self, name: str) -> None:
-        known = [written for entry in self.values() for written in (entry.name, *entry.aliases)]
+        known = [written for entry in self._entries.values() for written in (entry.name, *entry.aliases)]
+        known += dict.fromkeys(scope for scope, local in map(split, self._stripped) if scope and local)
         close = nearest(name, known)
         unseen = [text for text in self._record.unseen if strip(text).lstrip(":") == strip(name).lstrip(":")]
         raise UnknownName(
@@ -174,11 +175,11 @@ class Recording(Mapping[str, Entry]):
 
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
-        return {name: entry.grad for name, entry in self.items() if entry.status is GradStatus.OK}
+        return {name: entry.grad for name, entry in self._entries.items() if entry.status is GradStatus.OK}
 
     def missing(self) -> dict[str, Entry]:
         """The entries without a gradient: each has its ``status`` and ``reason``."""
-        return {name: entry for name, entry in self.items() if entry.status is not GradStatus.OK}
+        return {name: entry for name, entry in self._entries.items() if entry.status is not GradStatus.OK}
 
     def backward_order(self) -> list[str]:
         """The names of the entries with a gradient in the order in which the backward pass visits them."""

@@ -109,26 +109,28 @@ def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeTy
     node.name = "@body"
     inner: ast.stmt = node
     for name in reversed(definition.classes):
-        inner = ast.ClassDef(name, [], [], [inner], [], lineno=node.lineno, col_offset=0)
-        if hasattr(inner, "type_params") or "type_params" in ast.ClassDef._fields:
-            inner.type_params = []
+        inner = _untyped(ast.copy_location(ast.ClassDef(name, [], [], [inner], []), node))
     outer_classes = definition.classes[:1]
     declared: list[ast.stmt] = [
         ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes
     ]
-    place = ast.FunctionDef("@place", _no_arguments([]), [*declared, inner], [], lineno=1)
-    factory = ast.FunctionDef("@factory", _no_arguments([*free, OPEN]), [place], [], lineno=1)
-    for new in (place, factory):
-        if "type_params" in ast.FunctionDef._fields:
-            new.type_params = []
-    module = ast.fix_missing_locations(ast.Module([factory], []))
+    place = _untyped(ast.FunctionDef("@place", _arguments([]), [*declared, inner], []))
+    factory = ast.FunctionDef("@factory", _arguments([*free, OPEN]), [place], [])
+    module = ast.fix_missing_locations(ast.Module([_untyped(factory)], []))
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE_FLAGS, dont_inherit=True)
     body = _find_code(compiled, "@body")
     assert body is not None
     return body.replace(co_name=original, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
 
 
-def _no_arguments(names: list[str]) -> ast.arguments:
+def _untyped(node: Any) -> Any:
+    """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
+    if "type_params" in node._fields:
+        node.type_params = []
+    return node
+
+
+def _arguments(names: list[str]) -> ast.arguments:
     return ast.arguments([], [ast.arg(name) for name in names], None, [], [], None, [])
 
 
