@@ -14,7 +14,7 @@ PACKAGES = ("backprobe", "torch", "tensorflow", "keras", "jax", "jaxlib", "flax"
 
 @dataclass(frozen=True)
 class Stamp:
-    """Where a recording comes from: author (None unless set), time (UTC, ISO 8601), Python, system, package versions."""
+    """Where a recording comes from: author (None unless set), UTC time (ISO 8601), Python, system, versions."""
 
     author: str | None = None
     time: str = ""
@@ -55,4 +55,5 @@ def _environment(imported: tuple[str, ...]) -> Stamp:
             packages[name] = str(version or metadata.version(name))
         except metadata.PackageNotFoundError:
             packages[name] = "not installed"
-    return Stamp(python=platform.python_version(), system=f"{platform.system()} {platform.machine()}", packages=packages)
+    system = f"{platform.system()} {platform.machine()}"
+    return Stamp(python=platform.python_version(), system=system, packages=packages)

@@ -23,9 +23,7 @@ class Output:
 
 def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tape) -> Output:
     """The output of a program. Raises BadOutput or NothingToDifferentiate."""
-    floating = [
-        (path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)
-    ]
+    floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
         path, tensor = _only(result, floating)
     elif callable(of):
@@ -55,7 +53,7 @@ def _only(result: Any, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
     if not floating:
         raise BadOutput(
             "the return value holds no floating tensor", found=f"{type(result).__name__}",
-            why="a gradient is the derivative of a floating output", next="return a tensor that depends on the arguments",
+            why="a gradient is the derivative of a floating output", next="return a tensor made from the arguments",
         )  # fmt: skip
     raise BadOutput(
         "the return value holds several floating tensors", asked="their gradient",

@@ -8,19 +8,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find_backend
-from backprobe.errors import BackprobeError, BadOption, NothingMatched, NothingToDifferentiate, NoSource, Unsupported
+from backprobe.errors import BackprobeError, BadOption, NoSource, NothingMatched, NothingToDifferentiate, Unsupported
 from backprobe.names import Pattern, Selection, nearest, quote, strip
 from backprobe.output import Output, choose
 from backprobe.recording import Recording
 from backprobe.source.follow import innermost, package, reporting
-from backprobe.structure import leaves
 from backprobe.store import read
+from backprobe.structure import leaves
 from backprobe.trace import NO_SITE, Trace
 from backprobe.transcript import transcribe
 
+T = TypeVar("T")
 STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
 
@@ -159,7 +160,7 @@ class _Run:
             self.refuse_unmatched(missed[0], record.names)
         return Recording(record, result)
 
-    def _noting(self, step: Callable[[], Any], doing: str) -> Any:
+    def _noting(self, step: Callable[[], T], doing: str) -> T:
         """Run a step; an error of the program's gets a note that says where the probe was."""
         try:
             return step()
@@ -203,7 +204,7 @@ class _FunctionRun(_Run):
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         target = self.probe.target
         function = target if innermost(target) is not None else getattr(target, "__call__", target)  # noqa: B004
-        reporting_function = reporting(function, lambda *known: self.trace.root_opener(*known), operations=self.trace.operations)
+        reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         bound = self._bound(function, args, kwargs)
         lifted = self.backend.lift(bound.arguments, self.probe.wrt)
         every = [leaf for value in lifted.values() for _, leaf in leaves(value)]
@@ -233,7 +234,8 @@ class _FunctionRun(_Run):
         return bound
 
     def _refuse_no_floating(self, every: Sequence[Any]) -> None:
-        kinds = sorted({self.tape.describe(v).dtype or "" if self.tape.is_tensor(v) else type(v).__name__ for v in every})
+        tensors = {str(self.tape.describe(value).dtype) for value in every if self.tape.is_tensor(value)}
+        kinds = sorted(tensors | {type(value).__name__ for value in every if not self.tape.is_tensor(value)})
         raise NothingToDifferentiate(
             f"{_name(self.probe.target)} has no floating argument to differentiate",
             asked=f"bp.probe({_name(self.probe.target)})",
@@ -251,7 +253,7 @@ class _ModelRun(_Run):
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self.probe.wrt is not None:
             raise BadOption(
-                "wrt is for functions: in the model form nothing is altered", asked="wrt=" + repr(sorted(self.probe.wrt)),
+                "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
                 why="the flags requires_grad of parameters and inputs stand",
                 next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip

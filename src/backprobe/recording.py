@@ -82,9 +82,7 @@ class Recording(Mapping[str, Entry]):
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
         if not isinstance(name, str):
-            raise UnknownName(
-                f"a name is a text, not {type(name).__name__}", asked=f"rec[{name!r}]", next="rec['u']"
-            )
+            raise UnknownName(f"a name is a text, not {type(name).__name__}", asked=f"rec[{name!r}]", next="rec['u']")
         readings = [found for found in self._readings(name) if found]
         positions = {self._record.names[full] for found in readings for full in found}
         if len(positions) == 1:
@@ -101,7 +99,7 @@ class Recording(Mapping[str, Entry]):
 
     def _readings(self, name: str) -> list[list[str]]:
         """The full names that a name may mean: as it is written, and as the shorthand for a local of the root."""
-        scope, local = split(name)
+        _, local = split(name)
         readings = [self._find(name)] if local is not None else [self._find(name), self._find(f"{name}:return")]
         if local is None:
             readings.append(self._find(f":{name}"))

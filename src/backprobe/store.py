@@ -125,7 +125,7 @@ def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
     try:
         if _digest_file(file) != digest:
             raise _bad(folder, "it is cut or was changed since it was saved", f"the digest of {BYTES} does not match")
-        return load_file(file)
+        return dict(load_file(file))
     except FileNotFoundError:
         raise _bad(folder, "it is cut", f"no {BYTES} in it") from None
     except SafetensorError as error:
@@ -229,9 +229,7 @@ def _encode_result(
 CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}
 
 
-def _decode_result(
-    data: Mapping[str, Any] | None, backend: Arrays, blobs: Mapping[str, Any], convert: Any
-) -> tuple[Any] | None:
+def _decode_result(data: Mapping[str, Any] | None, backend: Arrays, blobs: Mapping[str, Any]) -> tuple[Any] | None:
     if data is None:
         return None
     if "tensor" in data:

@@ -46,8 +46,8 @@ class Scope:
 
     def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
         self.trace, self.parent, self.path, self.count, self.file = trace, parent, path, count, file
-        above = parent.full if parent is not None and path.startswith("/") else ""
-        self.full = f"{above}{path}#{count}" if path else ""
+        above: str = parent.full if parent is not None and path.startswith("/") else ""
+        self.full: str = f"{above}{path}#{count}" if path else ""
         self.stripped = strip(self.full)
         self.sites: Sequence[Site] = ()
         self.counts: dict[str, int] = {}  # how often each local was bound
@@ -256,7 +256,7 @@ class Trace:
         label = ""
         inner = innermost(function)
         if inner is None:
-            method = getattr(type(function), "__call__", None)
+            method = type(function).__call__
             if not isinstance(method, FunctionType):
                 return None
             function, inner, label = MethodType(method, function), innermost(method), type(function).__name__
@@ -320,9 +320,7 @@ class Trace:
         found = [(leaf, item) for leaf, item in leaves(value) if self.tape.is_tensor(item) or isinstance(item, PLAIN)]
         return found if any(self.tape.is_tensor(item) for _, item in found) else []
 
-    def _same(
-        self, held: tuple[tuple[str, Value], ...], found: list[tuple[str, Any]], wanted: list[bool]
-    ) -> bool:
+    def _same(self, held: tuple[tuple[str, Value], ...], found: list[tuple[str, Any]], wanted: list[bool]) -> bool:
         new = [item for item, want in zip(found, wanted, strict=True) if want]
         return all(
             old_leaf == leaf and item is value.tensor and item is not None

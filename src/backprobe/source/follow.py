@@ -111,9 +111,7 @@ def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeTy
     for name in reversed(definition.classes):
         inner = _untyped(ast.copy_location(ast.ClassDef(name, [], [], [inner], []), node))
     outer_classes = definition.classes[:1]
-    declared: list[ast.stmt] = [
-        ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes
-    ]
+    declared: list[ast.stmt] = [ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes]
     place = _untyped(ast.FunctionDef("@place", _arguments([]), [*declared, inner], []))
     factory = ast.FunctionDef("@factory", _arguments([*free, OPEN]), [place], [])
     module = ast.fix_missing_locations(ast.Module([_untyped(factory)], []))
@@ -164,6 +162,9 @@ def innermost(function: Any) -> FunctionType | None:
     return function if isinstance(function, FunctionType) else None
 
 
+_OWN = __file__.removesuffix("source/follow.py")
+
+
 @lru_cache(1)
 def _library_roots() -> tuple[str, ...]:
     paths = sysconfig.get_paths()
@@ -174,7 +175,9 @@ def _library_roots() -> tuple[str, ...]:
 @lru_cache(4096)
 def package(file: str) -> str | None:
     """Which installed package a file belongs to ("" for Python's own library); None for the user's own code."""
-    if file.startswith("<frozen") or file.startswith(__file__.removesuffix("source/follow.py")):
+    if file.startswith(_OWN):
+        return "backprobe"
+    if file.startswith("<frozen"):
         return ""
     for root in _library_roots():
         if file.startswith(root):

@@ -1,8 +1,8 @@
 """From a running function's code object to the piece of source text that it was compiled from."""
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import linecache
 from collections.abc import Iterator

@@ -88,7 +88,7 @@ class _Rewriter(ast.NodeTransformer):
         self.at = node
         arguments = node.args
         every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
-        entering = [self._assign(ast.Name(SCOPE), ast.Call(ast.Name(OPEN), [], []))]
+        entering: list[ast.stmt] = [self._assign(ast.Name(SCOPE), ast.Call(ast.Name(OPEN), [], []))]
         for argument in every:
             if argument is not None:
                 self.at = argument
@@ -100,7 +100,7 @@ class _Rewriter(ast.NodeTransformer):
             if hasattr(node, "type_params"):
                 node.type_params = []
         body = self._body(node.body)
-        leaving = [ast.Expr(self._report("exit"))]
+        leaving: list[ast.stmt] = [ast.Expr(self._report("exit"))]
         node.body = [*entering, ast.Try(body, [], [], leaving)]
         node.decorator_list, node.returns = [], None
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
@@ -166,7 +166,7 @@ class _Rewriter(ast.NodeTransformer):
             self._assign(held, place),
             self._assign(operand, self.visit(node.value)),
             ast.Expr(self._report("writing", held)),
-            ast.AugAssign(_stored(held), node.op, operand),
+            ast.AugAssign(ast.Name(held.id, ast.Store()), node.op, operand),
         ]
         if isinstance(place, ast.Name):
             site = ast.Constant(self._site(text, op, reads))
@@ -181,7 +181,7 @@ class _Rewriter(ast.NodeTransformer):
             return [], ast.Name(target.id), []
         assert isinstance(target, ast.Attribute | ast.Subscript)
         owner = self._temporary()
-        before = [self._assign(owner, self.visit(target.value))]
+        before: list[ast.stmt] = [self._assign(owner, self.visit(target.value))]
         if isinstance(target, ast.Attribute):
             return before, ast.Attribute(owner, target.attr), [owner]
         index = self._temporary()
@@ -195,13 +195,13 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(target, ast.Starred):
             return self._store(target.value, value, op, reads)
         if isinstance(target, ast.Tuple | ast.List):
-            held = [self._temporary() for _ in target.elts]
+            parts = [self._temporary() for _ in target.elts]
             slots = [
                 ast.Starred(_stored(name), ast.Store()) if isinstance(element, ast.Starred) else _stored(name)
-                for element, name in zip(target.elts, held, strict=True)
+                for element, name in zip(target.elts, parts, strict=True)
             ]
             result: list[ast.stmt] = [self._assign(ast.Tuple(slots, ast.Store()), value)]
-            for element, name in zip(target.elts, held, strict=True):
+            for element, name in zip(target.elts, parts, strict=True):
                 result += [*self._store(element, name, op, reads), self._forget(name)]
             return result
         held, text = self._temporary(), ast.unparse(target)
@@ -209,9 +209,7 @@ class _Rewriter(ast.NodeTransformer):
         stores = self._store_in(place, text, held, op, reads)
         return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
 
-    def _store_in(
-        self, place: ast.expr, text: str, held: ast.expr, op: str, reads: tuple[str, ...]
-    ) -> list[ast.stmt]:
+    def _store_in(self, place: ast.expr, text: str, held: ast.expr, op: str, reads: tuple[str, ...]) -> list[ast.stmt]:
         """Assign a temporary into an attribute or element of a temporary, saying so before and after."""
         assert isinstance(place, ast.Attribute | ast.Subscript)
         site = ast.Constant(self._site(text, op, reads))

@@ -79,6 +79,4 @@ def _alias(leaf: Any) -> Tensor:
         dtype = torch.get_default_dtype()
         plain = torch.tensor(leaf, dtype=dtype.to_complex() if isinstance(leaf, complex) else dtype)
     with torch.enable_grad():
-        return _Alias.apply(plain.requires_grad_())  # type: ignore[no-any-return]
-
-
+        return _Alias.apply(plain.requires_grad_())  # type: ignore[no-any-return, no-untyped-call]

@@ -23,8 +23,10 @@ INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__" for name in
     ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift", "matmul")
 }  # fmt: skip
-HARMLESS = frozenset({print, len, range, enumerate, zip, isinstance, getattr, hasattr, id, repr, min, max, sum, abs,
-                      int, float, bool, complex, str, list, tuple, dict, set, type, super, reversed, sorted})  # fmt: skip
+HARMLESS = frozenset({
+    print, len, range, enumerate, zip, isinstance, getattr, hasattr, id, repr, min, max, sum, abs, int, float, bool,
+    complex, str, list, tuple, dict, set, type, super, reversed, sorted,
+})  # fmt: skip
 
 
 def effect(function: Any, flagged: bool) -> Effect:

@@ -9,31 +9,44 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from backprobe.backends.base import Outcome
+from backprobe.backends.base import Options, Outcome
 from backprobe.backends.torch import graph
+from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.tensors import Geometry
 from backprobe.errors import StrategyRefused, Unsupported
 from backprobe.record import GradStatus, Lost
 
-if TYPE_CHECKING:
-    from backprobe.backends.torch.tape import Capture, TorchTape
-
 NOT_CONNECTED = "no path leads from it to the output"
 Gradients = dict[int, Tensor]  # by position of the capture
 
 
+class HookedGradients:
+    """What the hooks of the strategy ``hooks`` saw, in the order in which they were called."""
+
+    def __init__(self) -> None:
+        self.order: list[Capture] = []
+        self.gradients: dict[int, Tensor] = {}  # by identity of the capture
+
+    def take(self, capture: Capture, gradient: Tensor) -> None:
+        self.order.append(capture)
+        self.gradients[id(capture)] = gradient
+
+    def clear(self) -> None:
+        self.order.clear()
+        self.gradients.clear()
+
+
 def differentiate(
-    tape: TorchTape, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> tuple[list[Outcome], tuple[int, ...]]:
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
-    tape.settle(captures)
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
     recorded: dict[Key, list[int]] = {}
@@ -42,12 +55,12 @@ def differentiate(
             recorded.setdefault(key(capture.edge), []).append(at)
     inputs = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
     order = graph.backward_order(root, recorded)
-    if tape.options.strategy != "edges":
-        _refuse_where_wrong(tape, captures)
-    gradients = STRATEGIES[tape.options.strategy](tape, output, cotangent, captures)
-    if tape.options.strategy == "hooks":
-        at = {id(capture): position for position, capture in enumerate(captures)}
-        order = list(dict.fromkeys(at[id(capture)] for capture in tape.hook_order if id(capture) in at))
+    if options.strategy != "edges":
+        _refuse_where_wrong(options.strategy, captures)
+    gradients = STRATEGIES[options.strategy](options, hooked, output, cotangent, captures)
+    if options.strategy == "hooks":
+        places = {id(capture): position for position, capture in enumerate(captures)}
+        order = list(dict.fromkeys(places[id(capture)] for capture in hooked.order if id(capture) in places))
     outcomes = [
         _outcome(capture, gradients.get(position), inputs[position]) for position, capture in enumerate(captures)
     ]
@@ -71,19 +84,18 @@ def _value(capture: Capture) -> Any:
         return capture.snapshot
     if capture.alias is None:
         return Lost(capture.reason)
-    tensor = capture.tensor
-    if not tensor.is_inference() and tensor._version != capture.version:
+    if version(capture.tensor) != capture.version:
         return Lost("it was overwritten in place by a call that backprobe does not see into")
     return capture.alias
 
 
 def _edges(
-    tape: TorchTape, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
     """One pass over all edges. What flows around a view that was written is taken at the base's CopySlices node."""
     wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
     around: dict[Any, Tensor] = {}
-    hooked: dict[Key, Tensor] = {}
+    after_hooks: dict[Key, Tensor] = {}
     with ExitStack() as hooks:
         for capture in captures:
             for write in capture.writes:
@@ -94,20 +106,20 @@ def _edges(
             if capture.edge is not None and capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks:
                 # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return
                 number = capture.edge.output_nr
-                take = partial(_take, hooked, key(capture.edge), number)
+                take = partial(_take, after_hooks, key(capture.edge), number)
                 hooks.enter_context(_removing(capture.edge.node.register_prehook(take)))
         found = torch.autograd.grad(
             [output], list(wanted.values()), [cotangent] if cotangent is not None else None,
-            allow_unused=True, create_graph=tape.options.create_graph,
+            allow_unused=True, create_graph=options.create_graph,
         ) if wanted else ()  # fmt: skip
-    by_key = dict(zip(wanted, found, strict=True)) | hooked
+    by_key = dict(zip(wanted, found, strict=True)) | after_hooks
     gradients: Gradients = {}
     for at, capture in enumerate(captures):
-        if capture.edge is None:
+        if capture.edge is None or capture.opaque:
             continue
-        gradient = by_key[key(capture.edge)]
+        gradient: Tensor | None = by_key[key(capture.edge)]
         if gradient is not None and capture.geometry is not None:
-            gradient = capture.geometry.restrict(gradient) if capture.geometry.same_dtype else None
+            gradient = capture.geometry.restrict(gradient)
         for write in capture.writes:
             flowing = around.get(write.node)
             if flowing is not None and capture.tensor._base is not None:
@@ -133,7 +145,7 @@ def _removing(handle: Any) -> Iterator[None]:
 
 
 def _separate(
-    tape: TorchTape, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
     """As many passes as values: kept to show what that costs."""
     gradients: Gradients = {}
@@ -141,7 +153,7 @@ def _separate(
         if capture.edge is not None:
             (gradient,) = torch.autograd.grad(
                 [output], [capture.edge], [cotangent] if cotangent is not None else None,
-                allow_unused=True, retain_graph=True, create_graph=tape.options.create_graph,
+                allow_unused=True, retain_graph=True, create_graph=options.create_graph,
             )  # fmt: skip
             if gradient is not None:
                 gradients[at] = gradient
@@ -149,20 +161,20 @@ def _separate(
 
 
 def _retain_grad(
-    tape: TorchTape, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
     with _untouched_grads(output):
-        torch.autograd.backward([output], [cotangent], create_graph=tape.options.create_graph)
+        torch.autograd.backward([output], [cotangent], create_graph=options.create_graph)
         found = {at: c.tensor.grad for at, c in enumerate(captures) if c.edge is not None}
     return {at: gradient for at, gradient in found.items() if gradient is not None}
 
 
 def _hooks(
-    tape: TorchTape, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
     with _untouched_grads(output):
-        torch.autograd.backward([output], [cotangent], create_graph=tape.options.create_graph)
-    return {at: tape.hook_grads[id(c)] for at, c in enumerate(captures) if id(c) in tape.hook_grads}
+        torch.autograd.backward([output], [cotangent], create_graph=options.create_graph)
+    return {at: hooked.gradients[id(c)] for at, c in enumerate(captures) if id(c) in hooked.gradients}
 
 
 STRATEGIES = {"edges": _edges, "retain_grad": _retain_grad, "hooks": _hooks, "separate": _separate}
@@ -182,27 +194,23 @@ def _untouched_grads(output: Tensor) -> Iterator[None]:
             leaf.grad = gradient
 
 
-def _refuse_where_wrong(tape: TorchTape, captures: Sequence[Capture]) -> None:
+def _refuse_where_wrong(strategy: str, captures: Sequence[Capture]) -> None:
     """Three of the strategies look at tensors, not at versions of them, and do not agree about the user's hooks."""
     differentiated = [c for c in captures if c.edge is not None]
-    own_hooks = 1 if tape.options.strategy == "hooks" else 0
-    if any(c.version != _version(c.tensor) or c.geometry for c in differentiated):
+    own_hooks = 1 if strategy == "hooks" else 0
+    if any(c.version != version(c.tensor) or c.geometry for c in differentiated):
         found = "a value was written in place after it got its name"
     elif any(len(c.tensor._backward_hooks or ()) > own_hooks for c in differentiated):
         found = "a tensor carries a hook of yours"
     else:
         return
     raise StrategyRefused(
-        f"strategy {tape.options.strategy!r} would be silently wrong here",
-        asked=f"strategy={tape.options.strategy!r}",
+        f"strategy {strategy!r} would be silently wrong here",
+        asked=f"strategy={strategy!r}",
         found=found,
         why="it reads the gradient of the tensor as it is at the end, not of the version that had the name",
         next='strategy="edges", the default, which is right here',
     )
-
-
-def _version(tensor: Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version
 
 
 def _refuse_reentrant(output: Tensor) -> None:

@@ -6,9 +6,8 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,35 +16,12 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.base import Description, Effect, Options, Outcome
 from backprobe.backends.torch import effects
+from backprobe.backends.torch.capture import Capture, ViewWrite, version
+from backprobe.backends.torch.strategies import HookedGradients, differentiate
 from backprobe.backends.torch.tensors import Geometry, describe, same_content
 from backprobe.record import GradStatus
 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-
-
-@dataclass(eq=False)
-class Capture:
-    """One tensor at one version."""
-
-    tensor: Tensor
-    version: int
-    alias: Tensor | None
-    edge: GradientEdge | None = None
-    status: GradStatus = GradStatus.OK  # why there is no edge
-    reason: str = ""
-    opaque: str = ""  # why the gradient at the edge would not be this version's
-    snapshot: Tensor | None = None
-    exposed: bool = False
-    geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
-    writes: list[ViewWrite] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class ViewWrite:
-    """A write through a view: autograd passes its gradient to the base, around the view that it went through."""
-
-    node: Node  # the base's CopySlices node
-    geometry: Geometry  # of the view written
 
 
 class TorchTape:
@@ -56,9 +32,7 @@ class TorchTape:
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: list[Capture] = []
-        self.any_write = False
-        self.hook_order: list[Capture] = []
-        self.hook_grads: dict[int, Tensor] = {}
+        self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
 
     # what a tensor is
@@ -76,14 +50,16 @@ class TorchTape:
         return describe(tensor)
 
     def version(self, tensor: Tensor) -> int:
-        return 0 if tensor.is_inference() else tensor._version
+        return version(tensor)
 
     def cotangent(self, output: Tensor, cotangent: Any) -> Tensor:
         return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
 
     # captures
 
-    def capture(self, tensor: Tensor, reads: Sequence[Capture], previous: Capture | None, through: bool | None) -> Capture:
+    def capture(
+        self, tensor: Tensor, reads: Sequence[Capture], previous: Capture | None, through: bool | None
+    ) -> Capture:
         if is_wrapped(tensor):
             reason = "it lives inside a torch.func transform and dies with it"
             return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, reason)
@@ -109,6 +85,8 @@ class TorchTape:
         if through and tensor._is_view() and base is not None and _is_copy_slices(base):
             capture.edge = get_gradient_edge(base)
             capture.geometry = Geometry.of(tensor, base)
+            if tensor.dtype != base.dtype:
+                capture.opaque = "it is a view of another dtype than its base, and was written in place"
         else:
             capture.edge = get_gradient_edge(tensor)
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
@@ -135,14 +113,17 @@ class TorchTape:
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
         tensor = capture.tensor
-        if capture.edge is None and capture.status in (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD):
-            if tensor.requires_grad and self.version(tensor) == capture.version:
-                self._take_edge(capture, None, None)
+        had_none = capture.edge is None and capture.status in (
+            GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD
+        )  # fmt: skip
+        if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
+            capture.status, capture.reason = GradStatus.OK, ""
+            self._take_edge(capture, None, None)
 
     def _memory(self, tensor: Tensor) -> int:
         if tensor.layout is not torch.strided or tensor.is_nested:
             return id(tensor)
-        return tensor.untyped_storage()._cdata
+        return int(tensor.untyped_storage()._cdata)
 
     # writes
 
@@ -158,7 +139,6 @@ class TorchTape:
         return found
 
     def writing(self, tensor: Tensor) -> None:
-        self.any_write = True
         current = self._current(tensor)
         for capture in current:
             if capture.snapshot is None and capture.alias is not None:
@@ -204,24 +184,16 @@ class TorchTape:
         if self.options.strategy == "retain_grad" and not tensor.is_leaf:
             tensor.retain_grad()
         elif self.options.strategy == "hooks":
-            weak = weakref.ref(self)
-
-            def hook(grad: Tensor) -> None:
-                tape = weak()
-                if tape is not None:
-                    tape.hook_order.append(capture)
-                    tape.hook_grads[id(capture)] = grad
-
-            self.hook_handles.append(tensor.register_hook(hook))
+            handle = tensor.register_hook(partial(self.hooked.take, capture))  # type: ignore[no-untyped-call]
+            self.hook_handles.append(handle)
 
     # backward
 
     def differentiate(
         self, output: Tensor, cotangent: Any, captures: Sequence[Capture]
     ) -> tuple[list[Outcome], tuple[int, ...]]:
-        from backprobe.backends.torch.strategies import differentiate
-
-        return differentiate(self, output, cotangent, captures)
+        self.settle(captures)
+        return differentiate(self.options, self.hooked, output, cotangent, captures)
 
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: what can be known only now."""
@@ -239,8 +211,7 @@ class TorchTape:
         self.by_memory.clear()
         self.pending.clear()
         self.exposed.clear()
-        self.hook_order.clear()
-        self.hook_grads.clear()
+        self.hooked.clear()
 
 
 def _is_copy_slices(base: Tensor) -> bool:

@@ -31,13 +31,12 @@ class Geometry:
     size: tuple[int, ...]
     stride: tuple[int, ...]
     offset: int  # from the base's first element
-    same_dtype: bool
 
     @classmethod
     def of(cls, view: Tensor, base: Tensor) -> Geometry:
         return cls(
             tuple(base.shape), base.stride(), tuple(view.shape), view.stride(),
-            view.storage_offset() - base.storage_offset(), view.dtype == base.dtype,
+            int(view.storage_offset()) - int(base.storage_offset()),
         )  # fmt: skip
 
     def restrict(self, base_grad: Tensor) -> Tensor:

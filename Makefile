@@ -1,0 +1,47 @@
+# Every target sets up all it needs, in an environment of its own that is made again only when what it holds changes.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test lint types contract unit bench test-pythons test-gpu clean
+
+demo: $(READY)
+	@$(BIN)/backprobe demo
+
+test: lint types contract unit
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+contract: $(READY)
+	$(BIN)/lint-imports --no-logo
+
+unit: $(READY)
+	$(BIN)/pytest -n 2 -m "not gpu"
+
+bench: $(READY)
+	$(BIN)/python bench/probe.py
+
+# the tests that rewrite source, on every Python that is supported
+test-pythons:
+	for python in python3.11 python3.12 python3.13; do \
+	  $(MAKE) unit PYTHON=$$python VENV=.venv-$$python || exit 1; \
+	done
+
+# on a machine with a CUDA device, in an environment that has PyTorch with CUDA
+test-gpu:
+	$(PYTHON) -m pytest -m gpu
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,76 @@
+"""What ``backprobe demo`` shows: a toy graph, the order of backward, the inside of a GPT-2."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import click
+import torch
+import torch.nn.functional as F
+
+import backprobe as bp
+
+
+def toy(x: Any, w: Any, b: Any) -> Any:
+    u = x * w
+    v = u + b
+    a = F.relu(v)
+    return a
+
+
+def func(x: Any) -> Any:
+    z = 2 * x
+    return z
+
+
+def func2(z: Any) -> Any:
+    y = z**2 + 2 * z + 2
+    return y
+
+
+def composed(x: Any) -> Any:
+    z = func(x)
+    y = func2(z)
+    return y
+
+
+def run() -> None:
+    """Print every part of the demonstration."""
+    _title("A toy graph: bp.probe(toy)(x=3.0, w=2.0, b=1.0)")
+    click.echo(str(bp.probe(toy)(x=3.0, w=2.0, b=1.0)))
+    _title("Gradients in the order in which backward visits them: y = func2(func(x))")
+    rec = bp.probe(composed)(x=1.0)
+    click.echo(str(rec))
+    click.echo("backward: " + ", ".join(f"{name} {rec[name].grad:g}" for name in rec.backward_order()))
+    _title("Inside a GPT-2 (2 layers, random weights)")
+    try:
+        model, tokens = small_gpt2()
+    except ModuleNotFoundError:
+        click.echo("This part needs transformers: pip install transformers")
+        return
+    attention = "transformer.h.0.attn"
+    patterns = [
+        "transformer.h.*.attn", f"{attention}:query_states", f"{attention}/eager_attention_forward:attn_weights"
+    ]  # fmt: skip
+    click.echo(f"bp.probe(model, {patterns}, of='loss')(tokens, labels=tokens)\n")
+    click.echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
+
+
+def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:
+    """A GPT-2 with random weights and a batch of tokens; nothing is downloaded."""
+    import transformers
+
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    torch.manual_seed(0)
+    configured: Any = transformers.GPT2Config  # its keyword arguments are open, which its annotations do not say
+    config = configured(
+        n_embd=width, n_layer=layers, n_head=4, vocab_size=1000, n_positions=128, bos_token_id=0, eos_token_id=0,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, attn_implementation="eager",
+        loss_type="ForCausalLM",
+    )  # fmt: skip
+    return transformers.GPT2LMHeadModel(config), torch.randint(0, 1000, (2, 16))
+
+
+def _title(text: str) -> None:
+    click.echo(f"\n{text}\n{'-' * len(text)}")
