@@ -15,7 +15,7 @@ from typing import Any
 
 from backprobe.errors import NoSource
 from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
-from backprobe.source.rewrite import OPEN, Site, rewrite
+from backprobe.source.rewrite import OPEN, Site, rewrite, untyped
 
 Opener = Callable[[str, str, tuple[Site, ...]], Callable[[], Any]]
 """From (function name, file, its sites) to what opens a scope each time that the function is entered."""
@@ -109,23 +109,16 @@ def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeTy
     node.name = "@body"
     inner: ast.stmt = node
     for name in reversed(definition.classes):
-        inner = _untyped(ast.copy_location(ast.ClassDef(name, [], [], [inner], []), node))
+        inner = untyped(ast.copy_location(ast.ClassDef(name, [], [], [inner], []), node))
     outer_classes = definition.classes[:1]
     declared: list[ast.stmt] = [ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes]
-    place = _untyped(ast.FunctionDef("@place", _arguments([]), [*declared, inner], []))
+    place = untyped(ast.FunctionDef("@place", _arguments([]), [*declared, inner], []))
     factory = ast.FunctionDef("@factory", _arguments([*free, OPEN]), [place], [])
-    module = ast.fix_missing_locations(ast.Module([_untyped(factory)], []))
+    module = ast.fix_missing_locations(ast.Module([untyped(factory)], []))
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE_FLAGS, dont_inherit=True)
     body = _find_code(compiled, "@body")
     assert body is not None
     return body.replace(co_name=original, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
-
-
-def _untyped(node: Any) -> Any:
-    """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
-    if "type_params" in node._fields:
-        node.type_params = []
-    return node
 
 
 def _arguments(names: list[str]) -> ast.arguments:

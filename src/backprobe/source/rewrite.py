@@ -95,10 +95,8 @@ class _Rewriter(ast.NodeTransformer):
                 entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), reads=()))
                 argument.annotation = None
         if isinstance(node, ast.Lambda):
-            at = ast.Return(node.body)
-            node = ast.FunctionDef("<lambda>", arguments, [ast.copy_location(at, node.body)], [], lineno=node.lineno)
-            if hasattr(node, "type_params"):
-                node.type_params = []
+            only = ast.copy_location(ast.Return(node.body), node.body)
+            node = untyped(ast.copy_location(ast.FunctionDef("<lambda>", arguments, [only], []), node))
         body = self._body(node.body)
         leaving: list[ast.stmt] = [ast.Expr(self._report("exit"))]
         node.body = [*entering, ast.Try(body, [], [], leaving)]
@@ -388,6 +386,13 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and not hasattr(part, "ctx"):
                 part.ctx = ast.Load()
         return node
+
+
+def untyped(node: Any) -> Any:
+    """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
+    if "type_params" in node._fields:
+        node.type_params = []
+    return node
 
 
 def _stored(target: ast.expr) -> ast.expr:

@@ -215,7 +215,7 @@ class TorchTape:
 
 
 def _is_copy_slices(base: Tensor) -> bool:
-    return base.grad_fn is not None and base.grad_fn.name() == "CopySlices"
+    return base.grad_fn is not None and base.grad_fn.name().endswith("CopySlices")
 
 
 def _same_edge(a: GradientEdge, b: GradientEdge) -> bool:

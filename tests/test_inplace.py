@@ -1,0 +1,345 @@
+"""Values and gradients of every version, where a value is written in place after it got its name."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import backprobe as bp
+
+C = torch.tensor([5.0, 6.0, 7.0])
+
+
+def check(rec, truth):
+    """Each name's value and gradient; None for a gradient that is not there."""
+    for name, (value, gradient) in truth.items():
+        entry = rec[name]
+        assert entry.value.tolist() == value, name
+        found = entry.grad_or_none
+        assert (None if found is None else found.tolist()) == gradient, name
+
+
+def vector():
+    return torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+
+def test_augmented_and_underscore_writes_are_versions():
+    def f(x, w):
+        u = x * w
+        u += 1
+        u.mul_(2)
+        return (u**2).sum()
+
+    rec = bp.probe(f)(vector(), torch.full((3,), 2.0))
+    check(
+        rec, {"u#0": ([2, 4, 6], [24, 40, 56]), "u#1": ([3, 5, 7], [24, 40, 56]), "u#2": ([6, 10, 14], [12, 20, 28])}
+    )
+    assert list(rec) == ["x", "w", "u#0", "u#1", "u#2", "return"]
+
+
+def test_a_write_through_a_view_reaches_the_base():
+    def f(x):
+        u = x * 2
+        v = u[0]
+        v.mul_(3)
+        return (u * C).sum()
+
+    check(
+        bp.probe(f)(vector()),
+        {"u#0": ([2, 4, 6], [15, 6, 7]), "v#0": (2, 15), "v#1": (6, 5), "u#1": ([6, 4, 6], [5, 6, 7])},
+    )
+
+
+def test_a_view_used_before_and_after_a_write_through_it():
+    def f(x):
+        u = x * 2
+        v = u[0]
+        s = v * 100
+        v.mul_(3)
+        return (u * C).sum() + v * 10 + s
+
+    check(
+        bp.probe(f)(vector()),
+        {"u#0": ([2, 4, 6], [145, 6, 7]), "v#0": (2, 145), "v#1": (6, 15), "u#1": ([6, 4, 6], [15, 6, 7])},
+    )
+
+
+def test_a_write_through_a_view_of_a_view():
+    def f(x):
+        u = x * 2
+        v = u[0:2]
+        q = v[1:2]
+        q.mul_(3)
+        return (u * C).sum() + (v * 10).sum()
+
+    check(
+        bp.probe(f)(vector()),
+        {
+            "u#0": ([2, 4, 6], [15, 48, 7]),
+            "v#0": ([2, 4], [0, 48]),  # the first element flows into the sum through v#1
+            "q#0": ([4], [48]),
+            "q#1": ([12], [16]),
+            "v#1": ([2, 12], [10, 10]),
+            "u#1": ([2, 12, 6], [15, 16, 7]),
+        },
+    )
+
+
+def test_a_write_to_a_base_gives_its_view_a_new_version():
+    def f(x):
+        u = x * 2
+        r = u[0]
+        u.mul_(5)
+        return (u * C).sum() + r * 10
+
+    check(
+        bp.probe(f)(vector()),
+        {"u#0": ([2, 4, 6], [75, 30, 35]), "u#1": ([10, 20, 30], [15, 6, 7]), "r#1": (10, 10), "r#0": (2, None)},
+    )
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t: torch.nn.ReLU(inplace=True)(t),
+        lambda t: F.relu(t, inplace=True),
+        lambda t: F.relu(t, True),
+        lambda t: F.relu_(t),
+        lambda t: torch.relu_(t),
+        lambda t: t.relu_(),
+        lambda t: torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(inplace=True))(t),
+    ],
+)
+def test_every_spelling_of_an_inplace_relu(write):
+    def f(x):
+        u = x * 2 - 3
+        a = write(u)
+        return (a**2).sum()
+
+    rec = bp.probe(f)(vector())
+    check(rec, {"u#0": ([-1, 1, 3], [0, 2, 6]), "u#1": ([0, 1, 3], [0, 2, 6]), "a": ([0, 1, 3], [0, 2, 6])})
+    assert rec["a"] is rec["u#1"]
+
+
+def test_item_assignment_is_a_write():
+    def f(x):
+        u = x * 2
+        y = x[1] * 5
+        u[0] = y
+        u[u > 5] = 0
+        return (u**2).sum()
+
+    check(
+        bp.probe(f)(vector()),
+        {
+            "u#0": ([2, 4, 6], [0, 8, 0]),
+            "y": (10, 0),
+            "u#1": ([10, 4, 6], [0, 8, 0]),
+            "u#2": ([0, 4, 0], [0, 8, 0]),
+        },
+    )
+
+
+def test_augmented_item_assignment_is_one_version():
+    def f(x):
+        u = x * 2
+        u[0:2] *= 3
+        return (u * C).sum()
+
+    check(bp.probe(f)(vector()), {"u#0": ([2, 4, 6], [15, 18, 7]), "u#1": ([6, 12, 6], [5, 6, 7])})
+
+
+def test_uses_before_and_after_a_write_are_kept_apart():
+    def f(x):
+        u = x * 2
+        s = u.sum()
+        u.add_(1)
+        return s * 3 + (u * 2).sum()
+
+    check(bp.probe(f)(vector()), {"u#0": ([2, 4, 6], [5, 5, 5]), "s": (12, 3), "u#1": ([3, 5, 7], [2, 2, 2])})
+
+
+def test_out_writes_into_a_value():
+    def f(x, w):
+        o = torch.zeros(3)
+        with torch.no_grad():
+            torch.mul(x, w, out=o)
+        return (o * x).sum()
+
+    rec = bp.probe(f)(vector(), torch.full((3,), 2.0))
+    check(rec, {"o#0": ([0, 0, 0], None), "o#1": ([2, 4, 6], None), "return": (28, 1)})
+    assert rec["o#0"].status == "frozen"
+
+
+def test_an_argument_that_is_written_is_written_for_the_caller_too():
+    def f(x):
+        x.mul_(3)
+        return (x * C).sum()
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    rec = bp.probe(f)(x)
+    check(rec, {"x#0": ([1, 2, 3], [15, 18, 21]), "x#1": ([3, 6, 9], [5, 6, 7])})
+    assert x.tolist() == [3, 6, 9]
+    assert x._version == 1
+    assert not x.requires_grad
+
+
+def test_a_write_in_a_called_function_reaches_the_callers_names():
+    def scale(t):
+        t.mul_(3)
+
+    def f(x):
+        u = x * 2
+        first = u[0]
+        scale(u)
+        return (u * C).sum() + first
+
+    rec = bp.probe(f)(vector())
+    check(rec, {"u#0": ([2, 4, 6], [18, 18, 21]), "u#1": ([6, 12, 18], [6, 6, 7]), "first#1": (6, 1)})
+    assert rec["/scale:t#1"] is rec["u#1"]
+
+
+def test_a_name_deleted_before_the_write_gets_no_new_version():
+    def f(x):
+        u = x * 2
+        w = u
+        del w
+        u.mul_(3)
+        return u.sum()
+
+    rec = bp.probe(f)(vector())
+    assert rec["w"] is rec["u#0"]
+    assert rec["u#1"].aliases == ()
+
+
+def test_two_names_of_one_object_get_the_new_version_together():
+    def f(x):
+        u = x * 2
+        w = u
+        u += 1
+        return (w * C).sum()
+
+    rec = bp.probe(f)(vector())
+    assert rec["u#1"] is rec["w#1"]
+    check(rec, {"u#0": ([2, 4, 6], [5, 6, 7]), "w#1": ([3, 5, 7], [5, 6, 7])})
+
+
+def test_a_write_through_data_is_never_silently_wrong():
+    def f(x):
+        u = x * 2
+        u.data.mul_(5)
+        return (u * C).sum()
+
+    rec = bp.probe(f)(vector())
+    assert rec["u"].value.tolist() == [2, 4, 6]
+    assert rec["u"].status == "opaque"
+    with pytest.raises(bp.NoGradient, match=r"through \.data"):
+        _ = rec["u"].grad
+
+
+def test_a_write_through_numpy_is_never_silently_wrong():
+    def f(x):
+        u = x * 2
+        array = u.detach().numpy()
+        array[0] = 100
+        return (u * C).sum()
+
+    rec = bp.probe(f)(vector())
+    assert rec["u"].value.tolist() == [2, 4, 6]
+    assert rec["u"].status == "opaque"
+
+
+def test_reading_through_data_changes_nothing():
+    def f(x):
+        u = x * 2
+        size = u.data.shape[0]
+        return (u * C).sum() * size
+
+    check(bp.probe(f)(vector()), {"u": ([2, 4, 6], [15, 18, 21])})
+
+
+def test_a_write_under_no_grad_leaves_no_gradient_that_could_be_wrong():
+    def f(x):
+        u = x * 2
+        s = u * 3
+        with torch.no_grad():
+            u.mul_(5)
+        return (u * C).sum() + s.sum()
+
+    rec = bp.probe(f)(vector())
+    assert rec["u#0"].value.tolist() == [2, 4, 6]
+    assert rec["u#1"].value.tolist() == [10, 20, 30]
+    assert {rec["u#0"].status, rec["u#1"].status} == {bp.GradStatus.OPAQUE}
+    assert rec["s"].grad.tolist() == [1, 1, 1]
+
+
+class Hidden:
+    """A library's in-place operation that no source of the user's shows."""
+
+    def __init__(self, tensor):
+        self.write = tensor.mul_
+
+
+def test_a_write_out_of_sight_loses_the_value_and_says_so():
+    import functools
+
+    def f(x):
+        u = x * 2
+        list(map(functools.partial(torch.Tensor.mul_, u), [3.0]))
+        return (u * C).sum()
+
+    rec = bp.probe(f)(vector())
+    with pytest.raises(bp.Overwritten, match='values="copy"'):
+        _ = rec["u#0"].value
+    check(rec, {"u#1": ([6, 12, 18], [5, 6, 7])})
+    assert rec["u#0"].grad.tolist() == [15, 18, 21]
+    copied = bp.probe(f, values="copy")(vector())
+    check(copied, {"u#0": ([2, 4, 6], [15, 18, 21])})
+
+
+def test_arguments_on_the_same_memory_are_never_silently_wrong():
+    def f(x, first):
+        x.mul_(3)
+        return (x * C).sum() + first
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    rec = bp.probe(f)(x, x[0])
+    assert rec["x#0"].grad.tolist() == [15, 18, 21]
+    assert rec["first#1"].status == "opaque"
+
+
+@pytest.mark.parametrize("strategy", ["retain_grad", "hooks", "separate"])
+def test_the_other_strategies_refuse_what_they_would_get_wrong(strategy):
+    def f(x):
+        u = x * 2
+        u += 1
+        return (u**2).sum()
+
+    with pytest.raises(bp.StrategyRefused, match=r'written in place(.|\n)*strategy="edges"'):
+        bp.probe(f, strategy=strategy)(vector())
+
+
+@pytest.mark.parametrize("strategy", ["retain_grad", "hooks", "separate"])
+def test_the_other_strategies_refuse_a_hook_of_the_users(strategy):
+    def f(x):
+        u = x * 2
+        u.register_hook(lambda gradient: gradient * 10)
+        return (u**2).sum()
+
+    with pytest.raises(bp.StrategyRefused, match="a hook of yours"):
+        bp.probe(f, strategy=strategy)(vector())
+
+
+def test_the_gradient_is_what_the_users_own_hook_returns_as_in_pytorch():
+    def f(x):
+        u = x * 2
+        u.register_hook(lambda gradient: gradient * 10)
+        return (u**2).sum()
+
+    x = vector()
+    u = x * 2
+    u.register_hook(lambda gradient: gradient * 10)
+    u.retain_grad()
+    (u**2).sum().backward()
+    rec = bp.probe(f)(vector())
+    assert torch.equal(rec["u"].grad, u.grad)
+    assert torch.equal(rec["x"].grad, x.grad)
