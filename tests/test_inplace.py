@@ -30,9 +30,7 @@ def test_augmented_and_underscore_writes_are_versions():
         return (u**2).sum()
 
     rec = bp.probe(f)(vector(), torch.full((3,), 2.0))
-    check(
-        rec, {"u#0": ([2, 4, 6], [24, 40, 56]), "u#1": ([3, 5, 7], [24, 40, 56]), "u#2": ([6, 10, 14], [12, 20, 28])}
-    )
+    check(rec, {"u#0": ([2, 4, 6], [24, 40, 56]), "u#1": ([3, 5, 7], [24, 40, 56]), "u#2": ([6, 10, 14], [12, 20, 28])})
     assert list(rec) == ["x", "w", "u#0", "u#1", "u#2", "return"]
 
 

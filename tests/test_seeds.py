@@ -1,4 +1,4 @@
-"""The cases that backprobe began with: the toy graph four ways, gradients in backward's order, the stamp, the shadow."""
+"""The cases that backprobe began with: the toy graph four ways, the order of backward, the stamp, the shadow."""
 
 import pytest
 import torch

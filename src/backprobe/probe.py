@@ -95,10 +95,7 @@ class Probe:
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(self.backend, [self.target, *values])
         for part in (self.target, *values):
-            refused = backend.refusal(part)
-            if refused is not None:
-                headline, found, why, next = refused
-                raise Unsupported(headline, asked=f"bp.probe({_name(self.target)})", found=found, why=why, next=next)
+            backend.refuse(part, f"bp.probe({_name(self.target)})")
         run = _ModelRun if backend.is_model(self.target) else _FunctionRun
         return run(self, backend).record(args, kwargs)
 

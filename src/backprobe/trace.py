@@ -253,20 +253,20 @@ class Trace:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
         if isinstance(function, BuiltinFunctionType | type):
             return functools.partial(self._higher_order, scope, function) if function in HIGHER_ORDER else None
-        label = ""
+        label, call = "", None
         inner = innermost(function)
         if inner is None:
-            method = type(function).__call__
-            if not isinstance(method, FunctionType):
-                return None
-            function, inner, label = MethodType(method, function), innermost(method), type(function).__name__
+            label = type(function).__name__
+            function, call = self.tape.called(function) or (MethodType(type(function).__call__, function), None)
+            inner = innermost(function)
         if inner is None or not self._is_users(inner):
             return None
         try:
-            return reporting(function, self.opener(scope, label), operations=self.operations)
+            followed = reporting(function, self.opener(scope, label), operations=self.operations)
         except NoSource as error:
             self.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
             return None
+        return followed if call is None else functools.partial(call, followed)
 
     def _is_users(self, function: FunctionType) -> bool:
         installed = package(function.__code__.co_filename)
@@ -321,11 +321,12 @@ class Trace:
         return found if any(self.tape.is_tensor(item) for _, item in found) else []
 
     def _same(self, held: tuple[tuple[str, Value], ...], found: list[tuple[str, Any]], wanted: list[bool]) -> bool:
+        """Does a name already hold these very objects, at these versions? Numbers alone are bound anew each time."""
         new = [item for item, want in zip(found, wanted, strict=True) if want]
-        return all(
-            old_leaf == leaf and item is value.tensor and item is not None
-            and self.tape.version(item) == value.version
-            for (old_leaf, value), (leaf, item) in zip(held, new, strict=True)
+        return any(value.tensor is not None for _, value in held) and all(
+            old == leaf and (item is value.tensor and self.tape.version(item) == value.version
+                             if value.tensor is not None else item is value.plain)
+            for (old, value), (leaf, item) in zip(held, new, strict=True)
         )  # fmt: skip
 
     def _value(self, scope: Scope, item: Any, site: Site) -> Value:

@@ -90,6 +90,13 @@ class Tape(Protocol):
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
         ...
 
+    def called(self, function: Any) -> tuple[Any, Callable[..., Any]] | None:
+        """For an object such as a module: the function that calling it runs, and how to call it with another instead.
+
+        None for an object that just has a ``__call__`` of its own.
+        """
+        ...
+
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The tensors that this call may write to."""
         ...
@@ -152,8 +159,8 @@ class Backend(Arrays, Protocol):
         """The arguments of a function by parameter name, with those to be differentiated made so."""
         ...
 
-    def refusal(self, target: Any) -> tuple[str, str, str, str] | None:
-        """Why a function or model cannot be probed in these forms: headline, found, why, next."""
+    def refuse(self, target: Any, asked: str) -> None:
+        """Raise Unsupported for a function or model that the function and model forms would get wrong."""
         ...
 
     def explain_error(self, error: BaseException) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -34,13 +33,8 @@ class TorchBackend:
     def lift(self, arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[str, Any]:
         return lift(arguments, wrt)
 
-    def refusal(self, target: Any) -> tuple[str, str, str, str] | None:
-        inner = list(target.modules()) if isinstance(target, torch.nn.Module) else [target]
-        for part in inner:
-            refused = _refused(part)
-            if refused is not None:
-                return refused
-        return None
+    def refuse(self, target: Any, asked: str) -> None:
+        modules.refuse(target, asked)
 
     def explain_error(self, error: BaseException) -> str | None:
         if IN_PLACE in str(error):
@@ -74,32 +68,6 @@ class TorchBackend:
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
         return tensors.decode(layout, blobs)
-
-
-def _refused(part: Any) -> tuple[str, str, str, str] | None:
-    """Headline, found, why, next for what these forms would get wrong."""
-    kind = type(part).__name__
-    compiled = getattr(part, "_compiled_call_impl", None) is not None or hasattr(part, "_torchdynamo_orig_callable")
-    if kind == "OptimizedModule" or compiled:
-        return (
-            "a compiled model or function cannot be probed", f"{kind}, made by torch.compile",
-            "its code was fixed when it was compiled; names put in now would be missed silently",
-            "probe what was compiled: model._orig_mod of a compiled model, or the function before torch.compile",
-        )  # fmt: skip
-    if isinstance(part, torch.nn.parallel.DistributedDataParallel):
-        return (
-            "a DistributedDataParallel model cannot be probed in this form", kind,
-            "its gradients are averaged between processes by backward(); autograd.grad gives the unreduced ones",
-            "probe the model inside it: model.module, for the gradients of this process alone",
-        )  # fmt: skip
-    sharded = sys.modules.get("torch.distributed.fsdp")
-    if sharded is not None and isinstance(part, (sharded.FSDPModule, sharded.FullyShardedDataParallel)):
-        return (
-            "a sharded (FSDP) model cannot be probed in this form", kind,
-            "its parameters get their gradients from backward(); autograd.grad gives none",
-            "probe the model before it is sharded",
-        )  # fmt: skip
-    return None
 
 
 BACKEND = TorchBackend()

@@ -6,7 +6,7 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.base import Description, Effect, Options, Outcome
-from backprobe.backends.torch import effects
+from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.capture import Capture, ViewWrite, version
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
 from backprobe.backends.torch.tensors import Geometry, describe, same_content
@@ -128,7 +128,14 @@ class TorchTape:
     # writes
 
     def effect(self, function: Any, flagged: bool) -> Effect:
+        if isinstance(function, torch.nn.Module):
+            modules.refuse(function, f"{type(function).__name__}(...) inside a probed function", parts=modules.WRAPPERS)
         return effects.effect(function, flagged)
+
+    def called(self, function: Any) -> tuple[Any, Callable[..., Any]] | None:
+        if not isinstance(function, torch.nn.Module):
+            return None
+        return function.forward, partial(modules.call_with, function)
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         found = effects.targets(function, args, kwargs)
