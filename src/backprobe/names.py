@@ -138,6 +138,8 @@ def _counted_local(local: str, translate: Callable[[str], str]) -> str:
     return r"(?:#\d+)?\.".join(translate(part) for part in _partition(local, ".")) + r"(?:#\d+)?"
 
 
+WITHIN = r"(?:`[^`]*`|[^./:#`(])*"
+ACROSS = r"(?:`[^`]*`|\[[^\]]*\]|[^:`])*"  # not from a scope into its locals
 GLOB = re.compile(r"\*\*|\*")
 
 
@@ -146,7 +148,7 @@ def _glob(text: str) -> str:
     read, pieces, at = outside(text), [], 0
     for star in GLOB.finditer(text):
         if read[star.start()]:
-            pieces += [re.escape(text[at : star.start()]), ".*" if star[0] == "**" else r"(?:`[^`]*`|[^./:#`(])*"]
+            pieces += [re.escape(text[at : star.start()]), ACROSS if star[0] == "**" else WITHIN]
             at = star.end()
     return "".join([*pieces, re.escape(text[at:])])
 
@@ -272,7 +274,7 @@ class Selection:
 def _by_default(full: str) -> bool:
     """A model's default selection: what its modules return, and its parameters."""
     scope, local = split(full)
-    return "/" not in scope and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
+    return len(_partition(scope, "/")) == 1 and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
 
 
 def _reaches_below(pattern_scope: str, scope: str) -> bool:

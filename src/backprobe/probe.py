@@ -14,6 +14,7 @@ from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find
 from backprobe.errors import BackprobeError, BadOption, NoSource, NothingMatched, NothingToDifferentiate, Unsupported
 from backprobe.names import Pattern, Selection, nearest, quote, strip
 from backprobe.output import Output, choose
+from backprobe.record import GradStatus
 from backprobe.recording import Recording
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.store import read
@@ -257,19 +258,25 @@ class _ModelRun(_Run):
         model = self.probe.target
         self.paths = self.backend.module_paths(model)
         for path, parameter in self.backend.parameters(model):
-            self.trace.name_path(path, parameter)
+            self.trace.name_path(_quoted(path), parameter)
         executed: set[str] = set()
 
         def returned(path: str, output: Any) -> None:
             executed.add(path)
             self.trace.name_returned(_quoted(path), output)
 
-        observer = ModuleObserver(self._wants_output, self._wants_locals, self._rewritten, returned, self._writing)
+        def unseen(path: str, reason: str) -> None:
+            executed.add(path)
+            self.trace.name_absent(_quoted(path), GradStatus.OPAQUE, reason)
+
+        observer = ModuleObserver(
+            self._wants_output, self._wants_locals, self._rewritten, returned, unseen, self._writing
+        )
         with self.backend.observing(model, observer):
             result = model(*args, **kwargs)
         for path in self.paths:
             if path not in executed and self._wants_output(path):
-                self.trace.name_absent(_quoted(path))
+                self.trace.name_absent(_quoted(path), GradStatus.NOT_EXECUTED, "its module did not run")
         return result
 
     def _wants_output(self, path: str) -> bool:
@@ -293,7 +300,7 @@ class _ModelRun(_Run):
                 self.tape.writing(leaf)
 
     def known_names(self) -> Sequence[str]:
-        parameters = [path for path, _ in self.backend.parameters(self.probe.target)]
+        parameters = (path for path, _ in self.backend.parameters(self.probe.target))
         return [_quoted(path) for path in (*self.paths, *parameters) if path]
 
 

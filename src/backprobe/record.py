@@ -136,7 +136,7 @@ class Entry:
 class Record:
     """The waist: what every backend produces and everything else consumes.
 
-    ``names`` maps each full name (all counts written) to the position of its entry. ``backward`` holds the positions
+    ``names`` maps each full name (all counts written) to the position of its entry, ``written`` to its printed form. ``backward`` holds the positions
     of the entries in the order in which the backward pass visited them, ``outputs`` those that were differentiated.
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen.
@@ -145,6 +145,7 @@ class Record:
     backend: str
     entries: tuple[Entry, ...]
     names: Mapping[str, int]
+    written: Mapping[str, str]
     backward: tuple[int, ...]
     outputs: tuple[int, ...]
     stamp: Stamp

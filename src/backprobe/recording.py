@@ -85,11 +85,14 @@ class Recording(Mapping[str, Entry]):
             raise UnknownName(f"a name is a text, not {type(name).__name__}", asked=f"rec[{name!r}]", next="rec['u']")
         readings = [found for found in self._readings(name) if found]
         positions = {self._record.names[full] for found in readings for full in found}
+        tensors = {at for at in positions if self._record.entries[at].status is not GradStatus.NOT_TENSOR}
+        if len(tensors) == 1:
+            positions = tensors  # loss = None, and later a tensor: the tensor is meant
         if len(positions) == 1:
             return self._record.entries[positions.pop()]
         if not positions:
             self._refuse_unknown(name)
-        choices = list(dict.fromkeys(self._written(full) for found in readings for full in found))
+        choices = list(dict.fromkeys(self._record.written[full] for found in readings for full in found))
         raise AmbiguousName(
             f"{name!r} means several values", asked=f"rec[{name!r}]",
             found=_listed(choices),
@@ -125,14 +128,6 @@ class Recording(Mapping[str, Entry]):
 
     def _entry(self, full: str) -> Entry:
         return self._record.entries[self._record.names[full]]
-
-    def _written(self, full: str) -> str:
-        """The printed form of a full name."""
-        entry = self._entry(full)
-        for name in (entry.name, *entry.aliases):
-            if strip(name).lstrip(":") == strip(full).lstrip(":") and counts_agree(name.lstrip(":"), full.lstrip(":")):
-                return name
-        return full
 
     def _refuse_unknown(self, name: str) -> None:
         known = [written for entry in self._entries.values() for written in (entry.name, *entry.aliases)]

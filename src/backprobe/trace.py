@@ -15,6 +15,7 @@ from typing import Any
 from backprobe.backends.base import Effect, Tape
 from backprobe.errors import NoSource
 from backprobe.names import Selection, quote, strip
+from backprobe.record import GradStatus
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.rewrite import Site
 from backprobe.structure import leaves
@@ -37,7 +38,7 @@ class Value:
     scope: Scope
     site: Site
     plain: Any = None
-    absent: bool = False
+    absent: tuple[GradStatus, str] | None = None  # status and reason of what a module returned, where it is not there
     names: list[NamedAs] = field(default_factory=list)
 
 
@@ -372,10 +373,10 @@ class Trace:
         if self.selection.might_want(path):
             self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
 
-    def name_absent(self, path: str) -> None:
-        """A module that was selected and did not run."""
+    def name_absent(self, path: str, status: GradStatus, reason: str) -> None:
+        """A module that was selected, and whose return value is not there."""
         scope = Scope(self, None, path, 0)
-        value = Value(None, 0, None, scope, NO_SITE, absent=True)
+        value = Value(None, 0, None, scope, NO_SITE, absent=(status, reason))
         value.names.append((scope, "return", 0, ""))
         self.values.append(value)
 

@@ -21,6 +21,7 @@ def transcribe(
     position = {id(value): at for at, value in enumerate(kept)}
     printed = _Printer(trace, kept)
     names = {full(name): at for at, value in enumerate(kept) for name in value.names}
+    written = {full(name): printed.write(name) for value in kept for name in value.names}
     entries = [_entry(value, found.get(id(value)), backend, printed) for value in kept]
     at_capture = [position.get(id(value)) for value in captured]
     connected = [
@@ -30,8 +31,9 @@ def transcribe(
     backward = tuple(at for c in order if (at := at_capture[c]) is not None)
     unseen = tuple(name for name in trace.seen if name not in names)
     return Record(
-        backend.name, tuple(connected), names, backward, (position[id(output)],), stamp(), unseen, tuple(trace.notes)
-    )
+        backend.name, tuple(connected), names, written, backward, (position[id(output)],), stamp(), unseen,
+        tuple(trace.notes),
+    )  # fmt: skip
 
 
 def _selected(trace: Trace, value: Value) -> bool:
@@ -86,8 +88,7 @@ def _entry(value: Value, outcome: Outcome | None, backend: Backend, printer: _Pr
     scope, site = value.scope, value.site
     source = Source(scope.file, site.line, site.text) if scope is not None and site.line else None
     if outcome is None:
-        status = GradStatus.NOT_EXECUTED if value.absent else GradStatus.NOT_TENSOR
-        reason = "its module did not run" if value.absent else f"it is {_kind(value.plain)}"
+        status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
                      value.plain, None)  # fmt: skip
     described = backend.describe(value.tensor) if value.tensor is not None else Description()

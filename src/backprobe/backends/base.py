@@ -186,6 +186,7 @@ class ModuleObserver:
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
     returned: Callable[[str, Any], None]  # (path, what the module returned)
+    unseen: Callable[[str, str], None]  # (path, why what this module returns cannot be captured)
     writing: Callable[[Any], None]  # (inputs of a module that works in place)
 
 

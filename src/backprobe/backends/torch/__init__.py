@@ -46,7 +46,7 @@ class TorchBackend:
 
     def module_paths(self, model: torch.nn.Module) -> Iterable[str]:
         idle = torch.nn.Module.forward  # what a container such as ModuleList has
-        return [path for path, module in model.named_modules() if type(module).forward is not idle]
+        return [path for path, module in model.named_modules() if getattr(type(module), "forward", None) is not idle]
 
     def parameters(self, model: torch.nn.Module) -> Iterable[tuple[str, Tensor]]:
         return model.named_parameters(remove_duplicate=False)

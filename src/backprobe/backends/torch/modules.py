@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import torch
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
 
@@ -29,7 +30,9 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
             if getattr(module, "inplace", False):
                 handle = module.register_forward_pre_hook(_input_hook(observer, thread))
                 installed.callback(handle.remove)
-            if observer.wants_output(path):
+            if observer.wants_output(path) and isinstance(module, torch.jit.ScriptModule):
+                observer.unseen(path, "it is a scripted module, which takes no hooks")
+            elif observer.wants_output(path):
                 handle = module.register_forward_hook(_output_hook(path, observer, thread))
                 installed.callback(handle.remove)
         yield
