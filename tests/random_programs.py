@@ -430,7 +430,9 @@ class Interpreter:
         module = Scope("")
         for function in program.functions:
             module.values[function.name] = Function(function.name, function.parameters, function.body, module)
-        arguments = [self.made(np.array([values])) for values, _ in zip(ARGUMENTS, program.main.parameters, strict=False)]
+        arguments = [
+            self.made(np.array([values])) for values, _ in zip(ARGUMENTS, program.main.parameters, strict=False)
+        ]
         result = self.enter(module.values[program.main.name], "", arguments)
         return result.value[:, 0]
 
@@ -841,7 +843,8 @@ class Generator:
         return body
 
     def function(self, name: str, place: Place, statements: int) -> tuple[Define, Signature]:
-        kinds = [self.pick([(3, True), (3, False), (3, False), (2, False)]) for _ in range(1 + self.below(2))]
+        kinds: list[Kind] = [(3, not self.below(3))]
+        kinds += [self.pick([(3, False), (2, False), (3, True)]) for _ in range(self.below(2))]
         parameters = []
         for at, kind in enumerate(kinds):
             parameters.append(f"{NAMES[kind][at]}{place.suffix}")
@@ -861,7 +864,7 @@ class Generator:
         """A weighted sum of several variables, so that no gradient is a round number."""
         every = [(size, name) for (size, _), names in place.bound.items() for name in names]
         terms = []
-        for _ in range(1 + self.below(4)):
+        for _ in range(2 + self.below(5)):
             size, name = self.pick(every)
             whole = Apply("sum", Arithmetic("*", name, Weights(size))) if size else name
             terms.append(Arithmetic("*", whole, self.number(place)))
@@ -923,10 +926,11 @@ class Generator:
         """``a = b = …``, sometimes with an element among the targets."""
         kind = self.kind()
         value = self.bindable(place, kind)
-        targets = [self.target(place, kind), self.target(place, kind)]
-        written = place.all((3, False))
+        targets, written = [self.target(place, kind)], place.all((3, False))
         if kind == (0, False) and written and self.chance(2):
-            targets[1] = View(self.pick(written), self.pick(INDEXES[3, 0]))
+            targets.append(View(self.pick(written), self.pick(INDEXES[3, 0])))
+        else:
+            targets.append(self.target(place, kind))
         return [Assign(tuple(targets), value)]
 
     def several(self, place: Place) -> list[Any]:
@@ -946,12 +950,13 @@ class Generator:
     def starred(self, place: Place) -> list[Any]:
         """``a, *b = …``; a list of two, so that both of its elements are always there."""
         first, name = self.kind(), f"rest{place.suffix}"
-        values = (self.bindable(place, first), *(self.bindable(place, (3, False)) for _ in range(2)))
+        kinds = [first, (3, False), (3, False)]
+        if is_last := self.chance(3):
+            kinds.reverse()
+        values = tuple(self.bindable(place, kind) for kind in kinds)
         targets = (self.target(place, first), Star(name))
-        if self.chance(3):
-            values, targets = (*values[1:], values[0]), targets[::-1]
         self.add_list(place, name)
-        return [Assign((Group(targets),), Group(values))]
+        return [Assign((Group(targets[::-1] if is_last else targets),), Group(values))]
 
     def add_list(self, place: Place, name: str) -> None:
         for at in range(2):
@@ -1084,8 +1089,7 @@ class Generator:
         """A function defined inside, which reads and writes what is around it."""
         around = {kind: list(names) for kind, names in place.bound.items()}
         inside = Place("1", around=around, functions=list(place.functions), is_inner=True, depth=1)
-        define, signature = self.function("inner", inside, 1 + self.below(2))
-        place.functions = [known for known in place.functions if known.name != "inner"]
+        define, signature = self.function(f"inner{len(place.functions)}", inside, 1 + self.below(2))
         place.functions.append(signature)
         place.has_closures = True
         return [define, *self.call(place)]
@@ -1097,10 +1101,10 @@ class Generator:
         inside.add((3, False), parameter)
         inside.may_write = False
         body = self.written(inside, parameter, 3) if self.chance(2) else self.fresh(inside, 3, 2)
-        place.functions = [known for known in place.functions if known.name != "arrow"]
-        place.functions.append(Signature("arrow", ((3, False),), 1))
+        name = f"arrow{len(place.functions)}"
+        place.functions.append(Signature(name, ((3, False),), 1))
         place.has_closures = True
-        return [Assign((Read("arrow"),), Lambda("u1", body)), *self.call(place)]
+        return [Assign((Read(name),), Lambda("u1", body)), *self.call(place)]
 
     # expressions
 
@@ -1116,7 +1120,7 @@ class Generator:
             lambda: Arithmetic("*", self.safe(place, size, depth), self.safe(place, self.pick([size, 0]), depth)),
             lambda: self.quotient(place, size, depth),
             lambda: self.exponential(place, size, depth),
-            lambda: self.square(place, size, depth),
+            lambda: self.square(place, size),
             lambda: Arithmetic(self.pick(["+", "-"]), self.number(place), self.atom(place, size, depth)),
             lambda: Apply("clone", self.atom(place, size, depth)),
         ]
@@ -1127,12 +1131,10 @@ class Generator:
         return self.pick(ways)()
 
     def added(self, place: Place, size: int, depth: int) -> Any:
-        sides = [self.atom(place, size, depth), self.atom(place, self.pick([size, 0]), depth)]
-        if self.chance(3):
-            sides.reverse()
-        return Arithmetic(self.pick(["+", "-"]), *sides)
+        sizes = self.pick([(size, size), (size, 0), (0, size)])  # the left is drawn first, as it is evaluated first
+        return Arithmetic(self.pick(["+", "-"]), *[self.atom(place, side, depth) for side in sizes])
 
-    def square(self, place: Place, size: int, depth: int) -> Any:
+    def square(self, place: Place, size: int) -> Any:
         """The same object on both sides of an operation."""
         names = place.all((size, True))
         if not names or self.is_careless:
@@ -1144,9 +1146,9 @@ class Generator:
         return Arithmetic("*", name, name)
 
     def quotient(self, place: Place, size: int, depth: int) -> Any:
-        below = self.square(place, size, depth)
+        above, below = self.safe(place, size, depth), self.square(place, size)
         positive = Apply("sin", below, False) if below.operator == "+" else Apply("tanh", below, False)
-        return Arithmetic("/", self.safe(place, size, depth), Arithmetic("+", Number(2.0), positive))
+        return Arithmetic("/", above, Arithmetic("+", Number(2.0), positive))
 
     def exponential(self, place: Place, size: int, depth: int) -> Any:
         return Apply("exp", Arithmetic("*", Apply("sin", self.safe(place, size, depth), False), Number(0.3)), False)

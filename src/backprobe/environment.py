@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from importlib import metadata
 
 PACKAGES = ("backprobe", "torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "transformers", "numpy")
 
@@ -33,21 +32,25 @@ class _Author:
 
 
 def stamp(author: str | None = None) -> Stamp:
-    """The stamp of this process; with ``author`` given, every recording made from now on carries that author.
+    """The stamp of this process; with ``author`` given, every recording made from now on carries that author,
+    until ``author=""`` takes it away.
 
     >>> import backprobe as bp
     >>> bp.stamp(author="Ada").author
     'Ada'
     """
     if author is not None:
-        _Author.name = author
+        _Author.name = author or None
     known = _environment(tuple(name for name in PACKAGES if name == "backprobe" or name in sys.modules))
-    return replace(known, author=_Author.name, time=datetime.now(UTC).isoformat(timespec="seconds"))
+    time = datetime.now(UTC).isoformat(timespec="seconds")
+    return replace(known, author=_Author.name, time=time, packages=dict(known.packages))
 
 
 @lru_cache(8)
 def _environment(imported: tuple[str, ...]) -> Stamp:
     """All that does not change while a process runs; reading versions from disk each time would cost a millisecond."""
+    from importlib import metadata  # here, because importing it takes as long as the rest of backprobe
+
     packages = {}
     for name in imported:
         version = getattr(sys.modules.get(name), "__version__", None)

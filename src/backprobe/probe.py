@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from types import FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find_backend
@@ -201,7 +201,9 @@ class _FunctionRun(_Run):
 
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         target = self.probe.target
-        function = target if innermost(target) is not None else getattr(target, "__call__", target)  # noqa: B004
+        method = type(target).__call__
+        own_call = innermost(target) is None and isinstance(method, FunctionType)
+        function = MethodType(method, target) if own_call else target
         reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         bound = self._bound(function, args, kwargs)
         lifted = self.backend.lift(bound.arguments, self.probe.wrt)

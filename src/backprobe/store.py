@@ -18,12 +18,15 @@ from typing import Any
 
 from backprobe.backends.base import Arrays, load_arrays
 from backprobe.environment import Stamp
-from backprobe.errors import BadOption, BadRecording
+from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
+from backprobe.names import strip
 from backprobe.record import Edge, Entry, GradStatus, Lost, Record, Source
 
 FORMAT = "backprobe recording"
 VERSION = 1
 DATA, BYTES = "recording.json", "storage.safetensors"
+OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
+DEEPEST = 64  # containers within containers of a result; a list that holds itself has no end
 
 
 def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str], *, overwrite: bool) -> None:
@@ -31,48 +34,76 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
     from safetensors.numpy import save_file
 
     target = Path(path)
-    if target.exists() and not overwrite:
-        raise BadOption(
-            f"{target} exists already", asked=f"rec.save({str(path)!r})", why="a recording never replaces anything by "
-            "itself", next=f"rec.save({str(path)!r}, overwrite=True)",
-        )  # fmt: skip
-    if target.exists() and not (target / DATA).is_file():
-        raise BadOption(
-            f"{target} is not a recording, so it is not overwritten", asked=f"rec.save({str(path)!r}, overwrite=True)",
-            found=f"no {DATA} in it", next="another path",
-        )  # fmt: skip
-    target.parent.mkdir(parents=True, exist_ok=True)
+    _refuse_to_replace(target, str(path), overwrite)
     backend = load_arrays(record.backend)
     blobs: dict[str, Any] = {}
     seen: dict[Any, str] = {}
     data = _encode_record(record, backend, blobs, seen)
-    data["result"] = _encode_result(result, backend, blobs, seen)
-    beside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    data["result"] = _encode_kept(result, backend, blobs, seen)
+    storages = {name: blob.bytes() for name, blob in blobs.items()}  # may move layouts, which are in data
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
     try:
-        save_file({name: blob[0] for name, blob in blobs.items()}, beside / BYTES)
+        save_file(storages, beside / BYTES)
         data["bytes"] = _digest_file(beside / BYTES)
-        body = json.dumps(data, ensure_ascii=False, allow_nan=True)
+        body = json.dumps(data, allow_nan=True)
         envelope = {"format": FORMAT, "version": VERSION, "digest": _digest(body), "data": body}
         (beside / DATA).write_text(json.dumps(envelope), encoding="utf-8")
-        os.chmod(beside, 0o755)
+        readable = (beside / DATA).stat().st_mode & 0o777  # what the umask gave; the other two are made private
+        (beside / BYTES).chmod(readable)
+        beside.chmod(readable | (readable & 0o444) >> 2)
         _replace(beside, target)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
+    """Nothing is replaced unasked, and what is not a recording, and nothing else, never."""
+    if not os.path.lexists(target):
+        return
+    if not overwrite:
+        raise BadOption(
+            f"{target} exists already", asked=f"rec.save({path!r})", why="a recording never replaces anything by "
+            "itself", next=f"rec.save({path!r}, overwrite=True)",
+        )  # fmt: skip
+    foreign = _foreign(target)
+    if foreign:
+        raise BadOption(
+            f"{target} is not a recording, so it is not overwritten", asked=f"rec.save({path!r}, overwrite=True)",
+            found=foreign, why="overwriting would delete it", next="another path",
+        )  # fmt: skip
+
+
+def _foreign(target: Path) -> str:
+    """What tells that a path is not a recording; empty for a recording, be it damaged or of another version."""
+    if not target.is_dir():
+        return "a file"
+    others = sorted({inside.name for inside in target.iterdir()} - {DATA, BYTES})
+    if others:
+        return f"{others[0]!r} in it"
+    if not (target / DATA).is_file():
+        return f"no {DATA} in it"
+    with (target / DATA).open("rb") as opened:
+        begins = opened.read(len(OPENING))
+    return "" if begins == OPENING.encode() else f"a {DATA} that holds something else"
+
+
 def _replace(beside: Path, target: Path) -> None:
-    if not target.exists():
+    """Put the new folder in its place; until it is there, the old one is kept."""
+    if not os.path.lexists(target):
         beside.rename(target)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    target.rename(old / "old")
+    aside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
+    old = aside / "old"
     try:
+        target.rename(old)
         beside.rename(target)
-    except OSError:
-        (old / "old").rename(target)
+    except BaseException:
+        if os.path.lexists(old) and not os.path.lexists(target):
+            old.rename(target)
+        aside.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record, tuple[Any] | None]:
@@ -81,12 +112,26 @@ def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record
         raise BadOption(f"a recording loads to torch or numpy, not to {to!r}", asked=f"to={to!r}", next='to="numpy"')
     folder = Path(path)
     data = _checked(folder)
-    blobs = _read_bytes(folder, data["bytes"])
     try:
+        blobs = _read_bytes(folder, data["bytes"])
         backend = load_arrays(to or data["backend"])
-        return _decode_record(data, backend, blobs), _decode_result(data["result"], backend, blobs)
-    except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-        raise _bad(folder, "its parts do not fit together", str(error)) from error
+        record = _decode_record(data, backend, blobs)
+        _check(record, backend)
+        return record, _decode_result(data["result"], backend, blobs)
+    except BadRecording:
+        raise
+    except NoBackend as error:
+        raise NoBackend(
+            error.headline, asked=f"bp.load({str(folder)!r})", found=error.found, next=f'{error.next}, or to="numpy"'
+        ) from error
+    except UNFIT as error:
+        raise _bad(folder, "its parts do not fit together", f"{type(error).__name__}: {error}") from error
+
+
+UNFIT = (
+    BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError
+)  # fmt: skip
+"""What decoding raises where a file was written by something else than ``save``."""
 
 
 def _bad(folder: Path, headline: str, found: str, next: str = "save it again") -> BadRecording:
@@ -99,10 +144,10 @@ def _bad(folder: Path, headline: str, found: str, next: str = "save it again") -
 def _checked(folder: Path) -> dict[str, Any]:
     try:
         envelope = json.loads((folder / DATA).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        found = f"no {DATA} in it" if folder.is_dir() else "no such folder"
+    except (FileNotFoundError, NotADirectoryError):
+        found = f"no {DATA} in it" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
         raise _bad(folder, "it is not a recording", found, "the folder that rec.save(path) wrote") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _bad(folder, "it is cut or damaged", f"{DATA}: {error}") from error
     if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
@@ -114,7 +159,13 @@ def _checked(folder: Path) -> dict[str, Any]:
     body = envelope.get("data")
     if not isinstance(body, str) or _digest(body) != envelope.get("digest"):
         raise _bad(folder, "it was changed since it was saved", f"the digest of {DATA} does not match")
-    return json.loads(body)  # type: ignore[no-any-return]
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _bad(folder, "it is cut or damaged", f"{DATA}: {error}") from error
+    if not isinstance(data, dict):
+        raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
+    return data
 
 
 def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
@@ -125,11 +176,14 @@ def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
     try:
         if _digest_file(file) != digest:
             raise _bad(folder, "it is cut or was changed since it was saved", f"the digest of {BYTES} does not match")
-        return dict(load_file(file))
+        blobs = dict(load_file(file))
     except FileNotFoundError:
         raise _bad(folder, "it is cut", f"no {BYTES} in it") from None
-    except SafetensorError as error:
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
         raise _bad(folder, "it is cut or damaged", f"{BYTES}: {error}") from error
+    if any(blob.dtype.name != "uint8" or blob.ndim != 1 for blob in blobs.values()):
+        raise _bad(folder, "it is not a recording", f"{BYTES} holds something else than bytes")
+    return blobs
 
 
 def _digest(text: str) -> str:
@@ -160,7 +214,14 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
 
 def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
     def encoded(value: Any) -> Any:
-        return _encode_result((value,), backend, blobs, seen)
+        try:
+            return _encode_result(_exactly_plain(value), backend, blobs, seen)
+        except NotSaved as error:
+            raise NotSaved(
+                f"the recording cannot be saved because of {entry.name!r}: {error.headline}", asked="rec.save(path)",
+                found=error.found, why="a recording is saved whole or not at all",
+                next=f"bp.probe(..., ['**', '!{entry.name}']), to record without it",
+            ) from error  # fmt: skip
 
     return {
         "name": entry.name, "aliases": list(entry.aliases), "status": str(entry.status), "reason": entry.reason,
@@ -202,32 +263,90 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
     )  # fmt: skip
 
 
+def _check(record: Record, backend: Arrays) -> None:
+    """Raise where a record could be read, but not looked into: whatever is wrong shows when it is loaded."""
+    size = len(record.entries)
+    for at in (*record.names.values(), *record.backward, *record.outputs):
+        if type(at) is not int or not 0 <= at < size:
+            raise ValueError(f"a position {at!r} among {size} entries")
+    if record.names.keys() != record.written.keys():
+        raise ValueError("names and their printed forms differ")
+    if not record.outputs:
+        raise ValueError("no output")
+    for text in (*record.names, *record.written.values(), *record.unseen, *record.notes, *_stamp_texts(record.stamp)):
+        _check_text(text)
+    for name in record.names:
+        strip(name)
+    for entry in record.entries:
+        _check_entry(entry, backend)
+
+
+def _check_entry(entry: Entry, backend: Arrays) -> None:
+    if entry.status is not GradStatus.NOT_TENSOR:
+        for held in (entry.held_value, entry.held_grad):
+            if held is not None and not isinstance(held, Lost) and not backend.is_tensor(held):
+                raise ValueError(f"{held!r} where a tensor belongs")
+    optional = [text for text in (entry.dtype, entry.device) if text is not None]
+    for text in (entry.name, *entry.aliases, entry.reason, entry.op, *(edge.name for edge in entry.inputs), *optional):
+        _check_text(text)
+    if isinstance(entry.held_value, Lost):
+        _check_text(entry.held_value.reason)
+    numbers = list(entry.shape or ())
+    if entry.source is not None:
+        _check_text(entry.source.file)
+        _check_text(entry.source.text)
+        numbers.append(entry.source.line)
+    if any(type(number) is not int for number in numbers):
+        raise ValueError(f"{numbers} where whole numbers belong")
+
+
+def _stamp_texts(stamp: Stamp) -> list[Any]:
+    return [stamp.author or "", stamp.time, stamp.python, stamp.system, *stamp.packages, *stamp.packages.values()]
+
+
+def _check_text(text: Any) -> None:
+    if not isinstance(text, str):
+        raise ValueError(f"{text!r} where a text belongs")
+
+
 # results: tensors, plain values, and containers of them
 
 
-def _encode_result(
+def _exactly_plain(value: Any) -> Any:
+    """The number of an entry without a type that only extends a number's, such as a NumPy scalar's or an enum's."""
+    kind = next((kind for kind in PLAIN if isinstance(value, kind)), None)
+    return value if kind is None or type(value) is kind else kind(value)
+
+
+def _encode_kept(
     result: tuple[Any] | None, backend: Arrays, blobs: dict[str, Any], seen: dict[Any, str]
 ) -> dict[str, Any] | None:
-    """A value as plain data; None where some part of it cannot be."""
-    if result is None:
+    """The result of a recording; None where it has none, or some part of it cannot be saved."""
+    try:
+        return None if result is None else _encode_result(result[0], backend, blobs, seen)
+    except NotSaved:
         return None
-    (value,) = result
+
+
+def _encode_result(
+    value: Any, backend: Arrays, blobs: dict[str, Any], seen: dict[Any, str], depth: int = 0
+) -> dict[str, Any]:
+    """A value as plain data. Raises NotSaved where some part of it cannot be."""
     if backend.is_tensor(value):
         return {"tensor": backend.encode(value, blobs, seen)}
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or type(value) in (bool, int, float, str):
         return {"plain": value}
-    if isinstance(value, complex):
+    if type(value) is complex:
         return {"complex": [value.real, value.imag]}
     kind = next((name for name, made in CONTAINERS.items() if type(value) is made), None)
-    if kind is None or (kind == "dict" and not all(isinstance(key, str) for key in value)):
-        return None
-    items = list(value.values()) if kind == "dict" else list(value)
-    parts = [_encode_result((item,), backend, blobs, seen) for item in items]
-    if any(part is None for part in parts):
-        return None
+    if kind is None or depth == DEEPEST or (kind == "dict" and not all(type(key) is str for key in value)):
+        raise NotSaved(f"a {type(value).__name__} cannot be saved", found=f"a {type(value).__name__}")
+    items = value.values() if kind == "dict" else value
+    parts = [_encode_result(item, backend, blobs, seen, depth + 1) for item in items]
     return {kind: parts, "keys": list(value)} if kind == "dict" else {kind: parts}
 
 
+PLAIN = (bool, int, float, complex, str)
 CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}
 
 
@@ -240,6 +359,8 @@ def _decode_result(data: Mapping[str, Any] | None, backend: Arrays, blobs: Mappi
         return (data["plain"],)
     if "complex" in data:
         return (complex(*data["complex"]),)
-    kind = next(name for name in CONTAINERS if name in data)
+    kind = next((name for name in CONTAINERS if name in data), None)
+    if kind is None:
+        raise ValueError("a value of no known kind")
     items = [found[0] for part in data[kind] if (found := _decode_result(part, backend, blobs)) is not None]
     return (dict(zip(data["keys"], items, strict=True)) if kind == "dict" else CONTAINERS[kind](items),)

@@ -51,7 +51,7 @@ def reporting(function: Any, opener: Opener, *, operations: bool = False) -> Cal
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
         return _rewrapped(function, wrapped, opener, operations)
-    made = _compiled(function.__code__, operations)
+    made = _compiled(function.__code__, function.__code__.co_filename, operations)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[OPEN] = types.CellType(opener(function.__name__, function.__code__.co_filename, made.sites))
     return _copied(function, made.code, tuple(cells[name] for name in made.code.co_freevars))
@@ -89,8 +89,8 @@ def _copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) ->
 
 
 @lru_cache(4096)
-def _compiled(code: CodeType, operations: bool) -> Reporting:
-    """Rewrite and compile once per code object; about 3 ms."""
+def _compiled(code: CodeType, file: str, operations: bool) -> Reporting:
+    """Rewrite and compile once per code object and file (equal functions of two files have equal code); about 3 ms."""
     definition = locate(code)
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
@@ -135,7 +135,7 @@ def _find_code(code: CodeType, name: str) -> CodeType | None:
 
 
 def _describe(function: Any) -> str:
-    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+    return str(getattr(function, "__name__", None) or type(function).__name__)
 
 
 # which functions are the user's

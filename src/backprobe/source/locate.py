@@ -49,7 +49,7 @@ def locate(code: CodeType) -> Definition:
             why="names are read from the source text, and another text would give wrong names",
             next="restart Python, or reload the module",
         )
-    node, classes = candidates[0]
+    node, classes = min(candidates, key=lambda found: _span(found[0]))  # the innermost of lambdas within lambdas
     return Definition(node, classes, parsed.lines)
 
 
@@ -92,6 +92,11 @@ def _walk(node: ast.AST, classes: tuple[str, ...]) -> Iterator[tuple[FunctionNod
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child, classes
         yield from _walk(child, (*classes, child.name) if isinstance(child, ast.ClassDef) else classes)
+
+
+def _span(node: FunctionNode) -> tuple[int, int]:
+    lines = (node.end_lineno or 0) - node.lineno
+    return lines, (node.end_col_offset or 0) - node.col_offset if not lines else 0
 
 
 def _covers(node: ast.Lambda, code: CodeType) -> bool:

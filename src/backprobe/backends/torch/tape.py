@@ -19,6 +19,7 @@ from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.capture import Capture, ViewWrite, version
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
 from backprobe.backends.torch.tensors import Geometry, describe, same_content
+from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -53,7 +54,13 @@ class TorchTape:
         return version(tensor)
 
     def cotangent(self, output: Tensor, cotangent: Any) -> Tensor:
-        return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
+        try:
+            return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise BadOutput(
+                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                next="cotangent=torch.ones_like(output)",
+            ) from error  # fmt: skip
 
     # captures
 

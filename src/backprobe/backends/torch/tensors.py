@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprobe.backends.arrays import nested_text
+from backprobe.backends.arrays import check_bounds, nested_text
 from backprobe.backends.base import Description, Summary
+from backprobe.errors import NotSaved
 
 
 def describe(tensor: Tensor) -> Description:
@@ -65,20 +68,37 @@ def same_content(a: Tensor, b: Tensor) -> bool:
 
 def summarize(tensor: Tensor) -> Summary | None:
     """Size, count of non-finite values, and over the finite ones the rms and largest magnitude; None if not numeric."""
+    values = _numbers(tensor)
+    if values is None:
+        return None
+    kept = values[torch.isfinite(values)]
+    bad, finite = values.numel() - kept.numel(), tensor.numel() - values.numel() + kept.numel()
+    if not finite:
+        return Summary(tensor.numel(), bad, math.nan, math.nan)
+    if not kept.numel():
+        return Summary(tensor.numel(), bad, 0.0, 0.0)
+    parts = torch.view_as_real(kept) if kept.is_complex() else kept
+    scale = float(parts.abs().max()) or 1.0  # so that squares neither overflow nor vanish
+    magnitudes = (kept / scale).abs()
+    rms = scale * math.sqrt(float(magnitudes.square().sum()) / finite)
+    return Summary(tensor.numel(), bad, rms, scale * float(magnitudes.max()))
+
+
+def _numbers(tensor: Tensor) -> Tensor | None:
+    """The numbers in a tensor in double precision, those that a sparse one does not hold left out."""
     if tensor.is_meta:
         return None
     values = tensor.detach()
-    if values.layout is not torch.strided:
+    if values.layout is torch.sparse_coo:
+        values = values.coalesce().values()
+    elif values.layout in COMPRESSED:
+        values = values.values()
+    elif values.layout is not torch.strided:
         values = values.to_dense()
-    values = values.abs().double() if values.is_complex() else values.double()
-    finite = torch.isfinite(values)
-    kept = values[finite]
-    if not kept.numel():
-        return Summary(values.numel(), values.numel(), float("nan"), float("nan"))
-    largest = float(kept.abs().max())
-    scale = largest or 1.0  # so that squares neither overflow nor vanish
-    rms = scale * float((kept / scale).square().mean().sqrt())
-    return Summary(values.numel(), values.numel() - kept.numel(), rms, largest)
+    try:
+        return values.to(torch.complex128 if values.is_complex() else torch.float64)
+    except NotImplementedError:  # two numbers in a byte, or bits that are no number
+        return None
 
 
 def to_text(tensor: Tensor) -> str:
@@ -88,41 +108,96 @@ def to_text(tensor: Tensor) -> str:
         return "(meta: no values)"
     if values.layout is not torch.strided:
         values = values.to_dense()
-    return nested_text(values.resolve_conj().resolve_neg().cpu().tolist())
+    try:
+        return nested_text(values.resolve_conj().resolve_neg().cpu().tolist())
+    except NotImplementedError:
+        return f"({describe(tensor).dtype}: not shown)"
 
 
 # saving: dense bytes by storage, layout as plain data
 
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+ALIGNED = 16  # bytes: a multiple of every dtype's size
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """One storage and the tensors of the recording that lie on it, with their layouts; it keeps the storage alive."""
+
+    storage: torch.UntypedStorage
+    device: torch.device
+    users: list[tuple[Tensor, dict[str, Any]]] = field(default_factory=list)
+
+    def bytes(self) -> Any:
+        """What the tensors cover, and little else: their layouts are moved to where they lie in it."""
+        users = [(tensor, layout) for tensor, layout in self.users if tensor.numel()]
+        for _, layout in self.users:
+            layout["offset"] = layout["offset"] if users else 0
+        ranges = [_covered(tensor) for tensor, _ in users]
+        first = min((first for first, _ in ranges), default=0) // ALIGNED * ALIGNED
+        last = max((last for _, last in ranges), default=0)
+        distinct = {(t.dtype, tuple(t.shape), t.stride(), t.storage_offset()) for t, _ in users}
+        if len(distinct) == 1 and last - first > max(4 * users[0][0].nbytes, 4096):
+            alone = users[0][0].contiguous()  # a column of a large matrix nobody else needs: save only itself
+            for _, layout in users:
+                layout["stride"], layout["offset"] = list(alone.stride()), 0
+            return _flat(alone.untyped_storage(), self.device).cpu().numpy()
+        for tensor, layout in self.users:
+            layout["offset"] = max(layout["offset"] - first // tensor.element_size(), 0)
+        return _flat(self.storage, self.device)[first:last].cpu().numpy()
+
+
+def _covered(tensor: Tensor) -> tuple[int, int]:
+    """The bytes of its storage that a tensor reaches: the first, and the one after the last."""
+    first = int(tensor.storage_offset())
+    last = first + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return first * tensor.element_size(), (last + 1) * tensor.element_size()
+
+
+def _flat(storage: torch.UntypedStorage, device: torch.device) -> Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=device).set_(storage)
+
 
 def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-    """Describe a tensor as plain data, adding the bytes it lies on to ``blobs`` (once where tensors share them)."""
+    """Describe a tensor as plain data, adding the memory it lies on to ``blobs`` (once where tensors share it).
+
+    Raises NotSaved for a tensor that has no bytes of its own, or that means more than its numbers.
+    """
     tensor = tensor.detach()
     dtype = str(tensor.dtype).removeprefix("torch.")
-    if tensor.layout is torch.sparse_coo:
-        tensor = tensor.coalesce() if tensor.is_coalesced() else tensor
-        parts = {"indices": tensor._indices(), "values": tensor._values()}
-        encoded = {key: encode(part, blobs, seen) for key, part in parts.items()}
-        return {"layout": "coo", "dtype": dtype, "shape": list(tensor.shape), "coalesced": tensor.is_coalesced(),
-                "parts": encoded}  # fmt: skip
+    kind = _not_savable(tensor)
+    if kind:
+        raise NotSaved(f"a {kind} tensor cannot be saved", asked="rec.save(path)", found=f"a {kind} tensor")
     if tensor.layout is not torch.strided:
-        compressed = _compressed_parts(tensor)
-        encoded = {key: encode(part, blobs, seen) for key, part in compressed.items()}
-        return {"layout": str(tensor.layout).removeprefix("torch."), "dtype": dtype, "shape": list(tensor.shape),
-                "parts": encoded}  # fmt: skip
+        coo = tensor.layout is torch.sparse_coo
+        parts = {"indices": tensor._indices(), "values": tensor._values()} if coo else _compressed_parts(tensor)
+        encoded: dict[str, Any] = {
+            "layout": "coo" if coo else str(tensor.layout).removeprefix("torch."), "dtype": dtype,
+            "shape": list(tensor.shape), "parts": {key: encode(part, blobs, seen) for key, part in parts.items()},
+        }  # fmt: skip
+        return encoded | ({"coalesced": tensor.is_coalesced()} if coo else {})
     tensor = tensor.resolve_conj().resolve_neg()
     memory = tensor.untyped_storage()
     key = (memory._cdata, memory.nbytes())
-    dense = tensor.numel() * tensor.element_size()
-    if memory.nbytes() > max(4 * dense, 4096) and key not in seen:
-        tensor = tensor.clone()  # a small view of a large storage nobody else needs: save only itself
-        memory = tensor.untyped_storage()
-        key = (memory._cdata, memory.nbytes())
     if key not in seen:
         seen[key] = f"storage{len(blobs)}"
-        flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(memory)
-        blobs[seen[key]] = (flat.cpu().numpy(), tensor)  # the tensor keeps the storage, and so its address, alive
-    return {"layout": "strided", "dtype": dtype, "shape": list(tensor.shape), "stride": list(tensor.stride()),
-            "offset": tensor.storage_offset(), "storage": seen[key]}  # fmt: skip
+        blobs[seen[key]] = Memory(memory, tensor.device)
+    layout = {"layout": "strided", "dtype": dtype, "shape": list(tensor.shape), "stride": list(tensor.stride()),
+              "offset": tensor.storage_offset(), "storage": seen[key]}  # fmt: skip
+    blobs[seen[key]].users.append((tensor, layout))
+    return layout
+
+
+def _not_savable(tensor: Tensor) -> str:
+    if tensor.is_meta:
+        return "meta"
+    if tensor.is_quantized:
+        return "quantized"
+    if tensor.is_nested:
+        return "nested"
+    if tensor.layout not in (torch.strided, torch.sparse_coo, *COMPRESSED):
+        return str(tensor.layout).removeprefix("torch.").strip("_")
+    return ""
 
 
 def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
@@ -133,16 +208,24 @@ def _compressed_parts(tensor: Tensor) -> dict[str, Tensor]:
 
 def decode(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Tensor:
     """The tensor that ``encode`` described, on the CPU; tensors that shared memory share it again."""
-    dtype = getattr(torch, layout["dtype"])
+    dtype = getattr(torch, layout["dtype"], None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"a dtype {layout['dtype']!r}")
     shape = layout["shape"]
     if layout["layout"] == "strided":
+        check_bounds(layout, len(blobs[layout["storage"]]) // dtype.itemsize)
         memory = torch.from_numpy(blobs[layout["storage"]]).untyped_storage()
         return torch.empty(0, dtype=dtype).set_(memory, layout["offset"], shape, layout["stride"])
     parts = {key: decode(part, blobs) for key, part in layout["parts"].items()}
     if layout["layout"] == "coo":
         return torch.sparse_coo_tensor(
-            parts["indices"], parts["values"], shape, is_coalesced=layout["coalesced"] or None
+            parts["indices"], parts["values"], shape, is_coalesced=layout["coalesced"] or None, check_invariants=True
         )
-    return torch.sparse_compressed_tensor(
-        parts["compressed"], parts["plain"], parts["values"], shape, layout=getattr(torch, layout["layout"])
-    )
+    kind = getattr(torch, layout["layout"], None)
+    if kind not in COMPRESSED:
+        raise ValueError(f"a layout {layout['layout']!r}")
+    with warnings.catch_warnings():  # that PyTorch's compressed layouts are new, the one who made this tensor knows
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_compressed_tensor(
+            parts["compressed"], parts["plain"], parts["values"], shape, layout=kind, check_invariants=True
+        )

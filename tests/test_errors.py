@@ -1,0 +1,342 @@
+"""Bad input: what was asked, what was found, why, what to type next; and nothing is left behind."""
+
+import functools
+import gc
+import importlib.util
+import sys
+import textwrap
+import weakref
+
+import pytest
+import torch
+
+import backprobe as bp
+
+
+def message(kind, call):
+    """The message of the error that a call raises."""
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+def toy(x, w):
+    u = x * w
+    v = u + 1
+    return v
+
+
+def imported(path, text, name="written"):
+    """A module made from source text in a file."""
+    path.write_text(textwrap.dedent(text))
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_error_has_its_four_parts():
+    error = bp.BackprobeError("headline", asked="a", found="f\nmore", why="w", next="n")
+    assert str(error) == "headline\n  asked: a\n  found: f\n         more\n  why:   w\n  next:  n"
+    assert (error.asked, error.found, error.why, error.next) == ("a", "f\nmore", "w", "n")
+    assert isinstance(bp.UnknownName("x"), KeyError)
+    assert str(bp.UnknownName("x")) == "x"
+
+
+def test_a_pattern_that_matches_nothing():
+    assert message(bp.NothingMatched, lambda: bp.probe(toy, ["u", "vv"])(3.0, 2.0)) == (
+        "the pattern 'vv' matches nothing in toy\n"
+        "  asked: bp.probe(toy, 'vv')\n"
+        "  found: 5 names, the nearest: v\n"
+        "  next:  bp.probe(toy, 'v')"
+    )
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
+    text = message(bp.NothingMatched, lambda: bp.probe(model, "3", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
+    assert text.startswith("the pattern '3' matches nothing in Sequential")
+    text = message(bp.NothingMatched, lambda: bp.probe(model, "0.wieght", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
+    assert "next:  bp.probe(Sequential, '0.weight')" in text
+    text = message(bp.NothingMatched, lambda: bp.probe(model, "1:inptu", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
+    assert "the nearest: 1:input" in text
+
+
+def test_a_value_that_was_not_selected_is_told_from_one_that_is_not_there():
+    rec = bp.probe(toy, "u")(3.0, 2.0)
+    text = message(bp.UnknownName, lambda: rec["v"])
+    assert "why:   the program has this value, but the probe did not select it" in text
+    assert "next:  bp.probe(..., ['v'])" in text
+
+
+def test_an_output_that_is_no_scalar():
+    text = message(bp.BadOutput, lambda: bp.probe(toy)(torch.ones(2, 3), torch.ones(2, 3)))
+    assert text == (
+        "the output is not a scalar\n"
+        "  asked: its gradient\n"
+        "  found: shape (2, 3)\n"
+        "  why:   only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product\n"
+        "  next:  cotangent=torch.ones_like(output), or of=lambda result: result.sum()"
+    )
+    text = message(bp.BadOutput, lambda: bp.probe(toy, cotangent=torch.ones(3))(torch.ones(2), torch.ones(2)))
+    assert "another shape than the output" in text
+    assert "next:  a cotangent of shape (2,)" in text
+    text = message(bp.BadOutput, lambda: bp.probe(toy, cotangent="no")(torch.ones(2), torch.ones(2)))
+    assert "the cotangent is no tensor" in text
+
+
+def test_several_outputs_and_paths_that_are_not_there():
+    def f(x):
+        return {"loss": x * 2, "aux": x * 3}
+
+    text = message(bp.BadOutput, lambda: bp.probe(f)(1.0))
+    assert "the return value holds several floating tensors" in text
+    assert "next:  of='loss', or of='aux'" in text
+    text = message(bp.BadOutput, lambda: bp.probe(f, of="los")(1.0))
+    assert "the return value has nothing at 'los'" in text
+    assert "next:  of='loss'" in text
+    text = message(bp.BadOutput, lambda: bp.probe(lambda x: "text")(1.0))
+    assert "the return value holds no floating tensor" in text
+    text = message(bp.BadOutput, lambda: bp.probe(f, of=lambda out: 3)(1.0))
+    assert "what should be differentiated is no floating tensor" in text
+    text = message(bp.BadOutput, lambda: bp.probe(lambda x: None)(1.0))
+    assert "found: NoneType" in text
+
+
+def test_no_floating_input():
+    text = message(bp.NothingToDifferentiate, lambda: bp.probe(toy)(torch.tensor(1), torch.tensor(2)))
+    assert text == (
+        "toy has no floating argument to differentiate\n"
+        "  asked: bp.probe(toy)\n"
+        "  found: arguments of type int64\n"
+        "  why:   only floating point and complex values have derivatives\n"
+        "  next:  pass floating point values, x.float() or 3.0"
+    )
+    text = message(bp.NothingToDifferentiate, lambda: bp.probe(lambda: torch.ones(()))())
+    assert "found: no arguments" in text
+
+
+def test_an_output_that_depends_on_nothing():
+    text = message(bp.NothingToDifferentiate, lambda: bp.probe(lambda x: x.detach() * 2)(1.0))
+    assert "the output depends on nothing that is differentiated" in text
+    model = torch.nn.Linear(1, 1).requires_grad_(False)
+    text = message(bp.NothingToDifferentiate, lambda: bp.probe(model)(torch.ones(1, 1)))
+    assert "requires_grad_()" in text
+    with torch.no_grad():
+        text = message(bp.NothingToDifferentiate, lambda: bp.probe(torch.nn.Linear(1, 1))(torch.ones(1, 1)))
+    assert "no_grad" in text
+
+
+def test_a_function_without_source():
+    space = {}
+    exec("def made(x):\n    return x * 2", space)
+    text = message(bp.NoSource, lambda: bp.probe(space["made"])(1.0))
+    assert text.startswith("there is no source text for made")
+    assert "next:  put the function into a file and import it from there" in text
+    text = message(bp.NoSource, lambda: bp.probe(torch.sin)(torch.ones(())))
+    assert text.startswith("sin has no Python source to read names from")
+    text = message(bp.NoSource, lambda: bp.probe(functools.lru_cache(toy))(1.0, 2.0))
+    assert "its __wrapped__" in text
+    rec = bp.probe(lambda x: space["made"](x) * 3)(1.0)  # called inside, it is simply not followed
+    assert rec["x"].grad.item() == 6
+    assert any(note.startswith("made was not followed: there is no source text") for note in rec.notes)
+
+
+def test_a_decorator_that_hides_the_function():
+    class Holder:
+        def __init__(self, function):
+            self.function = function
+
+    def hiding(function):
+        held = Holder(function)
+
+        def wrapper(*args):
+            return held.function(*args)
+
+        return functools.wraps(function)(wrapper)
+
+    text = message(bp.NoSource, lambda: bp.probe(hiding(toy))(1.0, 2.0))
+    assert text.startswith("the decorator around toy hides it")
+    assert "next:  probe the function's __wrapped__, without the decorator" in text
+
+
+def test_a_function_changed_since_import(tmp_path):
+    module = imported(tmp_path / "changing.py", "def f(x):\n    u = x * 2\n    return u\n")
+    assert bp.probe(module.f)(1.0)["u"].grad.item() == 1
+    changed = imported(tmp_path / "stale.py", "def f(x):\n    u = x * 2\n    return u\n")
+    (tmp_path / "stale.py").write_text("def f(x):\n    w = x * 3\n    return w\n")
+    text = message(bp.StaleSource, lambda: bp.probe(changed.f)(1.0))
+    assert text.startswith("the source of f has changed since it was imported")
+    assert "next:  restart Python, or reload the module" in text
+
+
+def test_a_file_that_no_longer_parses(tmp_path):
+    module = imported(tmp_path / "broken.py", "def f(x):\n    return x * 2\n")
+    (tmp_path / "broken.py").write_text("def f(x:\n")
+    assert "does not parse as Python" in message(bp.NoSource, lambda: bp.probe(module.f)(1.0))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_models_and_functions():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    text = message(bp.Unsupported, lambda: bp.probe(torch.compile(model))(torch.ones(1, 2)))
+    assert text.startswith("a compiled model or function cannot be probed")
+    assert "model._orig_mod" in text
+    text = message(bp.Unsupported, lambda: bp.probe(torch.compile(toy))(1.0, 2.0))
+    assert "the function before torch.compile" in text
+    inner = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    inner[0].compile()
+    assert "a compiled model" in message(bp.Unsupported, lambda: bp.probe(inner)(torch.ones(1, 2)))
+
+
+@pytest.fixture
+def one_process(tmp_path):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_distributed_models(one_process):
+    layer = torch.nn.Linear(2, 1)
+    wrapped = torch.nn.parallel.DistributedDataParallel(layer)
+    text = message(bp.Unsupported, lambda: bp.probe(wrapped)(torch.ones(1, 2)))
+    assert text.startswith("a DistributedDataParallel model cannot be probed in this form")
+    assert "model.module" in text
+    for call in (lambda x: wrapped(x).sum(), lambda x, model=wrapped: model(x).sum()):
+        assert "asked: " in message(bp.Unsupported, lambda call=call: bp.probe(call)(torch.ones(1, 2)))
+    from torch.distributed.fsdp import fully_shard
+
+    sharded = fully_shard(torch.nn.Linear(2, 1), mesh=torch.distributed.init_device_mesh("cpu", (1,)))
+    text = message(bp.Unsupported, lambda: bp.probe(sharded)(torch.ones(1, 2)))
+    assert text.startswith("a sharded (FSDP) model cannot be probed in this form")
+    assert "asked: " in message(bp.Unsupported, lambda: bp.probe(lambda x: sharded(x).sum())(torch.ones(1, 2)))
+
+
+def test_the_inplace_error_of_torch_keeps_itself_and_gets_a_note():
+    def f(x):
+        u = x.exp()
+        u.add_(1)
+        return u * 2
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught:
+        bp.probe(f)(1.0)
+    assert type(caught.value) is RuntimeError
+    assert any("while differentiating f under a probe" in note for note in caught.value.__notes__)
+    assert any("u = u * 2 instead of u.mul_(2)" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"strategy": "fast"}, "strategy is one of edges, retain_grad, hooks, separate"),
+        ({"values": "none"}, "values is one of alias, copy"),
+    ],
+)
+def test_bad_options(options, text):
+    assert text in message(bp.BadOption, lambda: bp.probe(toy, **options))
+
+
+def test_bad_arguments():
+    text = message(bp.BadOption, lambda: bp.probe(toy)(1.0))
+    assert text.startswith("toy cannot be called with these arguments: missing a required argument: 'w'")
+    assert "found: toy(x, w)" in text
+    text = message(bp.BadOption, lambda: bp.probe(toy, wrt="y")(1.0, 2.0))
+    assert "'y' is no argument of toy" in text
+    text = message(bp.BadOption, lambda: bp.probe(torch.nn.Linear(1, 1), wrt="input")(torch.ones(1, 1)))
+    assert "wrt is for functions" in text
+    assert "is neither a function nor a model" in message(bp.BadOption, lambda: bp.probe(3)(1.0))
+    assert "is neither a function nor a model" in message(bp.BadOption, lambda: bp.probe()(1.0))
+
+
+def test_backends():
+    assert "there is no backend 'torsh'" in message(bp.NoBackend, lambda: bp.probe(toy, backend="torsh")(1.0, 2.0))
+    assert bp.probe(toy, backend="torch")(1.0, 2.0)["x"].grad.item() == 2
+
+
+def test_the_block_form_says_what_to_write_instead():
+    def block():
+        with bp.probe():
+            pass
+
+    text = message(bp.Unsupported, block)
+    assert text.startswith("the block form, with bp.probe(...) as rec:, is not there yet")
+    assert "rec = bp.probe(f)(x)" in text
+
+
+class Kept(torch.Tensor):
+    """A tensor that weak references can follow."""
+
+
+def test_nothing_is_kept_alive_but_what_the_recording_holds():
+    dropped = []
+
+    def f(x):
+        u = x * 2
+        v = u.exp()
+        dropped.append(weakref.ref(u))
+        dropped.append(weakref.ref(v))
+        return v.sum()
+
+    gc.collect()
+    gc.disable()
+    try:
+        rec = bp.probe(f)(torch.ones(3))
+        assert [reference() for reference in dropped] == [None, None]  # without a garbage collection
+        held = [weakref.ref(entry) for entry in rec.values()]
+        del rec
+        assert all(reference() is None for reference in held)
+    finally:
+        gc.enable()
+
+
+def test_nothing_is_kept_alive_after_an_exception():
+    dropped = []
+
+    def f(x):
+        u = x * 2
+        dropped.append(weakref.ref(u))
+        raise ValueError("mine")
+
+    try:
+        bp.probe(f)(torch.ones(3))
+    except ValueError:
+        pass
+    gc.collect()
+    assert dropped[0]() is None
+
+
+def test_arguments_are_left_as_they_were():
+    x, w = torch.ones(3), torch.full((3,), 2.0)
+    bp.probe(lambda x, w: (x * w).sum())(x, w)
+    for tensor in (x, w):
+        assert not tensor.requires_grad
+        assert tensor.grad is None
+        assert tensor._version == 0
+        assert not tensor._backward_hooks
+
+
+def test_hooks_of_a_strategy_are_removed():
+    x = torch.ones(3, requires_grad=True)
+    bp.probe(lambda x: (x * 2).sum(), strategy="hooks")(x)
+    assert not x._backward_hooks
+    bp.probe(lambda x: (x * 2).sum(), strategy="retain_grad")(x)
+    assert x.grad is None
+
+
+def test_a_probe_inside_a_probed_function():
+    def inner(t):
+        q = t * 3
+        return q
+
+    def f(x):
+        u = x * 2
+        rec = bp.probe(inner)(u.detach())
+        return u * rec["t"].grad
+
+    rec = bp.probe(f)(1.0)
+    assert rec["x"].grad.item() == 6
+
+
+def test_no_function_of_the_user_is_changed():
+    before = (toy.__code__, toy.__globals__.copy().keys(), toy.__closure__, vars(sys.modules[__name__]).copy().keys())
+    bp.probe(toy)(3.0, 2.0)
+    assert before == (toy.__code__, toy.__globals__.keys(), toy.__closure__, vars(sys.modules[__name__]).keys())
+    assert toy(3.0, 2.0) == 7.0
