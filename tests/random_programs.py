@@ -1209,7 +1209,8 @@ class Generator:
         inside.bound[3, False].append(Read(f"t{place.suffix}"))
         if place.functions and self.chance(4):
             single = [known for known in place.functions if known.results == 1 and known.parameters == ((3, False),)]
-            if single:
+            items = tuple(self.pick(place.all((3, False)) or names) for _ in range(2))
+            if single and place.all((3, False)):
                 place.may_write = False
                 element = Call(self.pick(single).name, (Read(f"t{place.suffix}"),))
                 return Comprehension(element, f"t{place.suffix}", items)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def demo() -> None:
     shown.run()
 
 
-@main.command("run", context_settings={"ignore_unknown_options": True})
+@main.command("run")
 @click.argument("function", metavar="FILE:FUNCTION")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--select", "-s", multiple=True, help="Record only what this pattern matches; may be repeated.")
@@ -47,18 +48,20 @@ def run_function(
     \b
     backprobe run toy.py:f x=3 w=2 b=1
 
-    A value is a Python literal; a list of numbers becomes a tensor.
+    A value is a Python literal; a list of numbers becomes a tensor. What the function itself raises is shown as
+    Python shows it.
     """
     try:
+        keywords = _arguments(arguments)
         target = _load(function)
         probed = bp.probe(
             target, list(select) or None, of=of, wrt=list(wrt) or None, backend=backend,
             cotangent=None if cotangent is None else _literal("cotangent", cotangent),
         )  # fmt: skip
-        recording = probed(**dict(_argument(text) for text in arguments))
+        recording = probed(**keywords)
         click.echo(str(recording))
         if path is not None:
-            recording.save(path)
+            _save(recording, path)
     except BackprobeError as error:
         click.echo(f"{type(error).__name__}: {error}", err=True)
         sys.exit(1)
@@ -73,7 +76,7 @@ def _load(function: str) -> Any:
             f"{function!r} names no function in a file", asked=f"backprobe run {function}",
             found="no colon" if not colon else f"no file {text!r}", next="backprobe run toy.py:f x=3",
         )  # fmt: skip
-    module_name = file.stem
+    module_name = file.stem if file.stem not in sys.modules else f"backprobe run {file.stem}"  # never in a module's place
     spec = importlib.util.spec_from_file_location(module_name, file.resolve())
     if spec is None or spec.loader is None:
         raise BadOption(f"{text!r} is no Python file", asked=f"backprobe run {function}", next="a .py file")
@@ -95,11 +98,27 @@ def _load(function: str) -> Any:
     return found
 
 
-def _argument(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise BadOption(f"{text!r} is no argument", asked=text, found="no NAME=VALUE", next="x=3")
-    return name, _literal(name, value)
+def _save(recording: bp.Recording, path: str) -> None:
+    try:
+        recording.save(path)
+    except OSError as error:
+        raise BadOption(
+            f"the recording cannot be saved into {path}", asked=f"--save {path}", found=str(error),
+            next="--save with a folder that can be made",
+        ) from error  # fmt: skip
+
+
+def _arguments(texts: Sequence[str]) -> dict[str, Any]:
+    """The arguments of the function by name."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise BadOption(f"{text!r} is no argument", asked=text, found="no NAME=VALUE", next="x=3")
+        if name in found:
+            raise BadOption(f"{name!r} is given twice", asked=" ".join(texts), next=text)
+        found[name] = _literal(name, value)
+    return found
 
 
 def _literal(name: str, text: str) -> Any:
@@ -108,11 +127,22 @@ def _literal(name: str, text: str) -> Any:
 
     try:
         value = ast.literal_eval(text)
-    except (ValueError, SyntaxError) as error:
+        array = numpy.array(value) if isinstance(value, list) else None
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
         raise BadOption(
-            f"{text!r} is no Python literal", asked=f"{name}={text}", found=str(error), next=f"{name}=3.0",
+            f"{text!r} is no Python literal, or a list of unequal lists", asked=f"{name}={text}",
+            found=_reason(error), next=f"{name}=3.0, or {name}='[1.0, 2.0]' for a tensor",
         ) from error  # fmt: skip
-    if isinstance(value, list):
-        array = numpy.array(value)
-        return array.astype(numpy.float32) if array.dtype.kind == "f" else array
-    return value
+    if array is None or array.dtype.kind not in "biufc":
+        return value
+    return array.astype(SINGLE[array.dtype.kind]) if array.dtype.kind in SINGLE else array
+
+
+SINGLE = {"f": "float32", "c": "complex64"}  # what PyTorch, too, makes of a list of Python numbers
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a literal; Python itself gives the address of a node of the syntax tree."""
+    if isinstance(error, SyntaxError):
+        return error.msg
+    return "a name or an expression" if "malformed node" in str(error) else str(error)

@@ -136,8 +136,9 @@ class Entry:
 class Record:
     """The waist: what every backend produces and everything else consumes.
 
-    ``names`` maps each full name (all counts written) to the position of its entry, ``written`` to its printed form. ``backward`` holds the positions
-    of the entries in the order in which the backward pass visited them, ``outputs`` those that were differentiated.
+    ``names`` maps each full name (all counts written) to the position of its entry, ``written`` to its printed form.
+    ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
+    of those that were differentiated.
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen.
     """

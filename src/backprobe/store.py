@@ -1,7 +1,8 @@
 """Recordings on disk: a folder of plain data, whole or not at all, and nothing in it is ever run.
 
 ``recording.json`` holds names, texts and layouts; ``storage.safetensors`` the bytes of each storage once, as uint8, so
-that every dtype, stride and shared memory comes back. The JSON carries the digest of the bytes and its own.
+that every dtype, stride and shared memory comes back; a strided view that alone lies on a much larger storage comes
+back contiguous, without the rest. The JSON carries the digest of the bytes and its own.
 """
 
 from __future__ import annotations

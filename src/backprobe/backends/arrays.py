@@ -45,9 +45,11 @@ class NumpyArrays:
         if id(whole) not in seen:
             seen[id(whole)] = f"storage{len(blobs)}"
             blobs[seen[id(whole)]] = Memory(whole)
-        return {"layout": "strided", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
-                "stride": [step // tensor.itemsize for step in tensor.strides],
-                "offset": (_address(tensor) - _address(whole)) // tensor.itemsize, "storage": seen[id(whole)]}  # fmt: skip
+        return {
+            "layout": "strided", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
+            "stride": [step // tensor.itemsize for step in tensor.strides],
+            "offset": (_address(tensor) - _address(whole)) // tensor.itemsize, "storage": seen[id(whole)],
+        }  # fmt: skip
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
         """The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense."""
@@ -91,9 +93,9 @@ def _memory(tensor: Any) -> Any:
     whole = tensor
     while getattr(whole, "base", None) is not None and isinstance(_base(whole), numpy.ndarray):
         whole = _base(whole)
-    regular = whole.flags.c_contiguous and (whole is tensor or whole.dtype == numpy.uint8)
     steps = (_address(tensor) - _address(whole), *tensor.strides)
-    return whole if regular and all(step >= 0 and step % tensor.itemsize == 0 for step in steps) else None
+    regular = all(step >= 0 and step % tensor.itemsize == 0 for step in steps)
+    return whole if regular and whole.flags.c_contiguous else None
 
 
 def _base(array: Any) -> Any:

@@ -49,8 +49,15 @@ def _row(entry: Entry, backend: Arrays) -> Row:
         gradient = f"{entry.status}: {entry.reason}" if entry.reason else str(entry.status)
     source = ""
     if entry.source is not None:
-        source = f"{os.path.basename(entry.source.file)}:{entry.source.line}  {entry.source.text}"
-    return Row(name, value, gradient, source, entry.status is GradStatus.OK)
+        statement = " ".join(entry.source.text.splitlines())
+        source = f"{os.path.basename(entry.source.file)}:{entry.source.line}  {statement}"
+    return Row(_printable(name), _printable(value), _printable(gradient), _printable(source),
+               entry.status is GradStatus.OK)  # fmt: skip
+
+
+def _printable(text: str) -> str:
+    """A text that keeps to its cell: a tab, a carriage return or an escape in a source line is written out."""
+    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
 
 
 def describe(tensor: Any, backend: Arrays) -> str:
@@ -61,9 +68,11 @@ def describe(tensor: Any, backend: Arrays) -> str:
     size = 1
     for length in described.shape or ():
         size *= length
+    shape = "×".join(map(str, described.shape or ()))
+    if not size:
+        return f"{shape} {described.dtype} (empty)"
     if size <= SMALL:
         return str(backend.to_text(tensor))
-    shape = "×".join(map(str, described.shape or ()))
     summary = backend.summarize(tensor)
     if summary is None:
         return f"{shape} {described.dtype}"
@@ -80,12 +89,12 @@ def footer(record: Record) -> list[str]:
         lines.append("not tensors: " + shown + (f" and {len(plain) - 12} more" if len(plain) > 12 else ""))
     outputs = ", ".join(record.entries[at].name for at in record.outputs)
     lines.append(f"gradients are of {outputs}")
-    return lines + [f"note: {note}" for note in record.notes]
+    return [_printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
 
 
 def rich_table(record: Record) -> Any:
     """The table for rich's own printing."""
-    from rich.console import Group  # here, because importing rich takes longer than importing backprobe
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
@@ -102,10 +111,10 @@ def rich_table(record: Record) -> Any:
 
 def text(record: Record) -> str:
     """The table as text: coloured and fitted to the width of a terminal, plain and unfolded anywhere else."""
-    from rich.console import Console
-
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():  # None where a program has no console
         return plain(record)
+    from rich.console import Console  # here, because importing rich takes longer than importing backprobe
+
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False)
     with console.capture() as captured:
         console.print(rich_table(record))

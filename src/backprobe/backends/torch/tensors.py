@@ -131,8 +131,6 @@ class Memory:
     def bytes(self) -> Any:
         """What the tensors cover, and little else: their layouts are moved to where they lie in it."""
         users = [(tensor, layout) for tensor, layout in self.users if tensor.numel()]
-        for _, layout in self.users:
-            layout["offset"] = layout["offset"] if users else 0
         ranges = [_covered(tensor) for tensor, _ in users]
         first = min((first for first, _ in ranges), default=0) // ALIGNED * ALIGNED
         last = max((last for _, last in ranges), default=0)

@@ -1,0 +1,79 @@
+"""What is documented runs: every block of the README, every example in a docstring, every link."""
+
+import doctest
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import backprobe
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^(?P<code>[^#\n]+?)  +# (?P<shown>(?:tensor\(|'|\[|\{).*)$")
+
+
+def blocks(text):
+    return [(match[1], match[2]) for match in BLOCK.finditer(text)]
+
+
+def agrees(shown, found):
+    """Is what a comment shows what came out? Three dots stand for anything, and prose may follow a closed value."""
+    pattern = re.escape(shown).replace(r"\.\.\.", ".*")
+    return re.fullmatch(pattern, repr(found), re.DOTALL) is not None
+
+
+def shown_values(code, space):
+    for line in code.splitlines():
+        match = SHOWN.match(line)
+        if match:
+            yield match["shown"], eval(match["code"], space)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_block_of_the_readme_runs_and_shows_what_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    space, printed, compared = {"__name__": "readme"}, "", 0
+    for at, (language, text) in enumerate(blocks((ROOT / "README.md").read_text())):
+        if language == "python":
+            file = tmp_path / ("toy.py" if not printed else f"block{at}.py")
+            file.write_text(text)
+            exec(compile(text, str(file), "exec"), space)
+            printed = capsys.readouterr().out or printed
+            for shown, found in shown_values(text, space):
+                assert agrees(shown, found), (shown, found)
+                compared += 1
+        elif language == "text":
+            assert printed == text
+            compared += 1
+    assert compared >= 8
+
+
+def test_a_readme_that_shows_something_else_would_fail():
+    assert not agrees("tensor(1.)", torch.tensor(2.0))
+    assert agrees("tensor(7., grad_fn=...)", torch.tensor(7.0, requires_grad=True) * 1)
+
+
+def modules():
+    names = [info.name for info in pkgutil.walk_packages(backprobe.__path__, "backprobe.")]
+    return ["backprobe", *names]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_the_examples_in_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.ELLIPSIS)
+    assert result.failed == 0
+
+
+def test_there_are_examples_in_docstrings():
+    finder = doctest.DocTestFinder()
+    assert sum(len(found.examples) for name in modules() for found in finder.find(importlib.import_module(name))) >= 15
+
+
+def test_links_between_documents_lead_somewhere():
+    for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", document.read_text()):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
