@@ -1024,7 +1024,7 @@ class Generator:
             indexed = View(target, self.pick(INDEXES[whole, part]))
             if way == 1:
                 return [Augment(indexed, *self.change(place, part))]
-            return [Assign((indexed,), self.pick([self.fresh(place, part, 1), self.number(place)]))]
+            return [Assign((indexed,), self.number(place) if self.chance(3) else self.fresh(place, part, 1))]
         return [Do(self.written(place, target, size))]
 
     def change(self, place: Place, size: int) -> tuple[str, Any]:

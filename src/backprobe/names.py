@@ -19,9 +19,11 @@ from backprobe.errors import BadName
 
 SPECIAL = frozenset(":#/*![`.")
 COUNT = re.compile(r"#(-?\d+)")
+LITERAL = frozenset("`[(")
 OPENING, CLOSING = "[(", "])"
 
 
+@lru_cache(65536)
 def quote(segment: str) -> str:
     """Back-quote one segment of a path where it holds a character that the grammar uses.
 
@@ -33,6 +35,8 @@ def quote(segment: str) -> str:
 
 def outside(text: str) -> list[bool]:
     """For each character: does the grammar read it (True), or is it literal, in back-quotes, brackets or a string?"""
+    if not LITERAL & set(text):
+        return [True] * len(text)
     flags, quoted, depth = [], "", 0
     for character in text:
         if quoted:
@@ -59,6 +63,7 @@ def outside(text: str) -> list[bool]:
     return flags
 
 
+@lru_cache(65536)
 def split(name: str) -> tuple[str, str | None]:
     """Scope and local of a name; the local is None where the name is a scope alone.
 
@@ -115,14 +120,15 @@ def _with_optional_counts(text: str, translate: Callable[[str], str]) -> str:
     return result if local is None else f"{result}:{_counted_local(local, translate)}"
 
 
-def _partition(text: str, separator: str) -> list[str]:
+@lru_cache(65536)
+def _partition(text: str, separator: str) -> tuple[str, ...]:
     """``text`` cut at each readable separator."""
     parts, start = [], 0
     for at, read in enumerate(outside(text)):
         if read and text[at] == separator:
             parts.append(text[start:at])
             start = at + 1
-    return [*parts, text[start:]]
+    return (*parts, text[start:])
 
 
 def _counted(segment: str, translate: Callable[[str], str]) -> str:
@@ -139,16 +145,22 @@ def _counted_local(local: str, translate: Callable[[str], str]) -> str:
 
 
 WITHIN = r"(?:`[^`]*`|[^./:#`(])*"
+ACROSS_MODULES = r"(?:`[^`]*`|[^:/`])*"  # functions below a module are meant only where a pattern says "/" or ":"
 ACROSS = r"(?:`[^`]*`|\[[^\]]*\]|[^:`])*"  # not from a scope into its locals
+MOST_DECISIONS = 65536
 GLOB = re.compile(r"\*\*|\*")
 
 
-def _glob(text: str) -> str:
+def _glob_of_modules(text: str) -> str:
+    return _glob(text, ACROSS_MODULES)
+
+
+def _glob(text: str, across: str = ACROSS) -> str:
     """The regular expression of a glob: ``*`` stays within a segment, ``**`` goes across; brackets are literal."""
     read, pieces, at = outside(text), [], 0
     for star in GLOB.finditer(text):
         if read[star.start()]:
-            pieces += [re.escape(text[at : star.start()]), ACROSS if star[0] == "**" else WITHIN]
+            pieces += [re.escape(text[at : star.start()]), across if star[0] == "**" else WITHIN]
             at = star.end()
     return "".join([*pieces, re.escape(text[at:])])
 
@@ -186,19 +198,24 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
             raise BadName(
                 f"the pattern {text!r} is no regular expression", asked=repr(text), found=str(error)
             ) from error
-    scope, local = split(body)
+    scope, local = split("**:**" if in_function and body == "**" else body)
     leaves = r"(?:\..*)?"
     if local is not None:
-        expression = _with_optional_counts(body, _glob) + leaves
+        expression = _with_optional_counts(f"{scope}:{local}", _glob) + leaves
     else:
-        scopes = _with_optional_counts(body, _glob)
+        scopes = _with_optional_counts(body, _glob if "/" in body else _glob_of_modules)
         # a scope alone means what it returns; a parameter or buffer of a model has a path and no local
         expression = rf"(?:{scopes}:return(?:#\d+)?{leaves}|{scopes})"
         if in_function and "/" not in body:
             expression = rf"(?:{expression}|:{_counted_local(body, _glob)}{leaves})"
-            local = body
-            scope = scope if body == "**" else ""
+            scope, local = "", body
     return Pattern(text, excludes, re.compile(expression), scope, local)
+
+
+@lru_cache(64)
+def selection(patterns: str | tuple[str, ...] | None, in_function: bool) -> Selection:
+    """The selection of these patterns; what it has decided is kept from one recording to the next."""
+    return Selection(patterns, in_function=in_function)
 
 
 class Selection:
@@ -227,6 +244,8 @@ class Selection:
     def wants(self, full: str) -> bool:
         """Is this full name selected?"""
         if full not in self._wanted:
+            if len(self._wanted) > MOST_DECISIONS:  # counts make ever new names
+                self._wanted.clear()
             self._wanted[full] = self._decide(full, self.positive, self.negative)
         return self._wanted[full]
 
@@ -263,7 +282,10 @@ class Selection:
         """Might a function called from this scope hold something selected? Then its calls are followed."""
         if self.everything:
             return self.in_function
-        return any(p.scope is None or _reaches_below(p.scope, scope) for p in self.positive)
+        return any(
+            p.scope is None or ((p.local is not None or "/" in p.scope) and _reaches_below(p.scope, scope))
+            for p in self.positive
+        )
 
     def unmatched(self, names: Iterable[str]) -> list[Pattern]:
         """The positive patterns that none of these full names matches."""

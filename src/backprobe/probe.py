@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find_backend
 from backprobe.errors import BackprobeError, BadOption, NoSource, NothingMatched, NothingToDifferentiate, Unsupported
-from backprobe.names import Pattern, Selection, nearest, quote, strip
+from backprobe.names import Pattern, nearest, quote, selection, strip
 from backprobe.output import Output, choose
 from backprobe.record import GradStatus
 from backprobe.recording import Recording
@@ -121,7 +121,8 @@ class _Run:
 
     def __init__(self, probe: Probe, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
-        self.selection = Selection(probe.select, in_function=self.in_function)
+        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        self.selection = selection(chosen, self.in_function)
         self.tape: Tape = backend.open(probe.options)
         inner = innermost(probe.target if self.in_function else probe.target.forward)
         home = package(inner.__code__.co_filename) if inner is not None else None
@@ -306,6 +307,7 @@ class _ModelRun(_Run):
         return [_quoted(path) for path in (*self.paths, *parameters) if path]
 
 
+@functools.lru_cache(65536)
 def _quoted(path: str) -> str:
     return ".".join(quote(segment) for segment in path.split(".")) if path else ""
 

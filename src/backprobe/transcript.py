@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from backprobe.backends.base import Backend, Description, Outcome
 from backprobe.environment import stamp
@@ -22,30 +21,24 @@ def transcribe(
     printed = _Printer(trace, kept)
     names = {full(name): at for at, value in enumerate(kept) for name in value.names}
     written = {full(name): printed.write(name) for value in kept for name in value.names}
-    entries = [_entry(value, found.get(id(value)), backend, printed) for value in kept]
+    chosen = [printed.choose(value) for value in kept]
     at_capture = [position.get(id(value)) for value in captured]
-    connected = [
-        replace(entry, inputs=tuple(Edge(entries[at].name) for at in _kept_inputs(value, found, captured, position)))
-        for entry, value in zip(entries, kept, strict=True)
-    ]
+    entries = []
+    for value, own in zip(kept, chosen, strict=True):
+        outcome = found.get(id(value))
+        flowing = (at_capture[at] for at in outcome.inputs) if outcome is not None else ()
+        inputs = tuple(Edge(chosen[at][0]) for at in flowing if at is not None)
+        entries.append(_entry(value, outcome, backend, own, inputs))
     backward = tuple(at for c in order if (at := at_capture[c]) is not None)
     unseen = tuple(name for name in trace.seen if name not in names)
     return Record(
-        backend.name, tuple(connected), names, written, backward, (position[id(output)],), stamp(), unseen,
+        backend.name, tuple(entries), names, written, backward, (position[id(output)],), stamp(), unseen,
         tuple(trace.notes),
     )  # fmt: skip
 
 
 def _selected(trace: Trace, value: Value) -> bool:
     return any(trace.selection.wants(full(name)) for name in value.names)
-
-
-def _kept_inputs(
-    value: Value, found: dict[int, Outcome], captured: Sequence[Value], position: dict[int, int]
-) -> list[int]:
-    outcome = found.get(id(value))
-    inputs = outcome.inputs if outcome is not None else ()
-    return [position[id(captured[at])] for at in inputs if id(captured[at]) in position]
 
 
 def full(name: NamedAs) -> str:
@@ -72,6 +65,14 @@ class _Printer:
         bare = counted + leaf
         return f"{place}:{bare}" if place or bare in self.paths else bare
 
+    def choose(self, value: Value) -> list[str]:
+        """The names of a value, the one to print first.
+
+        The outermost is printed, and of those the first: a caller's ``z`` before its callee's ``/func:z``.
+        """
+        ordered = sorted(value.names, key=lambda name: full(name).count("/"))
+        return list(dict.fromkeys(self.write(name) for name in ordered))
+
     def _scope(self, scope: Scope) -> str:
         if not scope.path:
             return ""
@@ -81,20 +82,19 @@ class _Printer:
         return f"{above}{scope.path}" + (f"#{scope.count}" if siblings.get(scope.path, 1) > 1 else "")
 
 
-def _entry(value: Value, outcome: Outcome | None, backend: Backend, printer: _Printer) -> Entry:
-    # of several names the outermost is printed, and of those the first: a caller's z before its callee's /func:z
-    ordered = sorted(value.names, key=lambda name: full(name).count("/"))
-    written = list(dict.fromkeys(printer.write(name) for name in ordered))
+def _entry(
+    value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...]
+) -> Entry:
     scope, site = value.scope, value.site
     source = Source(scope.file, site.line, site.text) if scope is not None and site.line else None
     if outcome is None:
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
-        return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
+        return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
                      value.plain, None)  # fmt: skip
     described = backend.describe(value.tensor) if value.tensor is not None else Description()
     return Entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
-        described.device, source, site.op, (), outcome.value, outcome.grad,
+        described.device, source, site.op, inputs, outcome.value, outcome.grad,
     )  # fmt: skip
 
 
