@@ -33,7 +33,8 @@ LARGEST = 100.0  # rounding in a central difference grows with the values: LARGE
 ARGUMENTS = ((0.31, -0.83, 1.13), (-0.57, 0.92, 0.44), (1.07, 0.23, -0.68))
 WEIGHTS = {3: (0.71, -1.13, 0.43), 2: (0.87, -0.59)}
 INDEXES = {  # how a subscript is written, by the size of what is indexed and the size of what comes out
-    (3, 3): ("0:3", "::1"), (3, 2): ("0:2", "1:3", "::2"), (3, 0): ("0", "1", "-1"), (2, 2): ("0:2",), (2, 0): ("0", "1"),
+    (3, 3): ("0:3", "::1"), (3, 2): ("0:2", "1:3", "::2"), (3, 0): ("0", "1", "-1"),
+    (2, 2): ("0:2",), (2, 0): ("0", "1"),
 }  # fmt: skip
 
 
@@ -864,8 +865,8 @@ class Generator:
         """A weighted sum of several variables, so that no gradient is a round number."""
         every = [(size, name) for (size, _), names in place.bound.items() for name in names]
         terms = []
-        for _ in range(2 + self.below(5)):
-            size, name = self.pick(every)
+        for _ in range(min(len(every), 3 + self.below(6))):
+            size, name = every.pop(self.below(len(every)))
             whole = Apply("sum", Arithmetic("*", name, Weights(size))) if size else name
             terms.append(Arithmetic("*", whole, self.number(place)))
         result = terms[0]
@@ -1273,6 +1274,10 @@ def check(program: Program, folder: Path, tally: Tally) -> None:
     except Discarded as why:
         tally.discarded[str(why)] += 1
         raise
+    except Exception as error:
+        if not isinstance(error, AssertionError):  # whose text holds the program
+            error.add_note(program.source)
+        raise
     finally:
         (folder / f"program_{tally.run}.py").unlink()
 
@@ -1286,12 +1291,12 @@ def _check(program: Program, function: Callable[..., Any], tally: Tally) -> None
         raise Discarded("too large")
     assert np.allclose(output, expected[0], 1e-9, 1e-12), f"the oracle is wrong\n{program.source}"
     recording = bp.probe(function)(*[argument.clone() for argument in arguments])
-    entries = _compare_names(program, oracle.bindings, recording)
+    entries = compare_names(program, oracle.bindings, recording)
     sizes = {b.moment: b.value.size for b in oracle.bindings if b.moment is not None}
     numeric = differences(program, sizes)
     for binding in oracle.bindings:
         if binding.moment is not None:
-            _compare_gradient(program, binding, entries[binding.name], numeric[binding.moment])
+            compare_gradient(program, binding, entries[binding.name], numeric[binding.moment])
     tally.names += len(oracle.bindings)
     tally.statuses.update(entry.status for entry in recording.values())
 
@@ -1309,7 +1314,7 @@ def _plainly(function: Callable[..., Any], arguments: Sequence[torch.Tensor]) ->
     return output.item()
 
 
-def _compare_names(program: Program, bindings: Sequence[Binding], recording: Any) -> dict[str, Any]:
+def compare_names(program: Program, bindings: Sequence[Binding], recording: Any) -> dict[str, Any]:
     """Every binding has its entry with its value, the names of one object share one, and there is no other name."""
     entries, by_moment = {}, {}
     for binding in bindings:
@@ -1332,7 +1337,8 @@ def _compare_names(program: Program, bindings: Sequence[Binding], recording: Any
     return entries
 
 
-def _compare_gradient(program: Program, binding: Binding, entry: Any, numeric: np.ndarray) -> None:
+def compare_gradient(program: Program, binding: Binding, entry: Any, numeric: np.ndarray) -> None:
+    """A gradient is the difference quotient, to the accuracy of one; what is not connected changes nothing at all."""
     numeric = numeric.reshape(binding.shape)
     if entry.status == "not_connected":
         agrees, found = not numeric.any(), "not_connected"
@@ -1353,7 +1359,8 @@ def main(count: int, seed: str = "0") -> int:
             except Discarded:
                 pass
             except Exception as error:  # noqa: BLE001 - what a program raises is a finding like any other
-                failures.append(f"{seed}:{at}: {type(error).__name__}: {error}")
+                notes = "\n".join(getattr(error, "__notes__", ()))
+                failures.append(f"{seed}:{at}: {type(error).__name__}: {error}\n{notes}")
             if (at + 1) % 1000 == 0:
                 print(f"{at + 1}/{count}, {len(failures)} failures, {time.monotonic() - begun:.0f} s", flush=True)
     for failure in sorted(failures, key=len)[:5]:

@@ -1,0 +1,152 @@
+"""Every gradient and name of random programs, against finite differences of an interpreter of their own.
+
+``RANDOM_PROGRAMS=20000 pytest tests/test_random_programs.py`` runs more of them than a normal run does.
+"""
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+import backprobe as bp
+from random_programs import (
+    INDEXES,
+    Arithmetic,
+    Assign,
+    Augment,
+    Binding,
+    Define,
+    Discarded,
+    Interpreter,
+    Number,
+    Program,
+    Read,
+    Return,
+    Tally,
+    View,
+    check,
+    compare_gradient,
+    compare_names,
+    differences,
+    generate,
+    load,
+)  # fmt: skip
+
+COUNT = int(os.environ.get("RANDOM_PROGRAMS", "500"))
+
+
+@st.composite
+def programs(draw):
+    return generate(lambda count: draw(st.integers(0, count - 1)) if count > 1 else 0)
+
+
+def test_probe_agrees_with_finite_differences_on_random_programs(tmp_path):
+    tally = Tally()
+
+    @settings(
+        max_examples=COUNT, deadline=None, derandomize=False, database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(programs())
+    def agrees(program):
+        try:
+            check(program, tmp_path, tally)
+        except Discarded:
+            reject()
+
+    agrees()
+    print(tally)
+    assert tally.run - tally.discarded.total() >= COUNT
+    assert tally.discarded.total() < 0.15 * tally.run
+    assert set(tally.statuses) <= {"ok", "not_connected", "not_tensor"}
+    assert tally.statuses["ok"] > 0.2 * tally.statuses.total()
+
+
+# the oracle: that it says what the definition says, and that it can say no
+
+X, Z, R = Read("x"), Read("z"), Read("r")
+TIMES_3 = Number(3.0)
+
+
+def made(*body):
+    return Program((Define("f", ("x", "z"), body),))
+
+
+WRITTEN_BASE = made(  # the view is read, then its memory is written, then it is read again
+    Assign((R,), View(Z, "0:2")),
+    Assign((Read("a"),), Arithmetic("*", View(R, "0"), Number(5.0))),
+    Augment(Z, "*", TIMES_3),
+    Return(Arithmetic("+", Read("a"), View(R, "1"))),
+)
+WRITTEN_VIEW = made(  # a write through the view, and then all of it is read through the base
+    Assign((R,), View(Z, "0:2")),
+    Augment(R, "*", TIMES_3),
+    Return(Arithmetic("+", View(Z, "0"), View(Z, "2"))),
+)
+WRITTEN_PART = made(Augment(View(Z, "0:2"), "*", TIMES_3), Return(Arithmetic("-", View(Z, "0"), View(Z, "2"))))
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (
+            WRITTEN_BASE,
+            {":z#0": [5, 3, 0], ":r#0": [5, 0], ":a#0": 1, ":z#1": [0, 1, 0], ":r#1": [0, 1], ":return#0": 1},
+        ),
+        (WRITTEN_VIEW, {":z#0": [3, 0, 1], ":r#0": [3, 0], ":r#1": [1, 0], ":z#1": [1, 0, 1], ":return#0": 1}),
+        (WRITTEN_PART, {":z#0": [3, 0, -1], ":z#1": [1, 0, -1], ":return#0": 1}),
+    ],
+    ids=["base", "view", "part"],
+)
+def test_oracle_says_what_was_worked_out_by_hand(program, expected):
+    oracle = Interpreter()
+    oracle.run(program)
+    found = differences(program, {b.moment: b.value.size for b in oracle.bindings})
+    by_name = {b.name: found[b.moment].reshape(b.shape) for b in oracle.bindings}
+    assert by_name.keys() == {":x#0", *expected}
+    for name, gradient in expected.items():
+        assert by_name[name] == pytest.approx(np.array(gradient, float), abs=1e-8), name
+
+
+def recorded(program, folder):
+    oracle = Interpreter()
+    oracle.run(program)
+    arguments = [torch.tensor(values, dtype=torch.float64) for values in ((0.31, -0.83, 1.13), (-0.57, 0.92, 0.44))]
+    return oracle.bindings, bp.probe(load(program.source, folder, 0))(*arguments)
+
+
+def test_comparison_refuses_a_wrong_gradient(tmp_path):
+    bindings, recording = recorded(WRITTEN_PART, tmp_path)
+    binding, entry = bindings[1], recording["z#0"]
+    right = np.array([3.0, 0.0, -1.0])
+    compare_gradient(WRITTEN_PART, binding, entry, right)
+    for wrong in (right + [1e-5, 0, 0], right * (1 + 1e-5), right[::-1]):
+        with pytest.raises(AssertionError, match=r"(?s):z#0 has gradient\n.*and not\n.*z\[0:2\] \*= 3\.0"):
+            compare_gradient(WRITTEN_PART, binding, entry, wrong)
+    unconnected = recording["x"]
+    compare_gradient(WRITTEN_PART, bindings[0], unconnected, np.zeros(3))
+    with pytest.raises(AssertionError, match="not_connected"):
+        compare_gradient(WRITTEN_PART, bindings[0], unconnected, np.array([0.0, 1e-9, 0.0]))
+
+
+def test_comparison_refuses_wrong_names_and_values(tmp_path):
+    bindings, recording = recorded(WRITTEN_PART, tmp_path)
+    compare_names(WRITTEN_PART, bindings, recording)
+    wrong = {
+        "is missing": [*bindings, Binding(":z#2", 99, bindings[1].value, (3,))],
+        "and not": bindings[1:],
+        "has value": [replace(bindings[0], value=bindings[0].value + 1e-6), *bindings[1:]],
+        "another entry": [bindings[0], bindings[1], replace(bindings[2], moment=bindings[1].moment), *bindings[3:]],
+    }
+    for message, changed in wrong.items():
+        with pytest.raises(AssertionError, match=message):
+            compare_names(WRITTEN_PART, changed, recording)
+
+
+def test_every_subscript_is_a_view_of_the_size_it_says():
+    for (whole, part), indexes in INDEXES.items():
+        for index in indexes:
+            assert eval(f"torch.ones({whole})[{index}]").shape == ((part,) if part else ())
