@@ -678,3 +678,18 @@ def test_modules_called_inside_a_function_leave_their_parameters_to_the_flags():
     assert rec["h"].grad.tolist() == [[3.0]] * 4
     assert torch.allclose(rec["x"].grad, 3 * layer.weight.expand(4, 2))
     assert layer.weight.grad is None
+
+
+def test_integers_are_enough_where_parameters_require_a_gradient():
+    table = torch.nn.Embedding(4, 2)
+
+    def step(model, ids):
+        h = model(ids)
+        return (h * 3).sum()
+
+    rec = bp.probe(step)(table, torch.tensor([1, 2]))
+    assert rec["h"].grad.tolist() == [[3.0, 3.0]] * 2
+
+
+def test_the_only_output_with_a_history_is_the_one_that_is_meant():
+    assert grads(lambda x: (x * 2, x.detach()), X)["x"] == 2

@@ -341,3 +341,29 @@ def test_the_gradient_is_what_the_users_own_hook_returns_as_in_pytorch():
     rec = bp.probe(f)(vector())
     assert torch.equal(rec["u"].grad, u.grad)
     assert torch.equal(rec["x"].grad, x.grad)
+
+
+def test_a_write_through_a_view_of_another_dtype_is_opaque():
+    def f(x):
+        z = torch.view_as_complex((x * 2).reshape(2, 2))
+        r = torch.view_as_real(z)
+        r.mul_(2)
+        return r.sum() + z.abs().sum()
+
+    rec = bp.probe(f)(torch.arange(1.0, 5.0))
+    assert rec["z#0"].status == "opaque"
+    assert rec["z#0"].value.tolist() == [2 + 4j, 6 + 8j]
+
+
+def test_an_attribute_written_in_place_has_one_new_version():
+    class Box:
+        pass
+
+    def f(x):
+        box = Box()
+        box.h = x * 2
+        box.h += 1
+        return (box.h * C).sum()
+
+    check(bp.probe(f)(vector()), {"box.h#0": ([2, 4, 6], [5, 6, 7]), "box.h#1": ([3, 5, 7], [5, 6, 7])})
+    assert list(bp.probe(f)(vector())) == ["x", "box.h#0", "box.h#1", "return"]

@@ -47,7 +47,8 @@ def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: 
 
 
 def _only(result: Any, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
-    distinct = {id(leaf): (path, leaf) for path, leaf in reversed(floating)}
+    connected = [(path, leaf) for path, leaf in floating if getattr(leaf, "requires_grad", True)]
+    distinct = {id(leaf): (path, leaf) for path, leaf in reversed(connected or floating)}
     if len(distinct) == 1:
         return next(iter(distinct.values()))
     if not floating:
@@ -57,9 +58,9 @@ def _only(result: Any, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
         )  # fmt: skip
     raise BadOutput(
         "the return value holds several floating tensors", asked="their gradient",
-        found=", ".join(path.lstrip(".") for path, _ in floating),
+        found=", ".join(path.lstrip(".") for path, _ in connected or floating),
         why="a gradient is of one output",
-        next=_choices(floating),
+        next=_choices(connected or floating),
     )  # fmt: skip
 
 

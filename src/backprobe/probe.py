@@ -11,7 +11,15 @@ from types import FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find_backend
-from backprobe.errors import BackprobeError, BadOption, NoSource, NothingMatched, NothingToDifferentiate, Unsupported
+from backprobe.errors import (
+    BackprobeError,
+    BadOption,
+    BadOutput,
+    NoSource,
+    NothingMatched,
+    NothingToDifferentiate,
+    Unsupported,
+)
 from backprobe.names import Pattern, nearest, quote, selection, strip
 from backprobe.output import Output, choose
 from backprobe.record import GradStatus
@@ -139,7 +147,7 @@ class _Run:
                     f"{_name(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
                     asked=f"bp.probe({_name(self.probe.target)})", next="probe a function that runs it to its end",
                 )  # fmt: skip
-            output = choose(result, self.probe.of, self.probe.cotangent, self.tape)
+            output = self.output(result)
             return self._noting(functools.partial(self._differentiated, result, output), "differentiating")
         finally:
             self.trace.release()
@@ -192,6 +200,9 @@ class _Run:
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
+    def output(self, result: Any) -> Output:
+        return choose(result, self.probe.of, self.probe.cotangent, self.tape)
+
     def known_names(self) -> Sequence[str]:
         """Names that the program has whether or not it ran them, for suggestions."""
         return ()
@@ -208,9 +219,7 @@ class _FunctionRun(_Run):
         reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         bound = self._bound(function, args, kwargs)
         lifted = self.backend.lift(bound.arguments, self.probe.wrt)
-        every = [leaf for value in lifted.values() for _, leaf in leaves(value)]
-        if not any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for leaf in every):
-            self._refuse_no_floating(every)
+        self.arguments = [leaf for value in lifted.values() for _, leaf in leaves(value)]
         bound.arguments.update(lifted)
         return reporting_function(*bound.args, **bound.kwargs)
 
@@ -233,6 +242,15 @@ class _FunctionRun(_Run):
                 found=f"arguments: {', '.join(bound.arguments)}", next=f"wrt={close[0]!r}",
             )  # fmt: skip
         return bound
+
+    def output(self, result: Any) -> Output:
+        """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
+        try:
+            return super().output(result)
+        except (BadOutput, NothingToDifferentiate):
+            if not any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for leaf in self.arguments):
+                self._refuse_no_floating(self.arguments)
+            raise
 
     def _refuse_no_floating(self, every: Sequence[Any]) -> None:
         tensors = {str(self.tape.describe(value).dtype) for value in every if self.tape.is_tensor(value)}

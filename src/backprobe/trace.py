@@ -90,6 +90,7 @@ class Scope:
     def written(self, value: Any) -> None:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
             self.trace.written(value)
+            self.dirty = True
 
     def wrote(self, at: int, value: Any) -> Any:
         """``u += …`` is over: ``value`` is what the name holds now, the same object or a new one."""

@@ -22,6 +22,7 @@ from backprobe.backends.torch.tensors import Geometry, describe, same_content
 from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
+OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
@@ -93,7 +94,7 @@ class TorchTape:
             capture.edge = get_gradient_edge(base)
             capture.geometry = Geometry.of(tensor, base)
             if tensor.dtype != base.dtype:
-                capture.opaque = "it is a view of another dtype than its base, and was written in place"
+                capture.opaque = OTHER_DTYPE
         else:
             capture.edge = get_gradient_edge(tensor)
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
@@ -176,6 +177,8 @@ class TorchTape:
             for capture in current:
                 if capture.edge is not None and capture.geometry is None and capture.edge.node in nodes:
                     capture.writes.append(write)
+                    if capture.tensor.dtype != base.dtype or tensor.dtype != base.dtype:
+                        capture.opaque = OTHER_DTYPE
 
     def expose(self, tensor: Tensor) -> None:
         for capture in self._current(tensor):
