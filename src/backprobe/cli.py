@@ -76,9 +76,9 @@ def _load(function: str) -> Any:
             f"{function!r} names no function in a file", asked=f"backprobe run {function}",
             found="no colon" if not colon else f"no file {text!r}", next="backprobe run toy.py:f x=3",
         )  # fmt: skip
-    module_name = (
-        file.stem if file.stem not in sys.modules else f"backprobe run {file.stem}"
-    )  # never in a module's place
+    module_name = file.stem
+    if module_name in sys.modules:  # a file random.py never takes the place of the module
+        module_name = f"backprobe run {file.stem}"
     spec = importlib.util.spec_from_file_location(module_name, file.resolve())
     if spec is None or spec.loader is None:
         raise BadOption(f"{text!r} is no Python file", asked=f"backprobe run {function}", next="a .py file")

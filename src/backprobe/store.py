@@ -175,20 +175,22 @@ def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
 
     file = folder / BYTES
     try:
-        if _digest_file(file) != digest:
-            raise _bad(folder, "it is cut or was changed since it was saved", f"the digest of {BYTES} does not match")
-        blobs = dict(load_file(file))
+        found, blobs = _digest_file(file), {}
+        if found == digest:
+            blobs = dict(load_file(file))
     except FileNotFoundError:
         raise _bad(folder, "it is cut", f"no {BYTES} in it") from None
     except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
         raise _bad(folder, "it is cut or damaged", f"{BYTES}: {error}") from error
+    if found != digest:
+        raise _bad(folder, "it is cut or was changed since it was saved", f"the digest of {BYTES} does not match")
     if any(blob.dtype.name != "uint8" or blob.ndim != 1 for blob in blobs.values()):
         raise _bad(folder, "it is not a recording", f"{BYTES} holds something else than bytes")
     return blobs
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _digest_file(file: Path) -> str:

@@ -402,10 +402,13 @@ class Trace:
         """Every live name whose memory has been written since gets a new version."""
         if not self.is_recording:
             return
+        version = self.tape.version
         for live in list(self.live):
             for local, slot in list(live.slots.items()):
-                if any(v.tensor is not None and self.tape.version(v.tensor) != v.version for _, v in slot):
-                    self._renew(live, local, scope, site)
+                for _, value in slot:
+                    if value.tensor is not None and version(value.tensor) != value.version:
+                        self._renew(live, local, scope, site)
+                        break
         self.through.clear()
 
     def _renew(self, live: Scope, local: str, scope: Scope, site: Site) -> None:

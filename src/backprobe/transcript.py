@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from backprobe.backends.base import Backend, Description, Outcome
 from backprobe.environment import stamp
@@ -16,12 +16,15 @@ def transcribe(
 ) -> Record:  # fmt: skip
     """The record of one run; ``outcomes`` and ``order`` speak of the captured values by position."""
     found = {id(value): outcome for value, outcome in zip(captured, outcomes, strict=True)}
-    kept = [value for value in trace.values if value is output or _selected(trace, value)]
+    wanted = trace.selection.wants
+    named = [(value, [full(name) for name in value.names]) for value in trace.values]
+    named = [(value, fulls) for value, fulls in named if value is output or any(map(wanted, fulls))]
+    kept = [value for value, _ in named]
     position = {id(value): at for at, value in enumerate(kept)}
-    printed = _Printer(trace, kept)
-    names = {full(name): at for at, value in enumerate(kept) for name in value.names}
-    written = {full(name): printed.write(name) for value in kept for name in value.names}
-    chosen = [printed.choose(value) for value in kept]
+    printer = _Printer(trace, kept)
+    names = {name: at for at, (_, fulls) in enumerate(named) for name in fulls}
+    written = {name: printer.write(of) for value, fulls in named for name, of in zip(fulls, value.names, strict=True)}
+    chosen = [_outermost_first(fulls, written) for _, fulls in named]
     at_capture = [position.get(id(value)) for value in captured]
     entries = []
     for value, own in zip(kept, chosen, strict=True):
@@ -37,8 +40,9 @@ def transcribe(
     )  # fmt: skip
 
 
-def _selected(trace: Trace, value: Value) -> bool:
-    return any(trace.selection.wants(full(name)) for name in value.names)
+def _outermost_first(fulls: Sequence[str], written: Mapping[str, str]) -> list[str]:
+    """The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``."""
+    return list(dict.fromkeys(written[name] for name in sorted(fulls, key=lambda name: name.count("/"))))
 
 
 def full(name: NamedAs) -> str:
@@ -52,26 +56,21 @@ class _Printer:
 
     def __init__(self, trace: Trace, kept: Sequence[Value]) -> None:
         self.trace = trace
+        self.scopes: dict[Scope, str] = {}
         self.paths = {name[1] for value in kept for name in value.names if name[0] is None} | set(trace.entered)
 
     def write(self, name: NamedAs) -> str:
         scope, local, count, leaf = name
         if scope is None:
             return local
-        place = self._scope(scope)
+        place = self.scopes.get(scope)
+        if place is None:
+            place = self.scopes[scope] = self._scope(scope)
         counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
         if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
             return place  # a scope alone means what it returns
         bare = counted + leaf
         return f"{place}:{bare}" if place or bare in self.paths else bare
-
-    def choose(self, value: Value) -> list[str]:
-        """The names of a value, the one to print first.
-
-        The outermost is printed, and of those the first: a caller's ``z`` before its callee's ``/func:z``.
-        """
-        ordered = sorted(value.names, key=lambda name: full(name).count("/"))
-        return list(dict.fromkeys(self.write(name) for name in ordered))
 
     def _scope(self, scope: Scope) -> str:
         if not scope.path:
