@@ -220,10 +220,11 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         try:
             return _encode_result(_exactly_plain(value), backend, blobs, seen)
         except NotSaved as error:
+            without = ", ".join(repr(f"!{name}") for name in (entry.name, *entry.aliases))
             raise NotSaved(
                 f"the recording cannot be saved because of {entry.name!r}: {error.headline}", asked="rec.save(path)",
                 found=error.found, why="a recording is saved whole or not at all",
-                next=f"bp.probe(..., ['**', '!{entry.name}']), to record without it",
+                next=f"bp.probe(..., ['**', {without}]), to record without it",
             ) from error  # fmt: skip
 
     return {

@@ -176,7 +176,7 @@ def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[
         return encoded | ({"coalesced": tensor.is_coalesced()} if coo else {})
     tensor = tensor.resolve_conj().resolve_neg()
     memory = tensor.untyped_storage()
-    key = (memory._cdata, memory.nbytes())
+    key = (memory.data_ptr(), memory.nbytes(), tensor.device)
     if key not in seen:
         seen[key] = f"storage{len(blobs)}"
         blobs[seen[key]] = Memory(memory, tensor.device)
