@@ -693,3 +693,21 @@ def test_integers_are_enough_where_parameters_require_a_gradient():
 
 def test_the_only_output_with_a_history_is_the_one_that_is_meant():
     assert grads(lambda x: (x * 2, x.detach()), X)["x"] == 2
+
+
+def test_a_comprehension_variable_is_not_the_functions_variable_of_that_name():
+    def f(x, w):
+        t = x * 3
+        twice = [t * 2 for t in (x, w)]
+        again = [t * 2 for t in (x,)]
+        t.mul_(5)
+        x.mul_(7)
+        return t + twice[0] + again[0]
+
+    rec = bp.probe(f)(torch.tensor(X), torch.tensor(W))
+    assert rec["t#0"].grad.item() == 5
+    assert rec["t#1"] is rec["t#3"] is rec["x#0"]  # in the first comprehension and in the second
+    assert rec["t#2"] is rec["w"]
+    assert rec["t#4"].grad.item() == 1  # after the write; the comprehensions' variables are gone
+    assert "t#5" not in rec
+    assert "x#1" in rec

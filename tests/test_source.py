@@ -345,6 +345,19 @@ class Mat:
         return other * self.value
 
 
+def test_functions_inside_a_rewritten_one_are_the_very_same_code():
+    def f(x):
+        def inner(y):
+            return functools.reduce(max, [y, linecache.cache and 0])
+
+        return inner, lambda z: functools.partial(max, z)
+
+    made = reporting(f, opener([], False))(1)
+    plain = f(1)
+    assert [function.__code__ for function in made] == [function.__code__ for function in plain]
+    assert [function.__qualname__ for function in made] == [function.__qualname__ for function in plain]
+
+
 def test_operation_names():
     import ast
 

@@ -69,7 +69,7 @@ def same(a, b):
     if isinstance(a, torch.Tensor):
         return isinstance(b, torch.Tensor) and bits(a) == bits(b)
     if isinstance(a, float):
-        return type(a) is type(b) and a.hex() == b.hex()
+        return isinstance(b, float) and a.hex() == b.hex()
     return type(a) is type(b) and a == b
 
 
@@ -545,6 +545,12 @@ def test_texts_that_are_not_unicode_are_saved(tmp_path):
 # tensors that cannot be saved
 
 
+def unsavable(x, make):
+    u = x * 2.0
+    v = make()
+    return u
+
+
 UNSAVABLE = {
     "meta": lambda: torch.empty(20, device="meta"),
     "mkldnn": lambda: torch.ones(20).to_mkldnn(),
@@ -555,24 +561,19 @@ UNSAVABLE = {
 @pytest.mark.parametrize("kind", UNSAVABLE)
 def test_what_cannot_be_saved_is_refused_before_anything_is_written(kind, tmp_path):
     with pytest.raises(bp.NotSaved) as caught:
-        holding(UNSAVABLE[kind]()).save(tmp_path / "deep" / "rec")
+        bp.probe(unsavable)(1.0, UNSAVABLE[kind]).save(tmp_path / "deep" / "rec")
     assert str(caught.value) == (
         f"the recording cannot be saved because of 'v': a {kind} tensor cannot be saved\n"
         "  asked: rec.save(path)\n"
         f"  found: a {kind} tensor\n"
         "  why:   a recording is saved whole or not at all\n"
-        "  next:  bp.probe(..., ['**', '!v']), to record without it"
+        "  next:  bp.probe(..., ['**', '!v', '!/<lambda>:return']), to record without it"
     )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_advice_for_what_cannot_be_saved_works(tmp_path):
-    def f(x, make):
-        u = x * 2.0
-        v = make()
-        return u
-
-    after = round_trip(bp.probe(f, ["**", "!v"])(1.0, lambda: torch.empty(20, device="meta")), tmp_path)
+    after = round_trip(bp.probe(unsavable, ["**", "!v", "!/<lambda>:return"])(1.0, UNSAVABLE["meta"]), tmp_path)
     assert list(after) == ["x", "u"]
 
 
@@ -695,9 +696,11 @@ LIMITED = """
 import resource, signal, sys, pathlib, torch, backprobe as bp
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 folder = pathlib.Path(sys.argv[1])
-rec = bp.probe(lambda x: (x * 2).sum())(torch.zeros(100_000))
+def f(x):
+    return (x * 3).sum()
+rec = bp.probe(f)(torch.zeros(100_000))
 if sys.argv[2] == "overwrite":
-    bp.probe(lambda x: x * 3)(1.0).save(folder / "rec")
+    bp.probe(f)(1.0).save(folder / "rec")
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # a disk with no room left
 try:
     rec.save(folder / "rec", overwrite=True)
@@ -708,15 +711,18 @@ except Exception as error:
 
 @pytest.mark.parametrize("mode", ["new", "overwrite"])
 def test_a_disk_that_is_full_leaves_what_was_there(mode, tmp_path):
+    program, folder = tmp_path / "program.py", tmp_path / "folder"
+    program.write_text(LIMITED)
+    folder.mkdir()
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", LIMITED, str(tmp_path), mode], capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "error", str(program), str(folder), mode], capture_output=True, text=True, timeout=120
     )
     assert ran.stderr == ""
     left = ["rec"] if mode == "overwrite" else []
     assert ran.stdout.split(" ", 1)[1].strip() == repr(left)
-    assert listed(tmp_path) == left
+    assert listed(folder) == left
     if left:
-        assert bp.load(tmp_path / "rec")["x"].grad.item() == 3.0
+        assert bp.load(folder / "rec")["x"].grad.item() == 3.0
 
 
 @pytest.mark.parametrize("failing", [1, 2])
@@ -777,7 +783,7 @@ def refused(path, headline, found=None, to=None):
 def test_files_that_are_cut(copied, to):
     for name in (DATA, BYTES):
         whole = (copied / name).read_bytes()
-        for cut in sorted({0, 1, 2, 8, 50, *range(0, len(whole), max(len(whole) // 40, 1)), len(whole) - 1}):
+        for cut in sorted({0, 1, 2, 8, 50, *range(0, len(whole), max(len(whole) // 25, 1)), len(whole) - 1}):
             (copied / name).write_bytes(whole[:cut])
             error = refused(copied, CUT[name], to=to)
             assert name in error.found
@@ -790,7 +796,7 @@ CUT = {DATA: "it is cut or damaged", BYTES: "it is cut or was changed since it w
 
 def test_flipped_bytes_never_change_what_is_read(copied, saved):
     before = bp.load(saved)
-    for name, step in ((DATA, 97), (BYTES, 53)):
+    for name, step in ((DATA, 397), (BYTES, 103)):
         whole = (copied / name).read_bytes()
         for at in [*range(0, 140), *range(140, len(whole), step)]:
             for bit in (0x01, 0x20, 0x80):
@@ -934,9 +940,9 @@ SPARSE = {
 def test_absurd_sparse_layouts_are_refused(kind, to, tmp_path):
     holding(VALUES["coo"]).save(tmp_path / "rec")
     forge(tmp_path / "rec", lambda data: SPARSE[kind](value_of(data, "v")))
-    if (to, kind) in {("numpy", "not coalesced at all"), ("numpy", "more dimensions than there are")}:
+    if (to, kind) == ("numpy", "not coalesced at all"):
         found = bp.load(tmp_path / "rec", to=to)["v"].value  # NumPy's is dense: there is nothing to get wrong
-        assert found.shape == ((4,) if "coalesced" in kind else (4, 4))
+        assert found.tolist() == [3.0, 0.0, 3.0, 0.0]
     else:
         refused(tmp_path / "rec", "its parts do not fit together", to=to)
 
@@ -972,6 +978,9 @@ CONTENTS = {
     "names a list": lambda d: d.update(names=[1, 2]),
     "names without printed forms": lambda d: d["written"].popitem(),
     "a name that is none": lambda d: (d["names"].update({"`x": 0}), d["written"].update({"`x": "`x"})),
+    "a name of no value": lambda d: d["entries"][0].update(name="y"),
+    "an alias of no value": lambda d: d["entries"][0].update(aliases=["y"]),
+    "the name of another": lambda d: d["entries"][0].update(name="k"),
     "an entry without a name": lambda d: d["entries"][0].pop("name"),
     "a number for a name": lambda d: d["entries"][0].update(name=3),
     "a list for an alias": lambda d: d["entries"][0].update(aliases=[["x"]]),
@@ -1005,11 +1014,7 @@ def test_absurd_contents_are_refused(kind, copied):
         CONTENTS[kind](data)
 
     forge(copied, change)
-    error = refused(
-        copied,
-        "its parts do not fit together",
-    )
-    assert error.found
+    assert refused(copied, "its parts do not fit together").found
 
 
 @pytest.mark.parametrize("body", ["[]", "3", "null"])
@@ -1039,7 +1044,7 @@ def test_a_storage_that_is_not_safetensors_is_refused(copied, content):
     refused(copied, "it is cut or damaged")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_whatever_is_written_into_a_recording_it_is_read_or_refused(saved, tmp_path_factory, data):
     """Replace any part of the JSON by anything: the outcome is a recording that can be looked at, or BadRecording."""
@@ -1068,7 +1073,8 @@ def test_whatever_is_written_into_a_recording_it_is_read_or_refused(saved, tmp_p
             continue
         assert str(loaded)
         assert loaded._repr_html_()
-        for entry in loaded.values():
+        for name, entry in loaded.items():
+            assert name == entry.name
             assert entry.grad_or_none is None or entry.grad is entry.held_grad
 
 

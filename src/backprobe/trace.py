@@ -22,6 +22,7 @@ from backprobe.structure import leaves
 
 PLAIN = (bool, int, float, complex, type(None))
 HIGHER_ORDER = (map, filter, functools.reduce)
+OWN = "\0"  # between a local and the number of the comprehension it belongs to
 NO_SITE = Site("", 0, "", "", ())
 
 NamedAs = tuple["Scope | None", str, int, str]
@@ -53,7 +54,8 @@ class Scope:
         self.sites: Sequence[Site] = ()
         self.counts: dict[str, int] = {}  # how often each local was bound
         self.entered: dict[str, int] = {}  # how often each function was entered from here
-        self.slots: dict[str, tuple[tuple[str, Value], ...]] = {}  # what each local holds now
+        self.slots: dict[str, tuple[tuple[str, Value], ...]] = {}  # what each live name holds now
+        self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
         self.follows = trace.selection.wants_calls(self.stripped)
 
@@ -113,9 +115,15 @@ class Scope:
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:
         """The items of a comprehension's iterable, each bound to the comprehension's targets."""
-        for value in values:
-            self._bind_template(template, value)
-            yield value
+        self.comprehensions += 1
+        own = f"{OWN}{self.comprehensions}"
+        try:
+            for value in values:
+                self._bind_template(template, value, own)
+                yield value
+        finally:
+            for key in [key for key in self.slots if key.endswith(own)]:
+                del self.slots[key]
 
     def forget(self, *names: str) -> None:
         """The program deleted these names."""
@@ -146,12 +154,15 @@ class Scope:
         self.dirty = False
         self.trace.sweep(self, site)
 
-    def _bind_template(self, template: Any, value: Any) -> None:
+    def _bind_template(self, template: Any, value: Any, own: str) -> None:
         if isinstance(template, int):
-            self.name(template, value)
+            site = self.sites[template]
+            if self.dirty:
+                self.trace.sweep(self, site)
+            self.trace.name(self, site.local, value, site, own)
         elif isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
             for inner, item in zip(template, value, strict=True):
-                self._bind_template(inner, item)
+                self._bind_template(inner, item, own)
 
 
 class Trace:
@@ -289,8 +300,11 @@ class Trace:
 
     # naming values
 
-    def name(self, scope: Scope, local: str, value: Any, site: Site) -> None:
-        """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container."""
+    def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> None:
+        """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container.
+
+        ``own`` tells the variable of a comprehension from one of the function with the same name.
+        """
         if not self.is_recording:
             return
         self.last = (scope, site)
@@ -300,9 +314,9 @@ class Trace:
         if not any(wanted):
             if found:
                 self.seen[prefix] = None
-            scope.slots.pop(local, None)
+            scope.slots.pop(local + own, None)
             return
-        held = scope.slots.get(local, ())
+        held = scope.slots.get(local + own, ())
         if held and len(held) == sum(wanted) and self._same(held, found, wanted):
             return  # re-binding a name to the same object is no new binding
         count = scope.counts.get(local, 0)
@@ -313,7 +327,7 @@ class Trace:
                 known = self._value(scope, item, site)
                 known.names.append((scope, local, count, leaf))
                 slot.append((leaf, known))
-        scope.slots[local] = tuple(slot)
+        scope.slots[local + own] = tuple(slot)
 
     def _leaves(self, value: Any) -> list[tuple[str, Any]]:
         """The tensors and plain numbers in a value: itself, or the leaves of a container that holds a tensor."""
@@ -404,18 +418,19 @@ class Trace:
             return
         version = self.tape.version
         for live in list(self.live):
-            for local, slot in list(live.slots.items()):
+            for key, slot in list(live.slots.items()):
                 for _, value in slot:
                     if value.tensor is not None and version(value.tensor) != value.version:
-                        self._renew(live, local, scope, site)
+                        self._renew(live, key, scope, site)
                         break
         self.through.clear()
 
-    def _renew(self, live: Scope, local: str, scope: Scope, site: Site) -> None:
+    def _renew(self, live: Scope, key: str, scope: Scope, site: Site) -> None:
+        local = key.partition(OWN)[0]
         count = live.counts[local]
         live.counts[local] = count + 1
         slot = []
-        for leaf, value in live.slots[local]:
+        for leaf, value in live.slots[key]:
             if value.tensor is not None and self.tape.version(value.tensor) != value.version:
                 latest = self.latest[id(value.tensor)]
                 if self.tape.version(value.tensor) != latest.version:
@@ -424,4 +439,4 @@ class Trace:
                 slot.append((leaf, latest))
             else:
                 slot.append((leaf, value))
-        live.slots[local] = tuple(slot)
+        live.slots[key] = tuple(slot)

@@ -36,7 +36,7 @@ def rows(record: Record) -> list[Row]:
 
 
 def _row(entry: Entry, backend: Arrays) -> Row:
-    name = entry.name + "".join(f"\n= {alias}" for alias in entry.aliases[:3])
+    name = "\n= ".join(_printable(name) for name in (entry.name, *entry.aliases[:3]))
     if len(entry.aliases) > 3:
         name += f"\n= and {len(entry.aliases) - 3} more names"
     try:
@@ -49,15 +49,14 @@ def _row(entry: Entry, backend: Arrays) -> Row:
         gradient = f"{entry.status}: {entry.reason}" if entry.reason else str(entry.status)
     source = ""
     if entry.source is not None:
-        statement = " ".join(entry.source.text.splitlines())
+        statement = entry.source.text.replace("\n", " ")
         source = f"{os.path.basename(entry.source.file)}:{entry.source.line}  {statement}"
-    return Row(_printable(name), _printable(value), _printable(gradient), _printable(source),
-               entry.status is GradStatus.OK)  # fmt: skip
+    return Row(name, value, _printable(gradient), _printable(source), entry.status is GradStatus.OK)
 
 
 def _printable(text: str) -> str:
-    """A text that keeps to its cell: a tab, a carriage return or an escape in a source line is written out."""
-    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
+    """A text that keeps to its line: a line break in a key, a tab or an escape in the source is written out."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def describe(tensor: Any, backend: Arrays) -> str:

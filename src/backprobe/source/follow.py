@@ -114,11 +114,21 @@ def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeTy
     declared: list[ast.stmt] = [ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes]
     place = untyped(ast.FunctionDef("@place", _arguments([]), [*declared, inner], []))
     factory = ast.FunctionDef("@factory", _arguments([*free, OPEN]), [place], [])
-    module = ast.fix_missing_locations(ast.Module([untyped(factory)], []))
+    module = ast.fix_missing_locations(ast.Module([*definition.imports, untyped(factory)], []))
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE_FLAGS, dont_inherit=True)
     body = _find_code(compiled, "@body")
     assert body is not None
-    return body.replace(co_name=original, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
+    body = _requalified(body, body.co_qualname, code.co_qualname)
+    return body.replace(co_name=original, co_firstlineno=code.co_firstlineno)
+
+
+def _requalified(code: CodeType, within: str, name: str) -> CodeType:
+    """The same code, and all code in it, under the qualified name that it has in the original."""
+    constants = tuple(
+        _requalified(constant, within, name) if isinstance(constant, CodeType) else constant
+        for constant in code.co_consts
+    )
+    return code.replace(co_consts=constants, co_qualname=name + code.co_qualname.removeprefix(within))
 
 
 def _arguments(names: list[str]) -> ast.arguments:

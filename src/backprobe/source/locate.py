@@ -20,16 +20,18 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 @dataclass(frozen=True)
 class Definition:
-    """A function's node in its file's syntax tree, the classes around it (outermost first), and the file's lines."""
+    """A function's node in its file's syntax tree, the classes around it (outermost first), and facts of the file."""
 
     node: FunctionNode
     classes: tuple[str, ...]
     lines: tuple[str, ...]
+    imports: tuple[ast.stmt, ...]  # of the module itself: the compiler treats what they name differently
 
 
 @dataclass(frozen=True)
 class Parsed:
     lines: tuple[str, ...]
+    imports: tuple[ast.stmt, ...]
     functions: dict[tuple[str, int], list[tuple[FunctionNode, tuple[str, ...]]]]
 
 
@@ -50,7 +52,7 @@ def locate(code: CodeType) -> Definition:
             next="restart Python, or reload the module",
         )
     node, classes = min(candidates, key=lambda found: _span(found[0]))  # the innermost of lambdas within lambdas
-    return Definition(node, classes, parsed.lines)
+    return Definition(node, classes, parsed.lines, parsed.imports)
 
 
 def _parse(code: CodeType) -> Parsed:
@@ -84,7 +86,7 @@ def _parse_lines(file: str, lines: tuple[str, ...]) -> Parsed:
     for node, classes in _walk(tree, ()):
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
         functions.setdefault((getattr(node, "name", "<lambda>"), first), []).append((node, classes))
-    return Parsed(lines, functions)
+    return Parsed(lines, tuple(_imports(tree)), functions)
 
 
 def _walk(node: ast.AST, classes: tuple[str, ...]) -> Iterator[tuple[FunctionNode, tuple[str, ...]]]:
@@ -92,6 +94,14 @@ def _walk(node: ast.AST, classes: tuple[str, ...]) -> Iterator[tuple[FunctionNod
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield child, classes
         yield from _walk(child, (*classes, child.name) if isinstance(child, ast.ClassDef) else classes)
+
+
+def _imports(node: ast.AST) -> Iterator[ast.stmt]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import) or (isinstance(child, ast.ImportFrom) and child.module != "__future__"):
+            yield child
+        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            yield from _imports(child)
 
 
 def _span(node: FunctionNode) -> tuple[int, int]:

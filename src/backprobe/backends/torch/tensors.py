@@ -110,7 +110,7 @@ def to_text(tensor: Tensor) -> str:
         values = values.to_dense()
     try:
         return nested_text(values.resolve_conj().resolve_neg().cpu().tolist())
-    except NotImplementedError:
+    except RuntimeError:  # PyTorch itself cannot print them
         return f"({describe(tensor).dtype}: not shown)"
 
 

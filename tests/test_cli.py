@@ -1,0 +1,436 @@
+"""The command line: what a user's file, arguments and mistakes give."""
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+import backprobe as bp
+from backprobe.cli import main
+
+TOY = """\
+import torch
+import helper
+
+K = 3
+
+def f(x, w, b):
+    u = x * w
+    v = u + b
+    return torch.relu(v)
+
+def vector(x):
+    y = x * 2
+    return y
+
+def pair(x):
+    a = x * 2
+    b = x * 3
+    return a, b
+
+def pick(x, i, scale=1.0):
+    return x[i].sum() * scale
+
+def boom(x):
+    y = x * 2
+    raise LookupError("mine")
+
+def missing_key(x):
+    return {}["nothing"]
+
+def opened(x):
+    return open("/nowhere/at/all")
+
+def helped(x):
+    return helper.triple(x)
+
+def nothing():
+    return torch.ones(1)
+
+class Net:
+    def loss(x):
+        s = x**2
+        return s
+"""
+HELPER = "def triple(x):\n    t = x * 3\n    return t\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a user's file, and a Python that forgets afterwards what was imported from it."""
+    (tmp_path / "toy.py").write_text(TOY)
+    (tmp_path / "helper.py").write_text(HELPER)
+    (tmp_path / "pure.py").write_text("def f(x):\n    y = x * x\n    return y\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def ran(*words):
+    """The exit code, standard output and standard error; an exception that is not an exit comes out."""
+    result = CliRunner().invoke(main, ["run", *words], catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def shown(*words):
+    """Standard output of a run that succeeds, split into words by line."""
+    code, out, err = ran(*words)
+    assert (code, err) == (0, "")
+    return [line.split() for line in out.splitlines()]
+
+
+def refused(*words):
+    """Standard error of a run that is refused: one message, no traceback, no output."""
+    code, out, err = ran(*words)
+    assert (code, out) == (1, "")
+    return err
+
+
+def command(*words, **options):
+    """The installed command, in a process of its own."""
+    file = Path(sys.executable).parent / "backprobe"
+    return subprocess.run([str(file), *words], capture_output=True, text=True, timeout=120, **options)
+
+
+def test_a_real_run_from_end_to_end(folder):
+    done = command("run", "toy.py:f", "x=3", "w=2", "b=1", "--save", "runs/first", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "name    value  gradient  source\n"
+        "x       3      2         toy.py:6  def f(x, w, b):\n"
+        "w       2      3         toy.py:6  def f(x, w, b):\n"
+        "b       1      1         toy.py:6  def f(x, w, b):\n"
+        "u       6      1         toy.py:7  u = x * w\n"
+        "v       7      1         toy.py:8  v = u + b\n"
+        "return  7      1         toy.py:9  return torch.relu(v)\n"
+        "gradients are of return\n"
+    )
+    loaded = bp.load(folder / "runs" / "first")
+    assert str(loaded) == done.stdout.rstrip("\n")
+    assert loaded["u"].source.file == str(folder / "toy.py")
+
+
+def test_what_the_function_raises_is_shown_as_python_shows_it(folder):
+    """Decided: the program's own error keeps its type and traceback, with the user's line and a note of where."""
+    done = command("run", "toy.py:boom", "x=3", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    lines = done.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert f'  File "{folder / "toy.py"}", line 24, in boom' in lines
+    assert '    raise LookupError("mine")' in lines
+    assert lines[-2:] == [
+        "LookupError: mine",
+        "backprobe: raised while running boom under a probe; the last name bound was 'y' (toy.py:23: y = x * 2)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("boom", LookupError), ("missing_key", KeyError), ("opened", FileNotFoundError)]
+)
+def test_an_error_of_the_function_is_never_taken_for_one_of_backprobe(name, kind, folder):
+    with pytest.raises(kind) as caught:
+        ran(f"toy.py:{name}", "x=1")
+    assert type(caught.value) is kind
+    assert caught.value.__notes__[0].startswith(f"backprobe: raised while running {name} under a probe")
+
+
+def test_an_error_while_the_file_is_imported_is_shown_as_it_is(folder):
+    (folder / "broken.py").write_text("import torch\n1 / 0\n")
+    (folder / "unfinished.py").write_text("def f(x:\n")
+    with pytest.raises(ZeroDivisionError):
+        ran("broken.py:f", "x=1")
+    with pytest.raises(SyntaxError):
+        ran("unfinished.py:f", "x=1")
+
+
+# arguments
+
+
+def test_numbers(folder):
+    table = shown("toy.py:f", "x=3", "w=-2.5", "b=1e1")
+    assert [row[:3] for row in table[1:4]] == [["x", "3", "-2.5"], ["w", "-2.5", "3"], ["b", "10", "1"]]
+    assert table[4][:3] == ["u", "-7.5", "1"]
+
+
+def test_lists_become_tensors(folder):
+    code, out, err = ran("toy.py:vector", "x=[1.0, 2, 3]", "--cotangent", "[1, 10, 100]")
+    assert (code, err) == (0, "")
+    assert re.search(r"^x +\[1, 2, 3\] +\[2, 20, 200\] +toy\.py:11", out, re.M)
+    assert re.search(r"^y +\[2, 4, 6\] +\[1, 10, 100\] +toy\.py:12", out, re.M)
+    (folder / "rec").mkdir()
+    ran("toy.py:vector", "x=[[1.0, 2], [3, 4]]", "--of", "0", "--save", "rec/one")
+    ran("toy.py:vector", "x=[[1.0, 2], [3, 4]]", "--cotangent", "[[1, 1], [1, 1]]", "--save", "rec/two")
+    assert not (folder / "rec" / "one").exists()
+    loaded = bp.load(folder / "rec" / "two")
+    assert (loaded["x"].dtype, loaded["x"].shape) == ("float32", (2, 2))
+    assert type(loaded["x"].value) is torch.Tensor
+
+
+def test_a_list_of_whole_numbers_is_an_index(folder):
+    code, out, err = ran("toy.py:pick", "x=[1.0, 2.0, 4.0]", "i=[2, 0, 0]", "scale=0.5")
+    assert (code, err) == (0, "")
+    assert re.search(r"^x +\[1, 2, 4\] +\[1, 0, 0.5\] ", out, re.M)
+    assert re.search(r"^return +3 +1 ", out, re.M)
+
+
+def test_complex_numbers_and_booleans(folder):
+    code, out, err = ran("toy.py:vector", "x=[1+2j, 3]", "--cotangent", "[1, 1j]")
+    assert (code, err) == (0, "")
+    assert re.search(r"^x +\[1\+2j, 3\+0j\] +\[2\+0j, 0\+2j\] ", out, re.M)
+    assert re.search(
+        r"^x +\[1, 2\] +\[2, 0\] ", ran("toy.py:pick", "x=[1.0, 2.0]", "i=[True, False]", "scale=2")[1], re.M
+    )
+
+
+def test_other_literals_are_handed_over_as_they_are(folder):
+    (folder / "kinds.py").write_text(
+        "import torch\ndef f(x, name, keys, none):\n"
+        "    assert (name, keys, none) == ('a b', {'k': (1, ['text'])}, None)\n    return x * 2\n"
+    )
+    table = shown("kinds.py:f", "x=1.0", "name='a b'", "keys={'k': (1, ['text'])}", "none=None")
+    assert table[1][:3] == ["x", "1", "2"]
+
+
+# options
+
+
+def test_select(folder):
+    assert [row[0] for row in shown("toy.py:f", "x=3", "w=2", "b=1", "--select", "u", "-s", "v")[1:]] == [
+        "u", "v", "return", "gradients",
+    ]  # fmt: skip
+    assert [row[0] for row in shown("toy.py:f", "x=3", "w=2", "b=1", "-s", "!v", "-s", "!x")[1:]] == [
+        "w", "b", "u", "return", "gradients",
+    ]  # fmt: skip
+
+
+def test_of(folder):
+    table = shown("toy.py:pair", "x=1", "--of", "1")
+    assert table[1][:3] == ["x", "1", "3"]
+    assert table[2][:3] == ["a", "2", "not_connected:"]
+    err = refused("toy.py:pair", "x=1", "--of", "7")
+    assert err.startswith("BadOutput: the return value has nothing at '7'\n  asked: of='7'\n")
+
+
+def test_wrt(folder):
+    table = shown("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "x", "--wrt", "b")
+    assert [row[:3] for row in table[1:4]] == [["x", "3", "2"], ["w", "2", "frozen:"], ["b", "1", "1"]]
+    err = refused("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y")
+    assert err.startswith("BadOption: 'y' is no argument of f\n  asked: wrt=['y']\n  found: arguments: x, w, b\n")
+
+
+def test_cotangent(folder):
+    assert shown("toy.py:f", "x=3", "w=2", "b=1", "--cotangent", "-2")[1][:3] == ["x", "3", "-4"]
+    err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]")
+    assert err.startswith("BadOutput: the cotangent has another shape than the output\n")
+    err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "ones")
+    assert err == (
+        "BadOption: 'ones' is no Python literal, or a list of unequal lists\n"
+        "  asked: cotangent=ones\n"
+        "  found: a name or an expression\n"
+        "  next:  cotangent=3.0, or cotangent='[1.0, 2.0]' for a tensor\n"
+    )
+
+
+def test_backend(folder):
+    assert shown("pure.py:f", "x=3", "--backend", "torch")[1][:3] == ["x", "3", "6"]
+    assert refused("pure.py:f", "x=3", "--backend", "bogus").startswith("NoBackend: there is no backend 'bogus'\n")
+    done = command("run", "pure.py:f", "x=3", cwd=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("NoBackend: the arguments do not tell which framework computes\n")
+
+
+def test_save_refuses_what_is_there_and_what_cannot_be_made(folder):
+    (folder / "letter").write_text("dear")
+    for target, text in (
+        ("letter", "BadOption: letter exists already\n  asked: rec.save('letter')\n"),
+        ("letter/rec", "BadOption: the recording cannot be saved into letter/rec\n  asked: --save letter/rec\n"),
+    ):
+        code, out, err = ran("toy.py:f", "x=3", "w=2", "b=1", "--save", target)
+        assert code == 1
+        assert out.startswith("name "), "the table is printed all the same"
+        assert err.startswith(text)
+    assert (folder / "letter").read_text() == "dear"
+
+
+# the function
+
+
+def test_a_method_a_helper_beside_the_file_and_a_path(folder, monkeypatch):
+    assert [row[:3] for row in shown("toy.py:Net.loss", "x=3")[1:3]] == [["x", "3", "6"], ["s", "9", "1"]]
+    monkeypatch.chdir("/")
+    table = shown(f"{folder}/toy.py:helped", "x=2")
+    assert [row[0] for row in table[1:4]] == ["x", "/triple:t", "="] or ["return", "6", "1"] in [
+        row[:3] for row in table
+    ]
+
+
+def test_a_file_is_imported_and_not_run_as_a_program(folder):
+    (folder / "script.py").write_text(
+        "import torch\ndef f(x):\n    return x * 2\nif __name__ == '__main__':\n    raise SystemExit('ran')\n"
+    )
+    assert shown("script.py:f", "x=1")[1][:3] == ["x", "1", "2"]
+
+
+def test_a_file_named_like_a_module_does_not_take_its_place(folder):
+    import random
+
+    (folder / "random.py").write_text("import torch\ndef f(x):\n    u = x * 2\n    return u\n")
+    assert shown("random.py:f", "x=1")[2][:3] == ["u", "2", "1"]
+    assert sys.modules["random"] is random
+
+
+def test_a_misspelled_function(folder):
+    assert refused("toy.py:vektor", "x=1") == (
+        "BadOption: toy.py has no function 'vektor'\n"
+        "  asked: backprobe run toy.py:vektor\n"
+        "  found: f, vector, pair, pick, boom, missing_key, opened, helped, nothing, Net\n"
+        "  next:  backprobe run toy.py:vector\n"
+    )
+    (folder / "empty.py").write_text("")
+    assert refused("empty.py:f") == (
+        "BadOption: empty.py has no function 'f'\n  asked: backprobe run empty.py:f\n  found: no functions\n"
+        "  next:  a function\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("nowhere.py:f", "no file 'nowhere.py'"), ("toy.py", "no colon"), (":f", "no file ''"), ("", "no colon"),
+        (".:f", "no file '.'"),
+    ],
+)  # fmt: skip
+def test_no_such_file(words, found, folder):
+    assert refused(words, "x=1") == (
+        f"BadOption: {words!r} names no function in a file\n"
+        f"  asked: backprobe run {words}\n"
+        f"  found: {found}\n"
+        "  next:  backprobe run toy.py:f x=3\n"
+    )
+
+
+def test_a_file_that_is_no_python(folder):
+    (folder / "notes.txt").write_text("x")
+    assert refused("notes.txt:f") == (
+        "BadOption: 'notes.txt' is no Python file\n  asked: backprobe run notes.txt:f\n  next:  a .py file\n"
+    )
+
+
+def test_what_is_no_function(folder):
+    assert refused("toy.py:K", "x=1").startswith("BadOption: int is neither a function nor a model\n")
+    assert refused("toy.py:", "x=1").startswith("BadOption: toy.py has no function ''\n")
+
+
+# mistakes in arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("abc", "a name or an expression"),
+        ("__import__('os').system('touch ran')", "a name or an expression"),
+        ("1+", "invalid syntax"),
+        ("", "invalid syntax"),
+        ("[[1.0], [1, 2]]", "setting an array element with a sequence."),
+        ("{[]: 1}", "unhashable type: 'list'"),
+        ("(" * 300 + ")" * 300, "too many nested parentheses"),
+        ("'a\x00b'", "source code string cannot contain null bytes"),
+    ],
+    ids=["name", "call", "unfinished", "empty", "ragged", "unhashable", "deep", "null"],
+)
+def test_a_bad_literal(text, found, folder):
+    err = refused("toy.py:vector", f"x={text}")
+    assert err.startswith(f"BadOption: {text!r} is no Python literal, or a list of unequal lists\n  asked: x={text}")
+    assert f"  found: {found}" in err
+    assert err.endswith("  next:  x=3.0, or x='[1.0, 2.0]' for a tensor\n")
+    assert "0x" not in err
+    assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("text", ["3", "=3", "1x=3", "x y=3", "x-y=3"])
+def test_what_is_no_argument(text, folder):
+    assert refused("toy.py:vector", text) == (
+        f"BadOption: {text!r} is no argument\n  asked: {text}\n  found: no NAME=VALUE\n  next:  x=3\n"
+    )
+
+
+def test_an_argument_given_twice(folder):
+    assert refused("toy.py:vector", "x=1", "x=2") == "BadOption: 'x' is given twice\n  asked: x=1 x=2\n  next:  x=2\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "wrong"),
+    [
+        (["x=1"], "missing a required argument: 'w'"),
+        (["x=1", "w=1", "b=1", "q=1"], "got an unexpected keyword argument 'q'"),
+    ],
+)
+def test_arguments_that_the_function_does_not_take(words, wrong, folder):
+    err = refused("toy.py:f", *words)
+    assert err.startswith(f"BadOption: f cannot be called with these arguments: {wrong}\n")
+    assert "  found: f(x, w, b)\n" in err
+
+
+def test_nothing_to_differentiate(folder):
+    assert refused("toy.py:nothing").startswith("NothingToDifferentiate: nothing has no floating argument")
+    err = refused("toy.py:vector", "x=[1, 2]")
+    assert err.startswith("NothingToDifferentiate: vector has no floating argument to differentiate\n")
+
+
+def test_a_pattern_that_matches_nothing(folder):
+    err = refused("toy.py:f", "x=3", "w=2", "b=1", "-s", "uu")
+    assert err.startswith("NothingMatched: the pattern 'uu' matches nothing in f\n")
+
+
+def test_a_misspelled_option(folder):
+    code, out, err = ran("toy.py:vector", "x=1", "--selct", "y")
+    assert (code, out) == (2, "")
+    assert "No such option" in err
+    assert "--select" in err
+
+
+def test_no_arguments_at_all_show_the_usage(folder):
+    code, out, err = ran()
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: main run [OPTIONS] FILE:FUNCTION [NAME=VALUE]...")
+
+
+# help
+
+
+def test_help():
+    for flag in ("--help", "-h"):
+        result = CliRunner().invoke(main, [flag])
+        assert result.exit_code == 0
+        assert "The gradient of any value inside a computation, by name." in result.stdout
+        assert re.findall(r"^  (demo|run)  ", result.stdout, re.M) == ["demo", "run"]
+    result = CliRunner().invoke(main, ["run", "--help"], terminal_width=100)
+    assert result.exit_code == 0
+    assert "backprobe run toy.py:f x=3 w=2 b=1\n" in result.stdout
+    for option in ("--select", "--of", "--wrt", "--cotangent", "--backend", "--save"):
+        assert option in result.stdout
+
+
+def test_version_of_the_installed_command():
+    done = command("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"backprobe, version {bp.__version__}\n", "")
+    assert importlib.metadata.version("backprobe") == bp.__version__
+
+
+def test_help_imports_no_framework():
+    """Help is fast: only a run imports what the user's file imports."""
+    done = command("--help", env=os.environ | {"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.returncode == 0
+    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
+    assert "click" in imported
+    assert imported & {"torch", "numpy", "rich", "safetensors"} == set()

@@ -1,0 +1,180 @@
+"""The package as it is imported and installed: what it imports, what it offers, what is documented."""
+
+import inspect
+import subprocess
+import sys
+import tomllib
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+import backprobe as bp
+
+ROOT = Path(__file__).parent.parent
+HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich", "click", "safetensors", "IPython"}
+SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
+
+PUBLIC = {
+    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Edge", "Entry",
+    "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched", "NothingToDifferentiate",
+    "Overwritten", "Probe", "Recording", "Source", "StaleSource", "Stamp", "StrategyRefused", "UnknownName",
+    "Unsupported", "load", "probe", "stamp",
+}  # fmt: skip
+
+
+def imported_by(code, folder=None):
+    """The modules that a fresh Python has imported after running this code."""
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"],
+        capture_output=True, text=True, timeout=120, cwd=folder, check=True,
+    )  # fmt: skip
+    return set(ran.stdout.split())
+
+
+def test_importing_backprobe_imports_nothing_heavy():
+    modules = imported_by("import backprobe")
+    assert "backprobe.recording" in modules
+    assert modules & (HEAVY | SLOW) == set()
+
+
+def test_the_import_check_can_fail(tmp_path):
+    """The check above sees an import at the top of a module, within a package, and one that a call makes."""
+    assert imported_by("import backprobe.cli") & HEAVY == {"click"}
+    assert "torch" in imported_by("import backprobe.backends.torch")
+    assert "torch" not in imported_by("import backprobe.backends.arrays") & HEAVY == {"numpy"}
+    assert SLOW <= imported_by("import backprobe\nbackprobe.stamp()\nimport importlib.metadata")
+    (tmp_path / "careless").mkdir()
+    (tmp_path / "careless" / "__init__.py").write_text("from careless import deep\n")
+    (tmp_path / "careless" / "deep.py").write_text("import rich\n")
+    assert imported_by("import careless", tmp_path) & HEAVY == {"rich"}
+
+
+def test_the_table_in_a_pipe_needs_no_rich(tmp_path):
+    code = "import backprobe as bp\nstr(bp.load({!r}, to='numpy'))"
+    bp.probe(_double)(1.0).save(tmp_path / "rec")
+    assert imported_by(code.format(str(tmp_path / "rec"))) & HEAVY == {"numpy", "safetensors"}
+
+
+def _double(x):
+    return x * 2
+
+
+def test_the_public_names_are_exactly_these():
+    assert set(bp.__all__) == PUBLIC
+    assert list(bp.__all__) == sorted(bp.__all__)
+    assert bp.__version__ == "0.1.0"
+    visible = {name for name, value in vars(bp).items() if name[:1] != "_" and not inspect.ismodule(value)}
+    assert visible == PUBLIC
+
+
+def documented(module):
+    """Every public class and function of a module, and their public members, by dotted name."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        yield name, value
+        if inspect.isclass(value):
+            for member, held in vars(value).items():
+                public = member[:1] != "_" or member in ("__getitem__", "__call__")
+                if public and (inspect.isfunction(held) or isinstance(held, property | classmethod | staticmethod)):
+                    yield f"{name}.{member}", held
+
+
+def undocumented(module):
+    """The names of those without a docstring of their own; the ones that dataclass and Enum write do not count."""
+    return [name for name, value in documented(module) if not _own_doc(value)]
+
+
+def _own_doc(value):
+    text = value.__doc__ or ""
+    if inspect.isclass(value):
+        text = vars(value).get("__doc__") or ""
+        if text.startswith(f"{value.__name__}(") or (issubclass(value, Enum) and text == Enum.__doc__):
+            return ""
+    return text.strip()
+
+
+def test_everything_public_has_a_docstring():
+    assert undocumented(bp) == []
+    names = {name for name, _ in documented(bp)}
+    assert {"probe", "Recording.grads", "Recording.result", "Entry.grad", "Recording.__getitem__"} <= names
+
+
+def test_the_docstring_check_can_fail():
+    from dataclasses import dataclass
+
+    @dataclass
+    class Made:
+        x: int
+
+        def method(self):
+            pass
+
+        @property
+        def held(self):
+            pass
+
+        def told(self):
+            """Something."""
+
+    class Base:
+        """Something."""
+
+    class Derived(Base):
+        pass
+
+    class Module:
+        __all__ = ["Made", "Derived", "Base", "function"]
+        function = staticmethod(lambda: None)
+
+    Module.Made, Module.Derived, Module.Base = Made, Derived, Base
+    assert undocumented(Module) == ["Made", "Made.method", "Made.held", "Derived", "function"]
+
+
+def test_errors_are_one_tree_and_also_the_builtin_that_fits():
+    errors = {
+        name: value for name, value in vars(bp).items() if inspect.isclass(value) and issubclass(value, Exception)
+    }
+    assert {name for name, value in errors.items() if not issubclass(value, bp.BackprobeError)} == set()
+    assert set(errors) == {
+        name for name in PUBLIC
+        if name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("StaleSource", "StrategyRefused")
+    }  # fmt: skip
+    builtin = (ValueError, TypeError, KeyError, LookupError, RuntimeError)
+    assert [
+        name for name, value in errors.items() if value is not bp.BackprobeError and not issubclass(value, builtin)
+    ] == []
+
+
+def settings():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_the_types_are_in_the_wheel():
+    (package,) = settings()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert (ROOT / package / "py.typed").read_bytes() == b""
+    assert Path(bp.__file__).parent == ROOT / package
+    ignored = subprocess.run(["git", "check-ignore", f"{package}/py.typed"], cwd=ROOT, capture_output=True, text=True)
+    assert (ignored.returncode, ignored.stdout) == (1, ""), "hatchling leaves out what git ignores"
+    tracked = subprocess.run(["git", "ls-files", package], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"{package}/py.typed" in tracked.stdout.splitlines()
+
+
+def test_the_version_is_read_from_the_package():
+    from importlib import metadata
+
+    assert settings()["tool"]["hatch"]["version"]["path"] == "src/backprobe/__init__.py"
+    assert metadata.version("backprobe") == bp.__version__
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
+def test_no_framework_is_a_requirement(name):
+    required = settings()["project"]["dependencies"]
+    assert sorted(part.split(">")[0] for part in required) == ["click", "numpy", "rich", "safetensors"]
+    assert any(part.startswith(name) for part in settings()["project"]["optional-dependencies"][name])
+
+
+def test_the_stamp_names_what_is_imported_and_nothing_else():
+    code = "import backprobe as bp, sys\nprint(sorted(bp.stamp().packages), bp.stamp().author, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stderr == "['backprobe'] None\n"
