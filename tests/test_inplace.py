@@ -367,3 +367,30 @@ def test_an_attribute_written_in_place_has_one_new_version():
 
     check(bp.probe(f)(vector()), {"box.h#0": ([2, 4, 6], [5, 6, 7]), "box.h#1": ([3, 5, 7], [5, 6, 7])})
     assert list(bp.probe(f)(vector())) == ["x", "box.h#0", "box.h#1", "return"]
+
+
+def test_a_view_that_was_written_while_no_name_held_it():
+    def f(y):
+        z = y[0:3]
+        for u in (y, z):
+            z = u
+            z *= 2.0
+        return z.sum()
+
+    rec = bp.probe(f)(torch.ones(3))
+    assert "opaque" not in {entry.status for entry in rec.values()}
+    assert rec["y#0"].grad.tolist() == [4, 4, 4]
+
+
+def test_a_view_that_a_call_out_of_sight_wrote_is_opaque():
+    import functools
+
+    def f(x):
+        u = x * 2
+        v = u[0:2]
+        list(map(functools.partial(torch.Tensor.mul_, v), [3.0]))
+        return (u * C).sum() + v.sum()
+
+    rec = bp.probe(f, values="copy")(vector())
+    assert rec["u#0"].grad.tolist() == [18, 21, 7]
+    assert {rec["v#0"].status, rec["v#1"].status} == {bp.GradStatus.OPAQUE}

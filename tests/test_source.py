@@ -303,6 +303,9 @@ def test_lambdas_on_one_line_and_inside_each_other():
     nested = lambda x: (lambda y: y * 2)(x) + 1
     assert run(nested, 4) == ["x", "return"]
     assert run(nested, 4, follow=True) == ["x", "y", "return", "return"]
+    maker = lambda v: lambda: lambda: v
+    assert reporting(maker, opener([], False))(7)()() == 7
+    assert reporting(maker(7), opener([], False))()() == 7
     default = lambda x, k=5, *a, m=6, **o: x + k + m
     assert run(default, 1) == ["x", "k", "a", "m", "o", "return"]
 

@@ -362,7 +362,7 @@ class Trace:
 
     def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
         reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
-        through = id(tensor) in self.through if self.through else None
+        through = id(tensor) in self.through
         capture = self.tape.capture(tensor, reads, previous.capture if previous else None, through)
         value = Value(tensor, self.tape.version(tensor), capture, scope, site)
         self.latest[id(tensor)] = value

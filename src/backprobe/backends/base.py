@@ -78,11 +78,11 @@ class Tape(Protocol):
         """A number that changes when the tensor's memory is written."""
         ...
 
-    def capture(self, tensor: Any, reads: Sequence[Any], previous: Any, through: bool | None) -> Any:
+    def capture(self, tensor: Any, reads: Sequence[Any], previous: Any, through: bool) -> Any:
         """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
 
         ``reads`` are the captures it was computed from as far as the source tells, ``previous`` the capture of the
-        same object before it was written, ``through`` whether that write went through this object (None: not known).
+        same object before it was written, ``through`` whether that write went through this object.
         """
         ...
 

@@ -110,10 +110,22 @@ def _span(node: FunctionNode) -> tuple[int, int]:
 
 
 def _covers(node: ast.Lambda, code: CodeType) -> bool:
-    """Two lambdas may share a line: is every instruction of ``code`` within this one's columns?"""
+    """Lambdas may share a line and stand in each other: are the instructions of ``code`` within this one's columns,
+    are its arguments this one's, and has it as many lambdas inside?"""
+    arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    if arguments != list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        return False
+    if sum(isinstance(part, ast.Lambda) for part in ast.walk(node)) != _count_lambdas(code):
+        return False
     start, end = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
     places = [p for p in code.co_positions() if None not in p and (p[2], p[3]) != (0, 0)]
     return all(start <= (p[0] or 0, p[2] or 0) and (p[1] or 0, p[3] or 0) <= end for p in places)
+
+
+def _count_lambdas(code: CodeType) -> int:
+    """How many lambdas a code object is or holds."""
+    inside = sum(_count_lambdas(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return inside + (code.co_name == "<lambda>")
 
 
 def _is_fresh(code: CodeType, parsed: Parsed) -> bool:

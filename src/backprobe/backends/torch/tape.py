@@ -23,6 +23,7 @@ from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
+UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
@@ -32,6 +33,7 @@ class TorchTape:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
+        self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: list[Capture] = []
         self.hooked = HookedGradients()
@@ -65,9 +67,7 @@ class TorchTape:
 
     # captures
 
-    def capture(
-        self, tensor: Tensor, reads: Sequence[Capture], previous: Capture | None, through: bool | None
-    ) -> Capture:
+    def capture(self, tensor: Tensor, reads: Sequence[Capture], previous: Capture | None, through: bool) -> Capture:
         if is_wrapped(tensor):
             reason = "it lives inside a torch.func transform and dies with it"
             return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, reason)
@@ -81,12 +81,17 @@ class TorchTape:
         else:
             capture.status, capture.reason = self._why_no_edge(tensor, reads, memory)
         self.by_memory.setdefault(memory, []).append(capture)
+        self.known_versions.setdefault(memory, capture.version)
         return capture
 
-    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool | None) -> None:
+    def _written_unseen(self, tensor: Tensor) -> bool:
+        """Has something that was not announced written to this tensor's memory?"""
+        return self.known_versions.get(self._memory(tensor)) != self.version(tensor)
+
+    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
         tensor = capture.tensor
         base = tensor._base
-        if previous is not None and through is None and tensor._is_view():
+        if previous is not None and tensor._is_view() and self._written_unseen(tensor):
             previous.opaque = capture.opaque = (
                 "it is a view whose memory was written by a call that backprobe does not see into"
             )
@@ -126,7 +131,7 @@ class TorchTape:
         )  # fmt: skip
         if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
             capture.status, capture.reason = GradStatus.OK, ""
-            self._take_edge(capture, None, None)
+            self._take_edge(capture, None, False)
 
     def _memory(self, tensor: Tensor) -> int:
         if tensor.layout is not torch.strided or tensor.is_nested:
@@ -154,6 +159,9 @@ class TorchTape:
         return found
 
     def writing(self, tensor: Tensor) -> None:
+        memory = self._memory(tensor)
+        if self.known_versions.setdefault(memory, self.version(tensor)) != self.version(tensor):
+            self.known_versions[memory] = UNSEEN
         current = self._current(tensor)
         for capture in current:
             if capture.snapshot is None and capture.alias is not None:
@@ -164,6 +172,9 @@ class TorchTape:
         for at, (target, nodes, current) in enumerate(self.pending):
             if target is tensor:
                 del self.pending[at]
+                memory = self._memory(tensor)
+                if self.known_versions[memory] != UNSEEN:
+                    self.known_versions[memory] = self.version(tensor)
                 self._after_write(tensor, nodes, current)
                 return
 
@@ -226,6 +237,7 @@ class TorchTape:
             handle.remove()
         self.hook_handles.clear()
         self.by_memory.clear()
+        self.known_versions.clear()
         self.pending.clear()
         self.exposed.clear()
         self.hooked.clear()
