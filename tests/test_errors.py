@@ -113,6 +113,18 @@ def test_no_floating_input():
     assert "found: no arguments" in text
 
 
+def test_integers_that_were_made_differentiable_are_named_where_the_program_fails():
+    def f(n):
+        total = 0.0
+        for i in range(n):
+            total = total + i
+        return total
+
+    with pytest.raises(TypeError) as caught:
+        bp.probe(f)(3)
+    assert any("beside a floating argument (3.0 instead of 3) integers stay" in note for note in caught.value.__notes__)
+
+
 def test_an_output_that_depends_on_nothing():
     text = message(bp.NothingToDifferentiate, lambda: bp.probe(lambda x: x.detach() * 2)(1.0))
     assert "the output depends on nothing that is differentiated" in text

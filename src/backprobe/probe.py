@@ -126,6 +126,7 @@ class _Run:
     """One call of a probe. The two forms differ in how the program is made to report."""
 
     in_function = True
+    lifted_integers = False
 
     def __init__(self, probe: Probe, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
@@ -180,9 +181,9 @@ class _Run:
                 where = f"{os.path.basename(scope.file)}:{site.line}"
                 note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
             error.add_note(note)
-            explained = self.backend.explain_error(error)
-            if explained:
-                error.add_note(explained)
+            for explained in (self.backend.explain_error(error), self.explain_error()):
+                if explained:
+                    error.add_note(explained)
             raise
 
     def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
@@ -199,6 +200,10 @@ class _Run:
 
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
+
+    def explain_error(self) -> str | None:
+        """What the form itself did that may be behind an error of the program."""
+        return None
 
     def output(self, result: Any) -> Output:
         return choose(result, self.probe.of, self.probe.cotangent, self.tape)
@@ -219,9 +224,21 @@ class _FunctionRun(_Run):
         reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         bound = self._bound(function, args, kwargs)
         lifted = self.backend.lift(bound.arguments, self.probe.wrt)
+        given = [leaf for value in bound.arguments.values() for _, leaf in leaves(value)]
         self.arguments = [leaf for value in lifted.values() for _, leaf in leaves(value)]
+        self.lifted_integers = any(
+            type(a) is int and type(b) is not int for a, b in zip(given, self.arguments, strict=True)
+        )
         bound.arguments.update(lifted)
         return reporting_function(*bound.args, **bound.kwargs)
+
+    def explain_error(self) -> str | None:
+        if not self.lifted_integers:
+            return None
+        return (
+            "backprobe: no argument is floating, so the integers were made differentiable; "
+            "beside a floating argument (3.0 instead of 3) integers stay as they are"
+        )
 
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
         signature = inspect.signature(function)
