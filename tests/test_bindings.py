@@ -711,3 +711,46 @@ def test_a_comprehension_variable_is_not_the_functions_variable_of_that_name():
     assert rec["t#4"].grad.item() == 1  # after the write; the comprehensions' variables are gone
     assert "t#5" not in rec
     assert "x#1" in rec
+
+
+def test_integers_too_long_to_write_out():
+    def f(x):
+        n = 10**5000
+        return x * (n // 10**4999)
+
+    rec = bp.probe(f)(X)
+    assert rec["x"].grad.item() == 10
+    assert rec["n"].reason.startswith("it is the Python number an integer of 16610 bits")
+    assert "n = an integer of 16610 bits" in str(rec)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nested_tensors():
+    def f(x, w):
+        n = torch.nested.as_nested_tensor([x, w], layout=torch.jagged)
+        m = n * 2
+        return m.values().sum()
+
+    rec = bp.probe(f)(torch.ones(2), torch.ones(3))
+    assert rec["m"].status == "ok"
+    assert rec["x"].grad.tolist() == [2, 2]
+    assert "float32 (nested)" in str(rec)
+
+
+def test_integer_arrays_become_tensors():
+    import numpy
+
+    def f(x, index):
+        return x[index].sum()
+
+    rec = bp.probe(f)(numpy.array([1.0, 2.0, 3.0]), numpy.array([0, 2]))
+    assert rec["x"].grad.tolist() == [1, 0, 1]
+    assert rec["index"].dtype == "int64"
+
+
+def test_the_line_of_an_output_that_was_not_selected():
+    def f(x):
+        u = x * 2
+        return u * 3
+
+    assert bp.probe(f, "u")(X)["return"].source.text == "return u * 3"

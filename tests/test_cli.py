@@ -122,7 +122,7 @@ def test_a_real_run_from_end_to_end(folder):
 
 def test_what_the_function_raises_is_shown_as_python_shows_it(folder):
     """Decided: the program's own error keeps its type and traceback, with the user's line and a note of where."""
-    done = command("run", "toy.py:boom", "x=3", cwd=folder)
+    done = command("run", "toy.py:boom", "x=3.0", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     lines = done.stderr.splitlines()
     at = TOY.splitlines().index('    raise LookupError("mine")') + 1

@@ -45,6 +45,14 @@ MEANINGS = {
 }
 
 
+def plain_text(value: Any) -> str:
+    """A number or None as text. Python itself refuses to write out an integer of thousands of digits."""
+    try:
+        return repr(value)
+    except ValueError:
+        return f"an integer of {value.bit_length()} bits"
+
+
 @dataclass(frozen=True)
 class Source:
     """Where a value got its name: file, line (from 1) and the text of that statement."""

@@ -182,6 +182,7 @@ class Trace:
         self.through: set[int] = set()  # tensors that the write now being swept went through
         self.root = Scope(self, None, "", 0)
         self.last: tuple[Scope, Site] | None = None
+        self.return_site = NO_SITE
 
     # scopes
 
@@ -308,6 +309,8 @@ class Trace:
         if not self.is_recording:
             return
         self.last = (scope, site)
+        if scope is self.root and local == "return" and site.line:
+            self.return_site = site
         found = self._leaves(value)
         prefix = f"{scope.stripped}:{local}"
         wanted = [self.selection.might_want(prefix + strip(leaf)) for leaf, _ in found]
@@ -398,7 +401,7 @@ class Trace:
     def hold_output(self, tensor: Any, path: str | None) -> Value:
         """The value that is differentiated, which always has an entry."""
         known = self.latest.get(id(tensor))
-        value = self._value(self.root, tensor, NO_SITE)
+        value = self._value(self.root, tensor, self.return_site)
         if value is not known or not value.names:
             local, leaf = ("of()", "") if path is None else ("return", path)
             count = self.root.counts.get(local, 0)

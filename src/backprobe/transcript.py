@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from backprobe.backends.base import Backend, Description, Outcome
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, Record, Source
+from backprobe.record import Edge, Entry, GradStatus, Record, Source, plain_text
 from backprobe.trace import NamedAs, Scope, Trace, Value
 
 
@@ -98,4 +98,4 @@ def _entry(
 
 
 def _kind(plain: object) -> str:
-    return "None" if plain is None else f"the Python number {plain!r}"
+    return "None" if plain is None else f"the Python number {plain_text(plain)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html as escaping
 import io
+import math
 import os
 import sys
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from typing import Any
 
 from backprobe.backends.base import Arrays, load_arrays
 from backprobe.errors import Overwritten
-from backprobe.record import Entry, GradStatus, Record
+from backprobe.record import Entry, GradStatus, Record, plain_text
 
 SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")
@@ -64,10 +65,10 @@ def describe(tensor: Any, backend: Arrays) -> str:
     if tensor is None:
         return ""
     described = backend.describe(tensor)
-    size = 1
-    for length in described.shape or ():
-        size *= length
-    shape = "×".join(map(str, described.shape or ()))
+    if described.shape is None:
+        return f"{described.dtype} (nested)"
+    size = math.prod(described.shape)
+    shape = "×".join(map(str, described.shape))
     if not size:
         return f"{shape} {described.dtype} (empty)"
     if size <= SMALL:
@@ -84,7 +85,7 @@ def footer(record: Record) -> list[str]:
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:
-        shown = ", ".join(f"{entry.name} = {entry.held_value!r}" for entry in plain[:12])
+        shown = ", ".join(f"{entry.name} = {plain_text(entry.held_value)}" for entry in plain[:12])
         lines.append("not tensors: " + shown + (f" and {len(plain) - 12} more" if len(plain) > 12 else ""))
     outputs = ", ".join(record.entries[at].name for at in record.outputs)
     lines.append(f"gradients are of {outputs}")

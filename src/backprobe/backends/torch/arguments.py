@@ -43,6 +43,8 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[st
     made: dict[int, Tensor] = {}
 
     def differentiated(leaf: Any) -> Any:
+        if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "iub":
+            return torch.from_numpy(numpy.array(leaf))
         if not (_is_floating(leaf) or (integers_too and type(leaf) is int)):
             return leaf
         if isinstance(leaf, Tensor) and leaf.requires_grad:

@@ -17,12 +17,13 @@ from backprobe.errors import NotSaved
 
 
 def describe(tensor: Tensor) -> Description:
-    """Shape, dtype without its prefix, device.
+    """Shape (None for a nested tensor, which has no single one), dtype without its prefix, device.
 
     >>> describe(torch.zeros(2, 3)).dtype
     'float32'
     """
-    return Description(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), str(tensor.device))
+    shape = None if tensor.is_nested else tuple(tensor.shape)
+    return Description(shape, str(tensor.dtype).removeprefix("torch."), str(tensor.device))
 
 
 @dataclass(frozen=True)
