@@ -394,3 +394,35 @@ def test_a_view_that_a_call_out_of_sight_wrote_is_opaque():
     rec = bp.probe(f, values="copy")(vector())
     assert rec["u#0"].grad.tolist() == [18, 21, 7]
     assert {rec["v#0"].status, rec["v#1"].status} == {bp.GradStatus.OPAQUE}
+
+
+def test_a_view_that_gets_its_first_name_from_the_write_through_it():
+    def f(x):
+        u = x * 2
+        v = u[0].mul_(3)
+        return (u * C).sum() + v * 10
+
+    check(bp.probe(f)(vector()), {"v": (6, 15), "u#1": ([6, 4, 6], [15, 6, 7]), "u#0": ([2, 4, 6], [45, 6, 7])})
+
+
+def test_a_write_through_a_view_followed_by_one_to_its_base_in_the_same_statement():
+    def f(x):
+        z = x * 2
+        q = z[0:2]
+        z[1:3] = 0.5 + q.neg_()
+        return (z * C).sum()
+
+    rec = bp.probe(f)(vector())
+    check(rec, {"z#0": ([2, 4, 6], [-5 - 6, -7, 0]), "z#1": ([-2, -1.5, -3.5], [5, 6, 7]), "q#0": ([2, 4], [-11, -7])})
+    assert rec["q#1"].status == "not_connected"  # it is the base's value now, and nothing reads it
+
+
+def test_a_name_that_its_own_operand_rebinds():
+    def f(x):
+        u = x * 2
+        n = u[1]
+        n += (n := n.clone()) * 2
+        return (u * C).sum() + n
+
+    rec = bp.probe(f)(vector())
+    check(rec, {"n#0": (4, 21), "n#1": (4, 14), "n#2": (12, 7), "u#1": ([2, 12, 6], [5, 7, 7])})

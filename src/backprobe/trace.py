@@ -7,6 +7,7 @@ A ``Trace`` belongs to one recording. The rewritten functions talk to its ``Scop
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType
@@ -179,7 +180,7 @@ class Trace:
         self.live: dict[Scope, None] = {}
         self.entered: dict[str, int] = {}  # how often each module was entered
         self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
-        self.through: set[int] = set()  # tensors that the write now being swept went through
+        self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
         self.root = Scope(self, None, "", 0)
         self.last: tuple[Scope, Site] | None = None
         self.return_site = NO_SITE
@@ -256,7 +257,7 @@ class Trace:
             value.names.clear()
         for scope in [self.root, *self.live]:
             scope.slots = {}
-        for held in (self.values, self.latest, self.live, self.finished):
+        for held in (self.values, self.latest, self.live, self.finished, self.through):
             held.clear()
         self.last = None
         del self.root
@@ -365,9 +366,11 @@ class Trace:
 
     def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
         reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
-        through = id(tensor) in self.through
+        version = self.tape.version(tensor)
+        writer, made = self.through.get(id(tensor), (None, None))
+        through = writer is not None and writer() is tensor and made == version
         capture = self.tape.capture(tensor, reads, previous.capture if previous else None, through)
-        value = Value(tensor, self.tape.version(tensor), capture, scope, site)
+        value = Value(tensor, version, capture, scope, site)
         self.latest[id(tensor)] = value
         self.values.append(value)
         return value
@@ -412,8 +415,8 @@ class Trace:
     # versions
 
     def written(self, tensor: Any) -> None:
-        self.through.add(id(tensor))
         self.tape.written(tensor)
+        self.through[id(tensor)] = (weakref.ref(tensor), self.tape.version(tensor))
 
     def sweep(self, scope: Scope, site: Site) -> None:
         """Every live name whose memory has been written since gets a new version."""
@@ -426,7 +429,6 @@ class Trace:
                     if value.tensor is not None and version(value.tensor) != value.version:
                         self._renew(live, key, scope, site)
                         break
-        self.through.clear()
 
     def _renew(self, live: Scope, key: str, scope: Scope, site: Site) -> None:
         local = key.partition(OWN)[0]
