@@ -1,5 +1,7 @@
 """Values and gradients of every version, where a value is written in place after it got its name."""
 
+import operator
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -426,3 +428,36 @@ def test_a_name_that_its_own_operand_rebinds():
 
     rec = bp.probe(f)(vector())
     check(rec, {"n#0": (4, 21), "n#1": (4, 14), "n#2": (12, 7), "u#1": ([2, 12, 6], [5, 7, 7])})
+
+
+def test_unbound_methods_operators_and_overloads_write_in_sight():
+    def f(x, w):
+        u = x * 2
+        torch.Tensor.mul_(u, w)
+        operator.iadd(u, x)
+        operator.setitem(u, 0, w[0])
+        torch.ops.aten.mul_(u, 2.0)
+        torch.ops.aten.add_.Tensor(u, x)
+        torch.add(u, 1.0, out=(kept := torch.empty(3)))  # and one that writes elsewhere
+        return (u * C).sum()
+
+    x, w = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([3.0, 3.0, 3.0])
+    with torch.no_grad():
+        expected = [x * 2, x * 6, x * 7, torch.tensor([3.0, 14, 21]), torch.tensor([6.0, 28, 42])]
+        expected.append(expected[-1] + x)
+
+    def without_out(x, w):
+        u = x * 2
+        torch.Tensor.mul_(u, w)
+        operator.iadd(u, x)
+        operator.setitem(u, 0, w[0])
+        torch.ops.aten.mul_(u, 2.0)
+        torch.ops.aten.add_.Tensor(u, x)
+        return (u * C).sum()
+
+    rec = bp.probe(without_out)(x, w)
+    for count, value in enumerate(expected):
+        assert torch.equal(rec[f"u#{count}"].value, value)
+    assert rec["u#0"].grad.tolist() == [0, 36, 42]
+    with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
+        bp.probe(f)(x, w)

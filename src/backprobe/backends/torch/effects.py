@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -33,38 +33,53 @@ def effect(function: Any, flagged: bool) -> Effect:
     """What calling ``function`` may do; ``flagged`` if it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
     if flagged:
         return Effect.WRITES
-    if isinstance(function, BuiltinFunctionType) or type(function).__name__ in ("method-wrapper", "wrapper_descriptor"):
-        owner = getattr(function, "__self__", None)
-        if isinstance(owner, Tensor):
-            return Effect.WRITES if _writes(function.__name__) or function.__name__ in EXPOSING else Effect.READS
-        if function in HARMLESS:
-            return Effect.READS
-        if (getattr(function, "__module__", None) or "").startswith("torch") or _is_torch_builtin(owner):
-            return Effect.WRITES if _writes(function.__name__) else Effect.READS
-        return Effect.UNKNOWN
     if isinstance(function, torch.nn.Module):
         return Effect.WRITES if _module_inplace(function) else Effect.UNKNOWN
-    if isinstance(function, MethodType) and isinstance(function.__self__, Tensor):
-        return Effect.WRITES if _writes(function.__name__) else Effect.UNKNOWN
-    if isinstance(function, FunctionType):
-        return _function_effect(function)
-    if isinstance(function, type):
-        return Effect.READS if function in HARMLESS else Effect.UNKNOWN
+    compiled = not isinstance(function, FunctionType | MethodType | type)
+    if _is_torchs(function):
+        name = _name(function)
+        if _writes(name) or name in EXPOSING or _inplace_position(function) is not None:
+            return Effect.WRITES
+        return Effect.READS if compiled else Effect.UNKNOWN
+    if isinstance(function, BuiltinFunctionType | type) and function in HARMLESS:
+        return Effect.READS
     return Effect.UNKNOWN
 
 
 def targets(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
     """The tensors that this call may write to."""
-    name = getattr(function, "__name__", "")
+    name = _name(function)
     owner = getattr(function, "__self__", None)
     found: list[Any] = [kwargs.get("out")]
     if _writes(name) or name in EXPOSING:
         found.append(owner if isinstance(owner, Tensor) else args[:1])
     elif isinstance(function, torch.nn.Module):
         found += [args, kwargs] if _module_inplace(function) else []
-    elif kwargs.get("inplace") or _positional_inplace(function, args):
-        found.append(args[:1] or kwargs.get("input"))
+    else:
+        position = _inplace_position(function)
+        if kwargs.get("inplace") or (position is not None and len(args) > position and args[position]):
+            found.append(args[:1] or kwargs.get("input"))
     return [leaf for value in found for _, leaf in leaves(value) if isinstance(leaf, Tensor)]
+
+
+def _name(function: Any) -> str:
+    """``mul_`` of a function, method, or ``torch.ops`` overload (``mul_.Tensor``); ``__imul__`` of operator.imul."""
+    name = str(getattr(function, "__name__", "")).partition(".")[0]
+    dunder = f"__{name}__"
+    return dunder if dunder in INPLACE_OPERATORS and getattr(function, "__module__", None) == "_operator" else name
+
+
+def _is_torchs(function: Any) -> bool:
+    """Is it PyTorch's own, or one of Python's operators? Builtin functions of torch belong to an object of torch."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, Tensor) or getattr(function, "__objclass__", None) is torch._C.TensorBase:
+        return True
+    homes = (
+        getattr(function, "__module__", None),
+        getattr(owner, "__module__", None),
+        getattr(owner, "__name__", None),
+    )
+    return any(isinstance(home, str) and home.startswith(("torch", "_operator")) for home in homes)
 
 
 def _writes(name: str) -> bool:
@@ -73,28 +88,16 @@ def _writes(name: str) -> bool:
     return name.endswith("_") and not name.endswith("__") and name not in NOT_WRITING
 
 
-def _is_torch_builtin(owner: Any) -> bool:
-    """Builtin functions of torch belong to ``torch._C._VariableFunctions`` and its neighbours."""
-    return (getattr(owner, "__module__", None) or "").startswith("torch") or getattr(owner, "__name__", "").startswith(
-        "torch"
-    )
+def _inplace_position(function: Any) -> int | None:
+    """Where among its arguments a Python function of torch takes ``inplace``; None where it does not."""
+    code = getattr(function, "__code__", None)
+    return None if code is None else _position(code, "inplace")
 
 
 @lru_cache(1024)
-def _function_effect(function: FunctionType) -> Effect:
-    if not (function.__module__ or "").startswith("torch"):
-        return Effect.UNKNOWN
-    if _writes(function.__name__) or "inplace" in function.__code__.co_varnames[: function.__code__.co_argcount]:
-        return Effect.WRITES
-    return Effect.UNKNOWN
-
-
-def _positional_inplace(function: Any, args: tuple[Any, ...]) -> bool:
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return False
+def _position(code: CodeType, name: str) -> int | None:
     names = code.co_varnames[: code.co_argcount]
-    return "inplace" in names and names.index("inplace") < len(args) and bool(args[names.index("inplace")])
+    return names.index(name) if name in names else None
 
 
 def _module_inplace(module: torch.nn.Module) -> bool:
