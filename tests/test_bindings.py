@@ -1,5 +1,6 @@
 """Every kind of binding has its name, and the gradient that a closed form gives."""
 
+import collections
 import contextlib
 import dataclasses
 import functools
@@ -754,3 +755,96 @@ def test_the_line_of_an_output_that_was_not_selected():
         return u * 3
 
     assert bp.probe(f, "u")(X)["return"].source.text == "return u * 3"
+
+
+def test_what_looks_at_the_frame_sees_the_programs_own_names():
+    def f(x):
+        u = x * 2
+        names = sorted(locals()), dir(), sorted(vars()), len([0 for _ in vars(Box)]) * 0
+        exec("u * 1")
+        return u * len(names[0]) * eval("len(names[1]) * 2") + eval("z", {"z": 1.0}) + names[3], names[0]
+
+    rec = bp.probe(f, of=0)(X)
+    plain = f(torch.tensor(X))
+    assert rec.result[0].item() == plain[0].item()
+    assert rec.result[1] == plain[1] == ["u", "x"]
+
+
+def test_a_walrus_in_an_f_string():
+    def f(x):
+        text = f"{(u := x * 2):.1f} and {x}"
+        return u * len(text)
+
+    assert bp.probe(f)(X)["u"].grad.item() == len("6.0 and 3.0")
+
+
+def test_a_function_behind_lru_cache_is_named_in_a_note():
+    @functools.lru_cache
+    def cached(n):
+        return n * 2
+
+    rec = bp.probe(lambda x: x * cached(3))(X)
+    assert rec["x"].grad.item() == 6
+    assert any("cached was not followed: it is hidden in an object of type _lru_cache_wrapper" in n for n in rec.notes)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore:The .grad attribute:UserWarning")
+def test_a_compiled_function_called_inside_runs_as_it_is():
+    @torch.compile(fullgraph=True, backend="eager")
+    def compiled(a):
+        b = a * 3
+        return b + 1
+
+    def f(x):
+        u = compiled(x * 2)
+        return u * x
+
+    rec = bp.probe(f)(X)
+    assert rec["x"].grad.item() == 19 + 18
+    assert not any("compiled" in name for name in rec)
+
+
+@dataclasses.dataclass
+class State:
+    value: torch.Tensor
+    total: float = dataclasses.field(init=False, default=0.0)
+
+    def __post_init__(self):
+        made.append(self)
+
+
+made = []
+
+
+class Named(dict):
+    def __init__(self, **items):
+        super().__init__(items)
+
+
+def test_containers_of_arguments_stay_the_callers_own():
+    def f(items, table, state, named, array, w):
+        items.append(w * 2)
+        table["new"].append(1)
+        state.value = state.value * 3
+        array[0] = 5
+        return items[0] * items[1] * table["a"][0] * state.value * named["k"] + array.sum() * state.total
+
+    import numpy
+
+    items, table = [torch.tensor(2.0)], collections.defaultdict(list, a=[torch.tensor(3.0)])
+    first, second, named, array = items[0], table["a"][0], Named(k=torch.tensor(4.0)), numpy.ones(2)
+    state = State(torch.tensor(5.0))
+    kept, count = named["k"], len(made)
+    rec = bp.probe(f)(items, table, state, named, array, 1.0)
+    assert rec["items.0"].grad.item() == 2 * 3 * 15 * 4
+    assert rec["table.a.0"].grad.item() == 2 * 2 * 15 * 4
+    assert rec["named.k"].grad.item() == 2 * 2 * 3 * 15
+    assert items[0] is first
+    assert len(items) == 2
+    assert table["a"][0] is second
+    assert table["new"] == [1]
+    assert named["k"] is kept
+    assert state.value.item() == 15
+    assert len(made) == count
+    assert array.tolist() == [5, 1]
+    assert not first.requires_grad

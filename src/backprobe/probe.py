@@ -133,6 +133,7 @@ class _Run:
         chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
         self.selection = selection(chosen, self.in_function)
         self.tape: Tape = backend.open(probe.options)
+        self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         inner = innermost(probe.target if self.in_function else probe.target.forward)
         home = package(inner.__code__.co_filename) if inner is not None else None
         self.trace = Trace(self.tape, self.selection, home)
@@ -151,6 +152,8 @@ class _Run:
             output = self.output(result)
             return self._noting(functools.partial(self._differentiated, result, output), "differentiating")
         finally:
+            for put_back in reversed(self.undo):
+                put_back()
             self.trace.release()
             self.tape.release()
 
@@ -223,8 +226,8 @@ class _FunctionRun(_Run):
         function = MethodType(method, target) if own_call else target
         reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         bound = self._bound(function, args, kwargs)
-        lifted = self.backend.lift(bound.arguments, self.probe.wrt)
         given = [leaf for value in bound.arguments.values() for _, leaf in leaves(value)]
+        lifted = self.backend.lift(bound.arguments, self.probe.wrt, self.undo)
         self.arguments = [leaf for value in lifted.values() for _, leaf in leaves(value)]
         self.lifted_integers = any(
             type(a) is int and type(b) is not int for a, b in zip(given, self.arguments, strict=True)
@@ -303,12 +306,8 @@ class _ModelRun(_Run):
             executed.add(path)
             self.trace.name_returned(_quoted(path), output)
 
-        def unseen(path: str, reason: str) -> None:
-            executed.add(path)
-            self.trace.name_absent(_quoted(path), GradStatus.OPAQUE, reason)
-
         observer = ModuleObserver(
-            self._wants_output, self._wants_locals, self._rewritten, returned, unseen, self._writing
+            self._wants_output, self._wants_locals, self._rewritten, returned, self._writing, self._written
         )
         with self.backend.observing(model, observer):
             result = model(*args, **kwargs)
@@ -332,10 +331,15 @@ class _ModelRun(_Run):
             return None
 
     def _writing(self, inputs: Any) -> None:
-        """A module that works in place is about to run."""
-        for _, leaf in leaves(inputs):
-            if self.tape.is_tensor(leaf):
-                self.tape.writing(leaf)
+        for tensor in self._tensors(inputs):
+            self.tape.writing(tensor)
+
+    def _written(self, inputs: Any) -> None:
+        for tensor in self._tensors(inputs):
+            self.trace.written(tensor)
+
+    def _tensors(self, inputs: Any) -> list[Any]:
+        return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
     def known_names(self) -> Sequence[str]:
         parameters = (path for path, _ in self.backend.parameters(self.probe.target))

@@ -38,22 +38,40 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
             yield from leaves(item, f"{path}.{quote(key)}", depth + 1)
 
 
-def replaced(value: Any, replace: Callable[[Any], Any]) -> Any:
-    """The same container with each leaf replaced; the container itself where no leaf changed."""
+def exchanged(value: Any, replace: Callable[[Any], Any], undo: list[Callable[[], None]]) -> Any:
+    """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects: what the program adds to
+    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are made anew.
+    """
     inside = children(value)
     if inside is None:
         return replace(value)
-    pairs = [(key, item, replaced(item, replace)) for key, item in inside]
-    if all(old is new for _, old, new in pairs):
+    pairs = [(item, exchanged(item, replace, undo)) for _, item in inside]
+    changed = [(old, new) for old, new in pairs if old is not new]
+    if not changed:
         return value
-    new = [item for _, _, item in pairs]
-    if isinstance(value, dict):
-        return type(value)(zip(value.keys(), new, strict=True))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*new)
-    if isinstance(value, tuple | list):
-        return type(value)(new)
-    return dataclasses.replace(value, **{key: item for key, _, item in pairs})
+    if isinstance(value, tuple):
+        new = [new for _, new in pairs]
+        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+    _put(value, changed)
+    undo.append(lambda: _put(value, [(new, old) for old, new in changed]))
+    return value
+
+
+def _put(container: Any, changed: list[tuple[Any, Any]]) -> None:
+    """Exchange these very objects wherever they stand in a container now."""
+    by_identity = {id(old): new for old, new in changed}
+    if isinstance(container, list):
+        for at, item in enumerate(container):
+            container[at] = by_identity.get(id(item), item)
+    elif isinstance(container, dict):
+        for key, item in list(container.items()):
+            if id(item) in by_identity:
+                container[key] = by_identity[id(item)]
+    else:
+        for field in dataclasses.fields(container):
+            item = getattr(container, field.name, None)
+            if id(item) in by_identity:
+                object.__setattr__(container, field.name, by_identity[id(item)])  # frozen ones too
 
 
 def at_path(value: Any, path: str) -> Any:

@@ -17,11 +17,13 @@ from backprobe.backends.base import Effect, Tape
 from backprobe.errors import NoSource
 from backprobe.names import Selection, quote, strip
 from backprobe.record import GradStatus
+from backprobe.source import own_names
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.rewrite import Site
 from backprobe.structure import leaves
 
 PLAIN = (bool, int, float, complex, type(None))
+LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 HIGHER_ORDER = (map, filter, functools.reduce)
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 NO_SITE = Site("", 0, "", "", ())
@@ -134,6 +136,8 @@ class Scope:
     def call(self, function: Any, flagged: bool = False) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
         trace = self.trace
+        if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
+            return own_names.seen_by(function)
         if not trace.is_recording:
             return function
         if self.follows:
@@ -271,10 +275,13 @@ class Trace:
         label, call = "", None
         inner = innermost(function)
         if inner is None:
+            # in the model form a module has its own path, whoever calls it
+            called = self.tape.called(function) if self.selection.in_function else None
             label = type(function).__name__
-            function, call = self.tape.called(function) or (MethodType(type(function).__call__, function), None)
+            self._note_hidden(function)
+            function, call = called or (MethodType(type(function).__call__, function), None)
             inner = innermost(function)
-        if inner is None or not self._is_users(inner):
+        if inner is None or not self._is_users(inner) or self.tape.is_compiled(function):
             return None
         try:
             followed = reporting(function, self.opener(scope, label), operations=self.operations)
@@ -282,6 +289,13 @@ class Trace:
             self.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
             return None
         return followed if call is None else functools.partial(call, followed)
+
+    def _note_hidden(self, function: Any) -> None:
+        """A decorator that is no Python function, such as lru_cache, hides the user's function inside it."""
+        wrapped = innermost(getattr(function, "__wrapped__", None))
+        if wrapped is not None and self._is_users(wrapped):
+            kind = type(function).__name__
+            self.notes[f"{wrapped.__qualname__} was not followed: it is hidden in an object of type {kind}"] = None
 
     def _is_users(self, function: FunctionType) -> bool:
         installed = package(function.__code__.co_filename)

@@ -90,6 +90,10 @@ class Tape(Protocol):
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
         ...
 
+    def is_compiled(self, function: Any) -> bool:
+        """Is it a callable whose code the framework fixes or traces, which must be called as it is?"""
+        ...
+
     def called(self, function: Any) -> tuple[Any, Callable[..., Any]] | None:
         """For an object such as a module: the function that calling it runs, and how to call it with another instead.
 
@@ -155,8 +159,13 @@ class Backend(Arrays, Protocol):
 
     def open(self, options: Options) -> Tape: ...
 
-    def lift(self, arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[str, Any]:
-        """The arguments of a function by parameter name, with those to be differentiated made so."""
+    def lift(
+        self, arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]
+    ) -> Mapping[str, Any]:
+        """The arguments of a function by parameter name, with those to be differentiated made so.
+
+        What puts back the old leaves of the caller's own containers is added to ``undo``.
+        """
         ...
 
     def refuse(self, target: Any, asked: str) -> None:
@@ -186,8 +195,8 @@ class ModuleObserver:
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
     returned: Callable[[str, Any], None]  # (path, what the module returned)
-    unseen: Callable[[str, str], None]  # (path, why what this module returns cannot be captured)
-    writing: Callable[[Any], None]  # (inputs of a module that works in place)
+    writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
+    written: Callable[[Any], None]  # (inputs of a module that has worked in place)
 
 
 def load_arrays(name: str) -> Arrays:

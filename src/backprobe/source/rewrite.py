@@ -331,9 +331,6 @@ class _Rewriter(ast.NodeTransformer):
 
     visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.JoinedStr:
-        return node
-
     def _operation(self, node: Any, op: str, reads: tuple[str, ...]) -> ast.expr:
         if not self.operations or not op or id(node) in self.named:
             return node  # type: ignore[no-any-return]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -30,8 +30,10 @@ class TorchBackend:
     def open(self, options: Options) -> TorchTape:
         return TorchTape(options)
 
-    def lift(self, arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[str, Any]:
-        return lift(arguments, wrt)
+    def lift(
+        self, arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]
+    ) -> Mapping[str, Any]:
+        return lift(arguments, wrt, undo)
 
     def refuse(self, target: Any, asked: str) -> None:
         modules.refuse(target, asked)
@@ -46,7 +48,11 @@ class TorchBackend:
 
     def module_paths(self, model: torch.nn.Module) -> Iterable[str]:
         idle = torch.nn.Module.forward  # what a container such as ModuleList has
-        return [path for path, module in model.named_modules() if getattr(type(module), "forward", None) is not idle]
+        return [
+            path
+            for path, module in model.named_modules(remove_duplicate=False)
+            if getattr(type(module), "forward", None) is not idle
+        ]
 
     def parameters(self, model: torch.nn.Module) -> Iterable[tuple[str, Tensor]]:
         return model.named_parameters(remove_duplicate=False)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
 
-from backprobe.structure import leaves, replaced
+from backprobe.errors import NothingToDifferentiate
+from backprobe.structure import exchanged, leaves
 
 
 class _Alias(torch.autograd.Function):
@@ -28,8 +29,10 @@ class _Alias(torch.autograd.Function):
         return gradient
 
 
-def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[str, Any]:
+def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]) -> Mapping[str, Any]:
     """The arguments by parameter name, those to be differentiated requiring a gradient.
+
+    Containers stay the caller's own objects; ``undo`` gets what puts their old leaves back.
 
     If a floating argument already requires one, the flags stand. Otherwise every floating argument is differentiated,
     Python and NumPy numbers included; integers only where nothing else is there to differentiate. ``wrt`` names the
@@ -44,7 +47,7 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[st
 
     def differentiated(leaf: Any) -> Any:
         if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "iub":
-            return torch.from_numpy(numpy.array(leaf))
+            return _on_memory(leaf)
         if not (_is_floating(leaf) or (integers_too and type(leaf) is int)):
             return leaf
         if isinstance(leaf, Tensor) and leaf.requires_grad:
@@ -59,7 +62,7 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None) -> Mapping[st
         return leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf
 
     return {
-        name: replaced(value, differentiated if wrt is None or name in wrt else held)
+        name: exchanged(value, differentiated if wrt is None or name in wrt else held, undo)
         for name, value in arguments.items()
     }
 
@@ -74,11 +77,22 @@ def _is_floating(leaf: Any) -> bool:
 
 def _alias(leaf: Any) -> Tensor:
     if isinstance(leaf, Tensor):
+        if leaf.is_inference():
+            raise NothingToDifferentiate(
+                "an inference tensor cannot be differentiated", found="an argument made under torch.inference_mode()",
+                why="PyTorch keeps no version of it, and lets it require no gradient", next="x.clone()",
+            )  # fmt: skip
         plain = leaf.detach()
     elif isinstance(leaf, numpy.ndarray | numpy.generic):
-        plain = torch.from_numpy(numpy.array(leaf))
+        plain = _on_memory(numpy.asarray(leaf))
     else:
         dtype = torch.get_default_dtype()
         plain = torch.tensor(leaf, dtype=dtype.to_complex() if isinstance(leaf, complex) else dtype)
     with torch.enable_grad():
         return _Alias.apply(plain.requires_grad_())  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _on_memory(array: Any) -> Tensor:
+    """A tensor on the array's own memory, so that a write reaches the caller; on a copy where PyTorch needs one."""
+    usable = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
+    return torch.from_numpy(array if usable else numpy.array(array, dtype=array.dtype.newbyteorder("=")))

@@ -6,10 +6,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
-import torch
 from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.base import ModuleObserver
@@ -18,70 +19,108 @@ from backprobe.errors import Unsupported
 
 @contextmanager
 def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
-    """Within this context the selected modules report; afterwards nothing of it is left."""
-    thread = threading.get_ident()
+    """Within this context the selected modules report; afterwards nothing of it is left.
+
+    Modules report through hooks on all modules, not on each: a TransformerEncoderLayer takes another path in inference
+    where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has a hook of the user's gets
+    one of ours behind it, so that what is seen is what the caller gets.
+    """
+    paths: dict[Module, list[str]] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        paths.setdefault(module, []).append(path)
+    reporter = _Reporter(observer, threading.get_ident())
     with ExitStack() as installed:
-        for path, module in model.named_modules():
-            if observer.wants_locals(path):
-                original = module.forward
-                reporting = observer.rewritten(path, original)
+        for module, every in paths.items():
+            for path in filter(observer.wants_locals, every[:1]):
+                reporting = observer.rewritten(path, original_forward(module))
                 if reporting is not None:
-                    installed.enter_context(_exchanged(module, _only_in(thread, reporting, original)))
-            if getattr(module, "inplace", False):
-                handle = module.register_forward_pre_hook(_input_hook(observer, thread))
+                    installed.enter_context(_exchanged(module, reporting))
+            wanted = list(filter(observer.wants_output, every))
+            if wanted and module._forward_hooks:
+                handle = module.register_forward_hook(partial(reporter.returned, wanted))
                 installed.callback(handle.remove)
-            if observer.wants_output(path) and isinstance(module, torch.jit.ScriptModule):
-                observer.unseen(path, "it is a scripted module, which takes no hooks")
-            elif observer.wants_output(path):
-                handle = module.register_forward_hook(_output_hook(path, observer, thread))
-                installed.callback(handle.remove)
+            elif wanted:
+                reporter.paths[module] = wanted
+        for handle in (register_module_forward_pre_hook(reporter.before), register_module_forward_hook(reporter.after)):
+            installed.callback(handle.remove)
         yield
 
 
-def _output_hook(path: str, observer: ModuleObserver, thread: int) -> Callable[..., None]:
-    def hook(module: Module, args: Any, output: Any) -> None:
-        if threading.get_ident() == thread:
-            observer.returned(path, output)
+class _Reporter:
+    """What the hooks on all modules call: it hears the modules of one model in one thread."""
 
-    return hook
+    def __init__(self, observer: ModuleObserver, thread: int) -> None:
+        self.observer, self.thread = observer, thread
+        self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
+
+    def before(self, module: Module, args: Any) -> None:
+        if getattr(module, "inplace", False) and threading.get_ident() == self.thread:
+            self.observer.writing(args)
+
+    def after(self, module: Module, args: Any, output: Any) -> None:
+        if threading.get_ident() != self.thread:
+            return
+        if getattr(module, "inplace", False):
+            self.observer.written(args)
+        if module in self.paths:
+            self.returned(self.paths[module], module, args, output)
+
+    def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> None:
+        if threading.get_ident() == self.thread:
+            for path in paths:
+                self.observer.returned(path, output)
 
 
-def _input_hook(observer: ModuleObserver, thread: int) -> Callable[..., None]:
-    def hook(module: Module, args: Any) -> None:
-        if threading.get_ident() == thread:
-            observer.writing(args)
+# forwards exchanged for one call
 
-    return hook
+LOCK = threading.Lock()
 
 
-def _only_in(thread: int, reporting: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """An exchanged forward is for the probing thread alone."""
+class _Exchanged:
+    """Stands in a module's ``__dict__`` for its forward: each thread gets its own, and threads that probe nothing the
+    original. The last one out puts back what was there."""
 
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return (reporting if threading.get_ident() == thread else original)(*args, **kwargs)
+    def __init__(self, module: Module) -> None:
+        self.had = module.__dict__.get("forward")
+        self.original = module.forward
+        self.by_thread: dict[int, list[Callable[..., Any]]] = {}
 
-    return forward
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.by_thread.get(threading.get_ident())
+        return (own[-1] if own else self.original)(*args, **kwargs)
+
+
+def original_forward(module: Module) -> Callable[..., Any]:
+    forward = module.forward
+    return forward.original if isinstance(forward, _Exchanged) else forward
 
 
 @contextmanager
 def _exchanged(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Put a forward on the instance, past Module.__setattr__, and take it away again or restore the one it had."""
-    attributes = module.__dict__
-    had = "forward" in attributes
-    before = attributes.get("forward")
-    attributes["forward"] = forward
+    """Put a forward on the instance, past Module.__setattr__, for this thread and this context."""
+    thread = threading.get_ident()
+    with LOCK:
+        standing = module.__dict__.get("forward")
+        if not isinstance(standing, _Exchanged):
+            standing = module.__dict__["forward"] = _Exchanged(module)
+        standing.by_thread.setdefault(thread, []).append(forward)
     try:
         yield
     finally:
-        if had:
-            attributes["forward"] = before
-        else:
-            del attributes["forward"]
+        with LOCK:
+            standing.by_thread[thread].remove(forward)
+            if not standing.by_thread[thread]:
+                del standing.by_thread[thread]
+            if not standing.by_thread:
+                if standing.had is None:
+                    del module.__dict__["forward"]
+                else:
+                    module.__dict__["forward"] = standing.had
 
 
 def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a module, its hooks included, with another forward in the place of its own."""
-    with _exchanged(module, _only_in(threading.get_ident(), forward, module.forward)):
+    with _exchanged(module, forward):
         return module(*args, **kwargs)
 
 
@@ -116,7 +155,8 @@ def refuse(target: Any, asked: str, parts: tuple[tuple[str, str, str], ...] = (C
 
 def _refused_kind(part: Any) -> tuple[str, str, str] | None:
     if isinstance(part, Module):
-        if type(part).__name__ == "OptimizedModule" or part._compiled_call_impl is not None:
+        compiled = part._compiled_call_impl is not None or hasattr(part.forward, "_torchdynamo_orig_callable")
+        if compiled or type(part).__name__ == "OptimizedModule":
             return COMPILED
         if isinstance(part, DistributedDataParallel):
             return REDUCED

@@ -145,10 +145,13 @@ class TorchTape:
             modules.refuse(function, f"{type(function).__name__}(...) inside a probed function", parts=modules.WRAPPERS)
         return effects.effect(function, flagged)
 
+    def is_compiled(self, function: Any) -> bool:
+        return hasattr(function, "_torchdynamo_orig_callable")
+
     def called(self, function: Any) -> tuple[Any, Callable[..., Any]] | None:
         if not isinstance(function, torch.nn.Module):
             return None
-        return function.forward, partial(modules.call_with, function)
+        return modules.original_forward(function), partial(modules.call_with, function)
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         found = effects.targets(function, args, kwargs)

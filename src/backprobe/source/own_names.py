@@ -1,0 +1,47 @@
+"""``locals()`` and its kin in a rewritten function: what they see must be the program's own names alone."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+
+def seen_by(function: Any) -> Callable[..., Any]:
+    """What to call instead of ``locals``, ``vars``, ``dir``, ``eval`` or ``exec``, from the frame that asks."""
+    seen: dict[Any, Callable[..., Any]] = {locals: _locals, vars: _vars, dir: _dir, eval: _eval, exec: _exec}
+    return seen[function]
+
+
+def _own(frame: FrameType | None) -> dict[str, Any]:
+    """The local names of a frame without those that rewriting put there, which all begin with ``@``."""
+    assert frame is not None
+    return {name: value for name, value in frame.f_locals.items() if not name.startswith("@")}
+
+
+def _locals() -> dict[str, Any]:
+    return _own(sys._getframe(1))
+
+
+def _vars(*of: Any) -> Any:
+    return builtins.vars(*of) if of else _own(sys._getframe(1))
+
+
+def _dir(*of: Any) -> list[str]:
+    return builtins.dir(*of) if of else sorted(_own(sys._getframe(1)))
+
+
+def _eval(source: Any, globals: Any = None, locals: Any = None, /) -> Any:
+    frame = sys._getframe(1)
+    if globals is None:
+        globals, locals = frame.f_globals, _own(frame) if locals is None else locals
+    return builtins.eval(source, globals, locals)
+
+
+def _exec(source: Any, globals: Any = None, locals: Any = None, /, **closure: Any) -> None:
+    frame = sys._getframe(1)
+    if globals is None:
+        globals, locals = frame.f_globals, _own(frame) if locals is None else locals
+    builtins.exec(source, globals, locals, **closure)
