@@ -113,7 +113,7 @@ def test_no_floating_input():
     assert "found: no arguments" in text
 
 
-def test_integers_that_were_made_differentiable_are_named_where_the_program_fails():
+def test_numbers_that_were_made_tensors_are_named_where_the_program_fails():
     def f(n):
         total = 0.0
         for i in range(n):
@@ -122,7 +122,11 @@ def test_integers_that_were_made_differentiable_are_named_where_the_program_fail
 
     with pytest.raises(TypeError) as caught:
         bp.probe(f)(3)
-    assert any("beside a floating argument (3.0 instead of 3) integers stay" in note for note in caught.value.__notes__)
+    assert any("the numbers given for n were made tensors" in note for note in caught.value.__notes__)
+    with pytest.raises(TypeError) as caught:
+        bp.probe(lambda x, p: torch.nn.functional.dropout(x, p).sum())(torch.ones(2), 0.5)
+    assert any("given for p were made tensors, to be differentiated; wrt='x'" in n for n in caught.value.__notes__)
+    assert bp.probe(lambda x, p: torch.nn.functional.dropout(x, p).sum(), wrt="x")(torch.ones(2), 0.0)
 
 
 def test_an_output_that_depends_on_nothing():
@@ -244,6 +248,49 @@ def test_the_inplace_error_of_torch_keeps_itself_and_gets_a_note():
 )
 def test_bad_options(options, text):
     assert text in message(bp.BadOption, lambda: bp.probe(toy, **options))
+
+
+@pytest.mark.parametrize("options", [{"select": 3}, {"wrt": 3}, {"of": 3.5}])
+def test_options_of_the_wrong_type(options):
+    (name,) = options
+    assert f"{name} is a " in message(bp.BadOption, lambda: bp.probe(toy, **options))
+
+
+def test_a_pattern_cannot_ask_for_the_last():
+    text = message(bp.BadName, lambda: bp.probe(toy, "u#-1")(1.0, 2.0))
+    assert "next:  the pattern 'u', and then rec['u#-1']" in text
+
+
+def test_what_is_selected_and_taken_away_is_no_misspelling():
+    assert list(bp.probe(toy, ["u", "v", "!u"])(1.0, 2.0)) == ["v"]
+
+
+def test_a_complex_output():
+    text = message(bp.BadOutput, lambda: bp.probe(lambda z: z * z)(1 + 2j))
+    assert text.startswith("the output is complex")
+    assert bp.probe(lambda z: z * z, cotangent=1.0)(1 + 2j)["z"].grad.item() == 2 - 4j
+
+
+def test_an_inference_tensor_as_argument():
+    with torch.inference_mode():
+        x = torch.ones(2)
+    assert "next:  x.clone()" in message(bp.NothingToDifferentiate, lambda: bp.probe(lambda x: x.sum())(x))
+
+
+def test_an_inner_probe_on_a_value_that_the_outer_one_differentiates():
+    def inner(t):
+        return t * t
+
+    def f(x):
+        u = torch.exp(x)
+        return bp.probe(inner, create_graph=keep)(u).result
+
+    keep = True
+    assert bp.probe(f)(0.0)["x"].grad.item() == 2
+    keep = False
+    with pytest.raises(RuntimeError) as caught:
+        bp.probe(f)(0.0)
+    assert any("create_graph=True there keeps it" in note for note in caught.value.__notes__)
 
 
 def test_bad_arguments():

@@ -198,6 +198,12 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
             raise BadName(
                 f"the pattern {text!r} is no regular expression", asked=repr(text), found=str(error)
             ) from error
+    if "#-1" in "".join(character for character, read in zip(body, outside(body), strict=True) if read):
+        raise BadName(
+            f"the pattern {text!r} asks for the last one", asked=repr(text),
+            why="which one is the last is known only when the program is over",
+            next=f"the pattern {body.replace('#-1', '')!r}, and then rec[{body!r}]",
+        )  # fmt: skip
     scope, local = split("**:**" if in_function and body == "**" else body)
     leaves = r"(?:\..*)?"
     if local is not None:

@@ -85,6 +85,12 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
 def _cotangent(tensor: Any, cotangent: Any, tape: Tape) -> Any:
     shape = tape.describe(tensor).shape
     if cotangent is None:
+        if tape.is_complex(tensor):
+            raise BadOutput(
+                "the output is complex", asked="its gradient", found=f"dtype {tape.describe(tensor).dtype}",
+                why="only a real scalar has one gradient",
+                next="cotangent=1.0, or of=lambda result: result.abs()",
+            )  # fmt: skip
         if tape.size(tensor) != 1:
             raise BadOutput(
                 "the output is not a scalar", asked="its gradient", found=f"shape {shape}",

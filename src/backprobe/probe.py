@@ -78,6 +78,16 @@ def probe(
             raise BadOption(
                 f"{name} is one of {', '.join(allowed)}", asked=f"{name}={value!r}", next=f"{name}={allowed[0]!r}"
             )
+    for name, texts in (("select", select), ("wrt", wrt)):
+        if not (texts is None or isinstance(texts, str | Sequence | set | frozenset)):
+            raise BadOption(
+                f"{name} is a text or a list of texts, not {type(texts).__name__}", asked=f"{name}={texts!r}",
+                next=f"{name}='x'",
+            )  # fmt: skip
+    if not (of is None or isinstance(of, str | int) or callable(of)):
+        raise BadOption(
+            f"of is a path, a position or a function, not {type(of).__name__}", asked=f"of={of!r}", next="of='loss'"
+        )
     names = None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
     return Probe(target, select, of, names, cotangent, Options(strategy, values, create_graph), backend)
 
@@ -126,7 +136,7 @@ class _Run:
     """One call of a probe. The two forms differ in how the program is made to report."""
 
     in_function = True
-    lifted_integers = False
+    lifted_numbers: Sequence[str] = ()
 
     def __init__(self, probe: Probe, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
@@ -166,7 +176,7 @@ class _Run:
             output.tensor, output.cotangent, [value.capture for value in captured]
         )
         record = transcribe(self.trace, self.backend, captured, outcomes, order, output_value)
-        missed = self.selection.unmatched(record.names)
+        missed = self.selection.unmatched([*record.names, *self.trace.seen])
         if missed:
             self.refuse_unmatched(missed[0], record.names)
         return Recording(record, result)
@@ -184,7 +194,7 @@ class _Run:
                 where = f"{os.path.basename(scope.file)}:{site.line}"
                 note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
             error.add_note(note)
-            for explained in (self.backend.explain_error(error), self.explain_error()):
+            for explained in (self.backend.explain_error(error), self.explain_error(error)):
                 if explained:
                     error.add_note(explained)
             raise
@@ -204,12 +214,14 @@ class _Run:
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
-    def explain_error(self) -> str | None:
+    def explain_error(self, error: BaseException) -> str | None:
         """What the form itself did that may be behind an error of the program."""
         return None
 
     def output(self, result: Any) -> Output:
-        return choose(result, self.probe.of, self.probe.cotangent, self.tape)
+        return self._noting(
+            lambda: choose(result, self.probe.of, self.probe.cotangent, self.tape), "choosing the output of"
+        )
 
     def known_names(self) -> Sequence[str]:
         """Names that the program has whether or not it ran them, for suggestions."""
@@ -226,21 +238,20 @@ class _FunctionRun(_Run):
         function = MethodType(method, target) if own_call else target
         reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
         bound = self._bound(function, args, kwargs)
-        given = [leaf for value in bound.arguments.values() for _, leaf in leaves(value)]
         lifted = self.backend.lift(bound.arguments, self.probe.wrt, self.undo)
         self.arguments = [leaf for value in lifted.values() for _, leaf in leaves(value)]
-        self.lifted_integers = any(
-            type(a) is int and type(b) is not int for a, b in zip(given, self.arguments, strict=True)
-        )
+        self.lifted_numbers = [name for name, value in bound.arguments.items()
+                               if isinstance(value, int | float) and lifted[name] is not value]  # fmt: skip
         bound.arguments.update(lifted)
         return reporting_function(*bound.args, **bound.kwargs)
 
-    def explain_error(self) -> str | None:
-        if not self.lifted_integers:
+    def explain_error(self, error: BaseException) -> str | None:
+        if not self.lifted_numbers or not isinstance(error, TypeError):
             return None
+        names = ", ".join(self.lifted_numbers)
         return (
-            "backprobe: no argument is floating, so the integers were made differentiable; "
-            "beside a floating argument (3.0 instead of 3) integers stay as they are"
+            f"backprobe: the numbers given for {names} were made tensors, to be differentiated; "
+            "wrt='x' differentiates x alone and leaves the others as they are"
         )
 
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:

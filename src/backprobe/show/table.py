@@ -43,7 +43,7 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     try:
         value = describe(entry.value, backend)
     except Overwritten:
-        value = "overwritten"
+        value = "not kept" if entry.held_value.reason == entry.reason else "overwritten"
     if entry.status is GradStatus.OK:
         gradient = describe(entry.grad, backend)
     else:

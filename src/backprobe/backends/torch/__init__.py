@@ -13,6 +13,7 @@ from backprobe.backends.torch import modules, tensors
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.tape import TorchTape
 
+FREED = "backward through the graph a second time"
 IN_PLACE = "has been modified by an inplace operation"
 
 
@@ -43,6 +44,11 @@ class TorchBackend:
             return (
                 "backprobe: the program itself overwrites a value that its backward pass needs; it fails without the "
                 "probe too. Write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)."
+            )
+        if FREED in str(error):
+            return (
+                "backprobe: an inner probe or backward() has run through a part of this graph already; "
+                "create_graph=True there keeps it"
             )
         return None
 

@@ -47,6 +47,9 @@ class TorchTape:
     def is_floating(self, tensor: Tensor) -> bool:
         return tensor.is_floating_point() or tensor.is_complex()
 
+    def is_complex(self, tensor: Tensor) -> bool:
+        return tensor.is_complex()
+
     def size(self, tensor: Tensor) -> int:
         return tensor.numel()
 

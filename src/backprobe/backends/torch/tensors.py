@@ -89,7 +89,7 @@ def _numbers(tensor: Tensor) -> Tensor | None:
     """The numbers in a tensor in double precision, those that a sparse one does not hold left out."""
     if tensor.is_meta:
         return None
-    values = tensor.detach()
+    values = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
     if values.layout is torch.sparse_coo:
         values = values.coalesce().values()
     elif values.layout in COMPRESSED:
@@ -104,7 +104,7 @@ def _numbers(tensor: Tensor) -> Tensor | None:
 
 def to_text(tensor: Tensor) -> str:
     """A small tensor's numbers in full, to six significant digits."""
-    values = tensor.detach()
+    values = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
     if values.is_meta:
         return "(meta: no values)"
     if values.layout is not torch.strided:
