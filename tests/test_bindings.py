@@ -9,6 +9,8 @@ from collections import namedtuple
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import backprobe as bp
 from backprobe.errors import NothingToDifferentiate
@@ -848,3 +850,68 @@ def test_containers_of_arguments_stay_the_callers_own():
     assert len(made) == count
     assert array.tolist() == [5, 1]
     assert not first.requires_grad
+
+
+class Counting(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+class Dispatched(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+class Seeing(torch.Tensor):
+    seen = []
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        cls.seen.append(func)
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("mode", [Counting, Dispatched])
+def test_modes_of_the_users_see_the_same_operations(mode):
+    def f(x):
+        with mode() as active:
+            u = x * 2
+            v = u[0:1]
+            u += 1
+            u.mul_(3)
+            w = u.data
+            z = torch.relu(u).sum() + v.sum()
+        seen.append(active.seen)
+        return z
+
+    seen = []
+    x = torch.ones(2, requires_grad=True)
+    f(x)
+    rec = bp.probe(f)(x)
+    assert seen[0] == seen[1]
+    assert rec["u#1"].grad.tolist() == [6, 3]
+
+
+def test_subclasses_of_the_users_see_the_same_operations():
+    def f(x):
+        u = x * 2
+        u += 1
+        return (u * u).sum()
+
+    x = torch.ones(2).as_subclass(Seeing).requires_grad_()
+    Seeing.seen.clear()
+    f(x)
+    bare = list(Seeing.seen)
+    Seeing.seen.clear()
+    bp.probe(f)(x)
+    assert [func for func in Seeing.seen if func in bare] == bare

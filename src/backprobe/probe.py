@@ -343,7 +343,7 @@ class _ModelRun(_Run):
 
     def _writing(self, inputs: Any) -> None:
         for tensor in self._tensors(inputs):
-            self.tape.writing(tensor)
+            self.trace.writing(tensor)
 
     def _written(self, inputs: Any) -> None:
         for tensor in self._tensors(inputs):

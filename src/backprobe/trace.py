@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 from backprobe.backends.base import Effect, Tape
 from backprobe.errors import NoSource
@@ -25,6 +25,7 @@ from backprobe.structure import leaves
 PLAIN = (bool, int, float, complex, type(None))
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 HIGHER_ORDER = (map, filter, functools.reduce)
+T = TypeVar("T")
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 NO_SITE = Site("", 0, "", "", ())
 
@@ -44,6 +45,17 @@ class Value:
     plain: Any = None
     absent: tuple[GradStatus, str] | None = None  # status and reason of what a module returned, where it is not there
     names: list[NamedAs] = field(default_factory=list)
+
+
+def quietly(method: Callable[..., T]) -> Callable[..., T]:
+    """A method of ``Trace`` in the course of which the user's own modes see nothing of what the tape does."""
+
+    @functools.wraps(method)
+    def quiet(self: Trace, *args: Any) -> T:
+        with self.tape.quiet():
+            return method(self, *args)
+
+    return quiet
 
 
 class Scope:
@@ -90,7 +102,7 @@ class Scope:
 
     def writing(self, value: Any) -> None:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.tape.writing(value)
+            self.trace.writing(value)
 
     def written(self, value: Any) -> None:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
@@ -113,7 +125,7 @@ class Scope:
 
     def expose(self, value: Any) -> Any:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.tape.expose(value)
+            self.trace.expose(value)
         return value
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:
@@ -306,16 +318,21 @@ class Trace:
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments, saving before and looking after."""
-        targets = self.tape.targets(function, args, kwargs)
+        targets = self._targets(function, args, kwargs)
         for tensor in targets:
-            self.tape.writing(tensor)
+            self.writing(tensor)
         result = function(*args, **kwargs)
         for tensor in targets:
             self.written(tensor)
         return result
 
+    @quietly
+    def _targets(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        return self.tape.targets(function, args, kwargs)
+
     # naming values
 
+    @quietly
     def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> None:
         """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container.
 
@@ -403,6 +420,7 @@ class Trace:
             del self.live[scope]
         self.name(scope, "return", output, NO_SITE)
 
+    @quietly
     def name_path(self, path: str, tensor: Any) -> None:
         """A parameter of a model: its name is its path."""
         if self.selection.might_want(path):
@@ -415,6 +433,7 @@ class Trace:
         value.names.append((scope, "return", 0, ""))
         self.values.append(value)
 
+    @quietly
     def hold_output(self, tensor: Any, path: str | None) -> Value:
         """The value that is differentiated, which always has an entry."""
         known = self.latest.get(id(tensor))
@@ -428,10 +447,20 @@ class Trace:
 
     # versions
 
+    @quietly
+    def writing(self, tensor: Any) -> None:
+        self.tape.writing(tensor)
+
+    @quietly
+    def expose(self, tensor: Any) -> None:
+        self.tape.expose(tensor)
+
+    @quietly
     def written(self, tensor: Any) -> None:
         self.tape.written(tensor)
         self.through[id(tensor)] = (weakref.ref(tensor), self.tape.version(tensor))
 
+    @quietly
     def sweep(self, scope: Scope, site: Site) -> None:
         """Every live name whose memory has been written since gets a new version."""
         if not self.is_recording:

@@ -20,7 +20,7 @@ def main(count: int = 1000, seed: str = "0") -> int:
             try:
                 check(generate(random.Random(f"{seed}:{at}").randrange), Path(folder), tally)
             except Exception as error:  # noqa: BLE001 - what a program raises is a finding like any other
-                failures.append("\n".join([f"{seed}:{at}: {type(error).__name__}: {error}", *error.__notes__]))
+                failures.append("\n".join([f"{seed}:{at}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
             if (at + 1) % 1000 == 0:
                 print(f"{at + 1}/{count}, {len(failures)} failures, {time.monotonic() - begun:.0f} s", flush=True)
     for failure in sorted(failures, key=len)[:5]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
@@ -65,6 +66,10 @@ class Summary:
 
 class Tape(Protocol):
     """One recording in a framework: captures values while the program runs, then differentiates."""
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Within this context, what the tape does with tensors is not seen by modes or subclasses of the user's."""
+        ...
 
     def is_tensor(self, value: Any) -> bool: ...
 

@@ -6,13 +6,15 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.utils._python_dispatch import _disable_current_modes
 
 from backprobe.backends.base import Description, Effect, Options, Outcome
 from backprobe.backends.torch import effects, modules
@@ -38,6 +40,11 @@ class TorchTape:
         self.exposed: list[Capture] = []
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        if torch._C._len_torch_dispatch_stack():
+            return _no_modes()
+        return torch._C.DisableTorchFunction()  # type: ignore[no-any-return]
 
     # what a tensor is
 
@@ -247,6 +254,12 @@ class TorchTape:
         self.pending.clear()
         self.exposed.clear()
         self.hooked.clear()
+
+
+@contextmanager
+def _no_modes() -> Iterator[None]:
+    with _disable_current_modes(), torch._C.DisableTorchFunction():
+        yield
 
 
 def _is_copy_slices(base: Tensor) -> bool:
