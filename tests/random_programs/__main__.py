@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does, which imports this folder as a package
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as pytest does, so that this folder is a package
 
 from random_programs.compare import Tally, check
 from random_programs.statements import generate
@@ -20,7 +20,8 @@ def main(count: int = 1000, seed: str = "0") -> int:
             try:
                 check(generate(random.Random(f"{seed}:{at}").randrange), Path(folder), tally)
             except Exception as error:  # noqa: BLE001 - what a program raises is a finding like any other
-                failures.append("\n".join([f"{seed}:{at}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
+                notes = getattr(error, "__notes__", ())
+                failures.append("\n".join([f"{seed}:{at}: {type(error).__name__}: {error}", *notes]))
             if (at + 1) % 1000 == 0:
                 print(f"{at + 1}/{count}, {len(failures)} failures, {time.monotonic() - begun:.0f} s", flush=True)
     for failure in sorted(failures, key=len)[:5]:

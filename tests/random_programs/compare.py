@@ -1,7 +1,5 @@
 """The verdict: a probe's names, values and gradients against the oracle's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -44,8 +42,11 @@ def load(program: str, path: Path) -> Callable[..., Any]:
 
 
 def check(program: str, folder: Path, tally: Tally) -> bool:
-    """Compare a probe of this program with the oracle. False where there is nothing to compare: PyTorch itself cannot
-    differentiate the program, or its values are too large for differences."""
+    """Compare a probe of this program with the oracle.
+
+    False where there is nothing to compare: PyTorch itself cannot differentiate the program, or its values are too
+    large for differences.
+    """
     tally.run += 1
     path = folder / f"program_{tally.run}.py"
     try:
@@ -68,8 +69,10 @@ def _check(program: str, function: Callable[..., Any], tally: Tally) -> bool:
     recording = bp.probe(function)(*[argument.clone() for argument in arguments])
     bindings = oracle.names.bindings
     entries = compare_names(bindings, recording)
-    for binding, numeric in differences(program, bindings):
-        compare_gradient(binding, entries[binding.name], numeric)
+    numeric = differences(program, bindings)
+    for binding in bindings:
+        if binding.moment is not None:
+            compare_gradient(binding, entries[binding.name], numeric[binding.moment])
     tally.names += len(bindings)
     tally.statuses.update(entry.status for entry in recording.values())
     return True
@@ -87,26 +90,20 @@ def plain_output(function: Callable[..., Any], arguments: Sequence[torch.Tensor]
     return output.item()
 
 
-def differences(program: str, bindings: Sequence[Binding]) -> list[tuple[Binding, np.ndarray]]:
-    """The central difference of the output by every element of what each of these tensors is, all in one run.
+def differences(program: str, bindings: Sequence[Binding]) -> dict[int, np.ndarray]:
+    """The central difference of the output by every element of what these names mean, by moment, all in one run.
 
     A row of the arrays is one element of one object, moved up or down.
     """
+    values = {binding.moment: binding.value for binding in bindings if binding.moment is not None}
     rows, nudges = 0, {}
-    for binding in bindings:
-        if binding.moment is not None and binding.moment not in nudges:
-            size = binding.value.size
-            nudges[binding.moment] = (
-                np.arange(rows, rows + 2 * size), np.tile(np.arange(size), 2), np.repeat([STEP, -STEP], size),
-            )  # fmt: skip
-            rows += 2 * size
+    for moment, value in values.items():
+        elements, size = np.arange(value.size), value.size
+        nudges[moment] = (np.arange(rows, rows + 2 * size), np.tile(elements, 2), np.repeat([STEP, -STEP], size))
+        rows += 2 * size
     output = Interpreter(nudges, rows).run(program)
-    found = []
-    for binding in bindings:
-        if binding.moment is not None:
-            up, down = output[nudges[binding.moment][0]].reshape(2, *binding.value.shape)
-            found.append((binding, (up - down) / (2 * STEP)))
-    return found
+    moved = {moment: output[at].reshape(2, *values[moment].shape) for moment, (at, _, _) in nudges.items()}
+    return {moment: (up - down) / (2 * STEP) for moment, (up, down) in moved.items()}
 
 
 def compare_names(bindings: Sequence[Binding], recording: Any) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Draws expressions, as text, of what is bound where they stand."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,17 +22,9 @@ INDEXES = {  # how a subscript is written, by the size of what is indexed and th
 }  # fmt: skip
 
 
-def nothing() -> dict[Kind, list[str]]:
-    return {kind: [] for kind in NAMES}
-
-
 def combined(operator: str, left: str, right: str) -> str:
     """In brackets, wherever it may go. The operator is drawn first."""
     return f"({left} {operator} {right})"
-
-
-def applied(function: str, argument: str, is_method: bool) -> str:
-    return f"{argument}.{function}()" if is_method else f"torch.{function}({argument})"
 
 
 def saves_its_result(expression: str) -> bool:
@@ -61,8 +51,8 @@ class Expressions:
     below: Callable[[int], int]
     is_careless: bool = False
     suffix: str = ""  # names inside an inner function differ from those around it, which it can read
-    bound: dict[Kind, list[str]] = field(default_factory=nothing)
-    around: dict[Kind, list[str]] = field(default_factory=nothing)
+    bound: dict[Kind, list[str]] = field(default_factory=lambda: {kind: [] for kind in NAMES})
+    around: dict[Kind, list[str]] = field(default_factory=lambda: {kind: [] for kind in NAMES})
     functions: list[Signature] = field(default_factory=list)
     counters: list[str] = field(default_factory=list)
     may_bind: bool = True  # a walrus is out of place in a lambda
@@ -102,7 +92,7 @@ class Expressions:
         ways: list[Callable[[], str]] = [
             lambda: f"({self.atom(size, depth)} * {self.number()})",
             lambda: self.added(size, depth),
-            lambda: applied(self.pick(["sin", "cos", "tanh"]), self.safe(size, depth), self.chance(2)),
+            lambda: self.applied(size, depth),
             lambda: f"({self.safe(size, depth)} * {self.safe(self.pick([size, 0]), depth)})",
             lambda: f"({self.safe(size, depth)} / (2.0 + {self.small(size)}))",
             lambda: f"torch.exp((torch.sin({self.safe(size, depth)}) * 0.3))",
@@ -115,6 +105,10 @@ class Expressions:
         if size == 0:
             ways.append(lambda: f"{self.atom(self.pick([3, 2]), depth - 1)}.sum()")
         return self.pick(ways)()
+
+    def applied(self, size: int, depth: int) -> str:
+        function, argument = self.pick(["sin", "cos", "tanh"]), self.safe(size, depth)
+        return f"{argument}.{function}()" if self.chance(2) else f"torch.{function}({argument})"
 
     def added(self, size: int, depth: int) -> str:
         sizes = self.pick([(size, size), (size, 0), (0, size)])
@@ -131,7 +125,7 @@ class Expressions:
     def small(self, size: int) -> str:
         """Between -1 and 1, and so no danger in a divisor."""
         square = self.square(size)
-        return applied("sin" if "+" in square else "tanh", square, False)
+        return f"torch.{'sin' if '+' in square else 'tanh'}({square})"
 
     def safe(self, size: int, depth: int) -> str:
         """An operand that its operation may save."""
@@ -166,17 +160,12 @@ class Expressions:
 
     def written(self, target: str, size: int) -> str:
         """A method that works in place and returns the tensor that it has written."""
-        method = self.pick(["mul_", "add_", "sub_", "div_", "sin_", "cos_", "neg_", "copy_", "zero_"])
-        match method:
-            case "mul_":
-                return f"{target}.mul_({self.number()})"
-            case "add_" | "sub_":
-                return f"{target}.{method}({self.operand(size)})"
-            case "div_":
-                return f"{target}.div_(1.4)"
-            case "copy_":
-                return f"{target}.copy_({self.fresh(size, 1)})"
-        return f"{target}.{method}()"
+        method = self.pick(["mul", "add", "sub", "div", "sin", "cos", "neg", "copy", "zero"])
+        arguments: dict[str, Callable[[], str]] = {
+            "mul": self.number, "add": lambda: self.operand(size), "sub": lambda: self.operand(size),
+            "div": lambda: "1.4", "copy": lambda: self.fresh(size, 1),
+        }  # fmt: skip
+        return f"{target}.{method}_({arguments[method]() if method in arguments else ''})"
 
     def operand(self, size: int) -> str:
         """What is added or subtracted in place: saved by nothing, so any whole vector will do."""

@@ -1,12 +1,11 @@
 """The oracle: runs a program's text in NumPy."""
 
-from __future__ import annotations
-
 import ast
 import operator
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -15,25 +14,25 @@ from random_programs.memory import Memory, Nudges, Tensor, plain
 from random_programs.names import Names, Scope
 
 ARGUMENTS = ((0.31, -0.83, 1.13), (-0.57, 0.92, 0.44), (1.07, 0.23, -0.68))
-FUNCTIONS = {"sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "clone": np.positive}
 OPERATORS: dict[type[ast.AST], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
     ast.Eq: operator.eq, ast.Lt: operator.lt,
 }  # fmt: skip
-METHODS: dict[str, Callable[..., Any]] = {
-    "add_": operator.add, "sub_": operator.sub, "mul_": operator.mul, "div_": operator.truediv,
-    "sin_": np.sin, "cos_": np.cos, "neg_": np.negative, "zero_": np.zeros_like, "copy_": lambda old, new: new,
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sin": np.sin, "cos": np.cos, "tanh": np.tanh, "exp": np.exp, "neg": np.negative, "clone": np.positive,
+    "sum": lambda value: value.sum(axis=1, keepdims=True), "zero": np.zeros_like, "copy": lambda old, new: new,
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function, and the scope that it was defined in."""
+    """A function, and the values around it."""
 
     name: str
     parameters: ast.arguments
     body: Sequence[ast.stmt]
-    outer: Scope
+    around: ChainMap[str, Any]
 
 
 class Interpreter:
@@ -44,20 +43,21 @@ class Interpreter:
 
     def run(self, program: str) -> np.ndarray:
         """What ``f`` returns, a number per row."""
-        module = Scope("")
+        module = ChainMap[str, Any]({"range": range})
+        module["sum"] = lambda items: reduce(partial(self.combined, operator.add), items, 0)
         for node in ast.parse(program).body:
             match node:
                 case ast.FunctionDef(name, parameters, body):
-                    module.values[name] = Function(name, parameters, body, module)
+                    module[name] = Function(name, parameters, body, module)
                 case ast.Assign([ast.Name(name)], ast.Call(_, [vector])):  # W = torch.tensor([…])
-                    module.values[name] = self.memory.made(np.array([ast.literal_eval(vector)]))
-        main = module.values["f"]
+                    module[name] = self.memory.made(np.array([ast.literal_eval(vector)]))
+        main = module["f"]
         arguments = [self.memory.made(np.array([values])) for values in ARGUMENTS[: len(main.parameters.args)]]
         with np.errstate(all="ignore"):  # a value that grows beyond all bounds shows in ``largest``
             return self.enter(main, "", arguments).value[:, 0]
 
     def enter(self, function: Function, path: str, arguments: Sequence[Any]) -> Any:
-        scope = Scope(path, function.outer)
+        scope = Scope(path, function.around.new_child())
         self.names.active.append(scope)
         for parameter, argument in zip(function.parameters.args, arguments, strict=True):
             self.assign(scope, ast.Name(parameter.arg), argument)
@@ -81,7 +81,11 @@ class Interpreter:
                 for target in targets:
                     self.assign(scope, target, found)
             case ast.AugAssign(target, sign, value):
-                self.augment(scope, target, OPERATORS[type(sign)], value)
+                held = self.value(scope, target)
+                found = self.combined(OPERATORS[type(sign)], held, self.value(scope, value))
+                if isinstance(held, Tensor):
+                    self.memory.written(held, found.value)
+                self.assign(scope, target, held if isinstance(held, Tensor) else found)
             case ast.Expr(value):
                 self.value(scope, value)
             case ast.For(target, items, body):
@@ -96,21 +100,12 @@ class Interpreter:
             case ast.Delete([ast.Name(name)]):
                 del scope.values[name], scope.named[name]
             case ast.FunctionDef(name, parameters, body):
-                scope.values[name] = Function(name, parameters, body, scope)
+                scope.values[name] = Function(name, parameters, body, scope.values)
             case ast.Return(value):
                 return self.value(scope, value)
             case _:
                 raise NotImplementedError(ast.unparse(node))
         return None
-
-    def augment(self, scope: Scope, target: Any, combine: Callable[[Any, Any], Any], value: ast.expr) -> None:
-        """Python's order: the target is read, then the value, then the target is written in place and assigned."""
-        held, operand = self.value(scope, target), self.value(scope, value)
-        if isinstance(held, Tensor):
-            self.memory.written(held, combine(held.value, plain(operand)))
-        else:
-            held = combine(held, operand)
-        self.assign(scope, target, held)
 
     def assign(self, scope: Scope, target: ast.expr, value: Any) -> None:
         match target:
@@ -142,17 +137,15 @@ class Interpreter:
 
     def value(self, scope: Scope, node: Any) -> Any:
         match node:
-            case None:  # a part that a slice leaves out
-                return None
-            case ast.Constant() | ast.UnaryOp():
+            case ast.Constant() | ast.UnaryOp() | ast.Dict([], []):
                 return ast.literal_eval(node)
             case ast.Name(name):
-                return scope.find(name)
+                return scope.values[name]
             case ast.Subscript(owner, index):
                 held, at = self.value(scope, owner), self.value(scope, index)
                 return self.memory.viewed(held, at) if isinstance(held, Tensor) else held[at]
             case ast.Slice(start, stop, step):
-                return slice(*(self.value(scope, part) for part in (start, stop, step)))
+                return slice(*(part and ast.literal_eval(part) for part in (start, stop, step)))
             case ast.BinOp(left, sign, right) | ast.Compare(left, [sign], [right]):
                 return self.combined(OPERATORS[type(sign)], self.value(scope, left), self.value(scope, right))
             case ast.NamedExpr(target, value):
@@ -161,12 +154,15 @@ class Interpreter:
                 return found
             case ast.Tuple(items) | ast.List(items):
                 return [self.value(scope, item) for item in items]
-            case ast.Dict([], []):
-                return {}
             case ast.Lambda(parameters, body):
-                return Function("<lambda>", parameters, [ast.Return(body)], scope)
+                return Function("<lambda>", parameters, [ast.Return(body)], scope.values)
             case ast.ListComp(element, [ast.comprehension(ast.Name(name), items, [])]):
-                return self.listed(scope, element, name, self.value(scope, items))
+                results = []
+                for item in self.value(scope, items):
+                    self.assign(scope, ast.Name(name), item)
+                    results.append(self.value(scope, element))
+                del scope.values[name], scope.named[name]  # the comprehension's own, though its count goes on
+                return results
             case ast.Call(function, arguments, []):
                 return self.called(scope, function, arguments)
         raise NotImplementedError(ast.unparse(node))
@@ -176,37 +172,23 @@ class Interpreter:
         found = combine(plain(left), plain(right))
         return self.memory.made(found, all(tensor.is_scalar for tensor in tensors)) if tensors else found
 
-    def listed(self, scope: Scope, element: ast.expr, variable: str, items: Sequence[Any]) -> list[Any]:
-        """The variable is the comprehension's own: it is gone afterwards, though its count goes on."""
-        results = []
-        for item in items:
-            self.assign(scope, ast.Name(variable), item)
-            results.append(self.value(scope, element))
-        del scope.values[variable], scope.named[variable]
-        return results
-
     def called(self, scope: Scope, function: ast.expr, arguments: Sequence[ast.expr]) -> Any:
         if isinstance(function, ast.Attribute):
-            is_method = ast.unparse(function.value) != "torch"
-            operands = [function.value, *arguments] if is_method else arguments
+            operands = arguments if ast.unparse(function.value) == "torch" else [function.value, *arguments]
             return self.applied(function.attr, *[self.value(scope, operand) for operand in operands])
-        name, values = ast.unparse(function), [self.value(scope, argument) for argument in arguments]
-        if name == "range":
-            return range(*values)
-        if name == "sum":
-            return reduce(lambda total, item: self.combined(operator.add, total, item), *values, 0)
-        known = scope.find(name)
+        known, values = self.value(scope, function), [self.value(scope, argument) for argument in arguments]
+        if not isinstance(known, Function):
+            return known(*values)
         path = f"{scope.path}/{known.name}#{scope.entered[known.name]}"
         scope.entered[known.name] += 1
         return self.enter(known, path, values)
 
     def applied(self, name: str, tensor: Tensor, *operands: Any) -> Tensor:
         """An operation of PyTorch, from the module or as a method."""
-        if name in METHODS:
-            self.memory.written(tensor, METHODS[name](tensor.value, *map(plain, operands)))
-            return tensor
         if name == "contiguous":  # the very object: only whole vectors are asked
             return tensor
-        if name == "sum":
-            return self.memory.made(tensor.value.sum(axis=1, keepdims=True), True)
-        return self.memory.made(FUNCTIONS[name](tensor.value), tensor.is_scalar)
+        found = FUNCTIONS[name.removesuffix("_")](tensor.value, *map(plain, operands))
+        if not name.endswith("_"):
+            return self.memory.made(found, tensor.is_scalar or name == "sum")
+        self.memory.written(tensor, found)
+        return tensor

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -43,12 +44,8 @@ class Memory:
 
     def __init__(self, nudges: Nudges, rows: int) -> None:
         self.nudges, self.rows = nudges, rows
-        self.moments = 0
+        self.moments = count(1)
         self.largest = 0.0
-
-    def moment(self) -> int:
-        self.moments += 1
-        return self.moments
 
     def nudged(self, moment: int, value: np.ndarray) -> np.ndarray:
         if moment in self.nudges:
@@ -59,14 +56,14 @@ class Memory:
 
     def made(self, value: np.ndarray, is_scalar: bool = False) -> Tensor:
         """What an operation returns: an object with memory of its own, where anything added to it is kept."""
-        moment, size = self.moment(), value.shape[1]
+        moment, size = next(self.moments), value.shape[1]
         value = self.nudged(moment, np.broadcast_to(value, (self.rows, size)))
         self.largest = max(self.largest, float(np.abs(value).max()))
         return Tensor(value, np.arange(size), is_scalar, moment)
 
     def viewed(self, owner: Tensor, index: int | slice) -> Tensor:
         """A view: what is added to it is seen through it and through views of it, until the memory is written."""
-        moment, chosen = self.moment(), columns(owner, index)
+        moment, chosen = next(self.moments), columns(owner, index)
         value = self.nudged(moment, owner.value[:, chosen])
         return Tensor(value, owner.positions[chosen], isinstance(index, int), moment, owner.family)
 
@@ -78,7 +75,7 @@ class Memory:
         """
         base, *views = through.family
         for each in through.family:
-            each.moment = self.moment()
+            each.moment = next(self.moments)
         value = np.broadcast_to(value, through.value.shape)
         self.largest = max(self.largest, float(np.abs(value).max()))
         base.value = base.value.copy()

@@ -1,8 +1,6 @@
 """The oracle's names: which object at which version every binding of a local means."""
 
-from __future__ import annotations
-
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,23 +22,18 @@ class Binding:
 
 @dataclass(eq=False)
 class Scope:
-    """One entry of a function."""
+    """One entry of a function: the values of its locals and of what is around it, and what its names mean."""
 
     path: str
-    outer: Scope | None = None
-    values: dict[str, Any] = field(default_factory=dict)
+    values: ChainMap[str, Any]
     named: dict[str, list[Held]] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     entered: Counter[str] = field(default_factory=Counter)
 
-    def find(self, name: str) -> Any:
-        if name in self.values:
-            return self.values[name]
-        assert self.outer is not None, name
-        return self.outer.find(name)
-
 
 class Names:
+    """Every binding of a run, as a name gets a value and as what it holds is written."""
+
     def __init__(self) -> None:
         self.active: list[Scope] = []
         self.bindings: list[Binding] = []
@@ -57,10 +50,9 @@ class Names:
         """After a write every name that is live, in every active scope, means the new version of its object."""
         for scope in self.active:
             for local, held in scope.named.items():
-                now = [(leaf, item, _moment(item)) for leaf, item, _ in held]
-                if now != held:
-                    scope.named[local] = now
-                    self._note(scope, local, [new for new, old in zip(now, held, strict=True) if new != old])
+                now = [(leaf, item, getattr(item, "moment", None)) for leaf, item, _ in held]
+                self._note(scope, local, [each for each in now if each not in held])
+                scope.named[local] = now
 
     def _note(self, scope: Scope, local: str, held: list[Held]) -> None:
         for leaf, item, moment in held:
@@ -74,10 +66,8 @@ class Names:
 def _held(value: Any) -> Iterator[Held]:
     """What of a value has a name: a tensor, a number, or the tensors in a list."""
     if isinstance(value, Tensor | int):
-        yield "", value, _moment(value)
+        yield "", value, getattr(value, "moment", None)
     elif isinstance(value, list | tuple):
-        yield from ((f".{at}", item, _moment(item)) for at, item in enumerate(value) if item is not None)
-
-
-def _moment(item: Any) -> int | None:
-    return item.moment if isinstance(item, Tensor) else None
+        yield from (
+            (f".{at}", item, getattr(item, "moment", None)) for at, item in enumerate(value) if item is not None
+        )

@@ -1,17 +1,19 @@
 """Draws statements, functions and whole programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from textwrap import indent
+from typing import Any
 
 from random_programs.expressions import INDEXES, NAMES, Expressions, Kind, Signature
 
-WEIGHTS = {3: [0.71, -1.13, 0.43], 2: [0.87, -0.59]}
-HEADER = "import torch\n\n" + "".join(
-    f"W{size} = torch.tensor({values}, dtype=torch.float64)\n" for size, values in WEIGHTS.items()
-)
+HEADER = """import torch
+
+W3 = torch.tensor([0.71, -1.13, 0.43], dtype=torch.float64)
+W2 = torch.tensor([0.87, -0.59], dtype=torch.float64)
+"""
+CONTAINERS = {"d = {}": ("d['k']", "d['j']"), "c = [None, None]": ("c[0]", "c[1]")}
+"""What makes one, which comes first in a program so that its elements can be bound anywhere, and its elements."""
 
 
 def block(header: str, body: list[str]) -> str:
@@ -27,9 +29,10 @@ def generate(below: Callable[[int], int]) -> str:
         text, signature = helper.function(f"helper{at}", 1 + below(3))
         texts.append(text)
         main.functions.append(signature)
-    parameters: list[tuple[Kind, str]] = [((3, True), "x"), ((3, False), "z"), ((3, True), "y")]
-    names = [main.add(*parameter) for parameter in parameters[: 2 + below(2)]]
-    body = [*main.opening(), *main.statements(3 + below(9))]
+    parameters = [((3, True), "x"), ((3, False), "z"), ((3, True), "y")][: 2 + below(2)]
+    names = [main.add(kind, name) for kind, name in parameters]
+    main.containers = [made for made in CONTAINERS if main.chance(4)]
+    body = [*main.containers, *main.statements(3 + below(9))]
     texts.append(block(f"def f({', '.join(names)})", [*body, f"return {main.output()}"]))
     return "\n\n".join([HEADER, *texts]) + "\n"
 
@@ -42,14 +45,8 @@ class Statements(Expressions):
     depth: int = 0
     has_closures: bool = False
 
-    def opening(self) -> list[str]:
-        """Containers come first, so that their elements can be bound anywhere."""
-        made = {"d": "d = {}", "c": "c = [None, None]"}
-        self.containers = [name for name in made if self.chance(4)]
-        return [made[name] for name in self.containers]
-
     def function(self, name: str, count: int) -> tuple[str, Signature]:
-        kinds: list[Kind] = [(3, not self.below(3))]
+        kinds = [(3, not self.below(3))]
         kinds += [self.pick([(3, False), (2, False), (3, True)]) for _ in range(self.below(2))]
         parameters = [self.add(kind, f"{NAMES[kind][at]}{self.suffix}") for at, kind in enumerate(kinds)]
         body = self.statements(count)
@@ -115,14 +112,13 @@ class Statements(Expressions):
         kind = self.kind()
         value = self.bindable(kind)
         first, written = self.target(kind), self.known(3, False)
-        if kind == (0, False) and written and self.chance(2):
-            return [f"{first} = {self.pick(written)}[{self.pick(INDEXES[3, 0])}] = {value}"]
-        return [f"{first} = {self.target(kind)} = {value}"]
+        to_element = kind == (0, False) and written and self.chance(2)
+        second = f"{self.pick(written)}[{self.pick(INDEXES[3, 0])}]" if to_element else self.target(kind)
+        return [f"{first} = {second} = {value}"]
 
     def several(self) -> list[str]:
         """Tuple targets: of a tuple, of a list, of a tensor's elements."""
         way, steady = self.below(3), self.known(3, True)
-        kinds: list[Kind]
         if way == 2 and steady:
             value, kinds = self.pick(steady), [(0, True)] * 3
         elif way == 1:
@@ -153,8 +149,7 @@ class Statements(Expressions):
     def element(self) -> list[str]:
         if not self.containers:
             return []
-        owner = self.pick(self.containers)
-        target = f"{owner}[{self.pick(["'k'", "'j'"] if owner == 'd' else [0, 1])}]"
+        target = self.pick(CONTAINERS[self.pick(self.containers)])
         names = self.known(3, False)
         if target in names and self.chance(3):
             return [f"{target} *= {self.number()}"]
@@ -246,23 +241,21 @@ class Statements(Expressions):
         text = block(f"if {counter} == {equals}" if counter else f"if {bool(equals)}", bodies[0])
         return [text + "\n" + block("else", bodies[1]) if self.chance(2) else text]
 
-    def inside(self) -> Statements:
+    def inside(self, **options: Any) -> "Statements":
         """Where an inner function is, which reads and writes what is around it."""
         self.has_closures = True
         around = {kind: self.known(*kind) for kind in NAMES}
-        return Statements(self.below, self.is_careless, suffix="1", around=around, depth=1)
+        return Statements(self.below, self.is_careless, suffix="1", around=around, depth=1, **options)
 
     def inner(self) -> list[str]:
-        inside = self.inside()
-        inside.functions = list(self.functions)
+        inside = self.inside(functions=list(self.functions))
         text, signature = inside.function(f"inner{len(self.functions)}", 1 + self.below(2))
         self.functions.append(signature)
         return [text, *self.call()]
 
     def arrow(self) -> list[str]:
         """A lambda, which may return its argument, written or not."""
-        inside = self.inside()
-        inside.may_bind = False
+        inside = self.inside(may_bind=False)
         inside.add((3, False), "u1")
         body = inside.written("u1", 3) if self.chance(2) else inside.fresh(3, 2)
         name = f"arrow{len(self.functions)}"

@@ -1,0 +1,234 @@
+"""What may be asked: outputs, cotangents, patterns, kinds of values, and gradients that are not there."""
+
+import pytest
+import torch
+
+import backprobe as bp
+from asked import W, X, grads
+
+
+def test_values_that_no_gradient_reaches():
+    def f(x, w):
+        unused = x * 5
+        index = torch.argmax(torch.stack([x, w]))
+        cut = (x * w).detach()
+        after = cut * 2
+        with torch.no_grad():
+            quiet = x * 7
+            louder = quiet + 1
+        constant = torch.ones(2)
+        number = x.item()
+        return x * w + after + quiet + constant.sum() * number
+
+    rec = bp.probe(f)(X, W)
+    expected = {
+        "unused": "not_connected", "index": "not_float", "cut": "detached", "after": "detached", "quiet": "no_grad",
+        "louder": "no_grad", "constant": "frozen", "number": "not_tensor",
+    }  # fmt: skip
+    assert {name: str(rec[name].status) for name in expected} == expected
+    assert set(rec.missing()) == set(expected)
+    for name in expected:
+        assert rec[name].grad_or_none is None
+        with pytest.raises(bp.NoGradient, match=f"{name!r} has no gradient: {expected[name]}"):
+            _ = rec[name].grad
+
+
+def test_frozen_arguments_stand_where_another_requires_a_gradient():
+    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W)
+    rec = bp.probe(lambda x, w: x * w)(x, w)
+    assert rec["x"].grad.item() == 2
+    assert rec["w"].status == "frozen"
+    assert x.grad is None
+
+
+def test_wrt_chooses_what_is_differentiated():
+    rec = bp.probe(lambda x, w: x * w, wrt="w")(X, W)
+    assert rec["w"].grad.item() == 3
+    assert rec["x"].status == "not_tensor"
+    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W)
+    rec = bp.probe(lambda x, w: x * w, wrt=["w"])(x, w)
+    assert rec["x"].status == "frozen"
+    assert rec["w"].grad.item() == 3
+
+
+def test_complex_values():
+    def f(z):
+        u = z * (1 + 2j)
+        return (u.abs() ** 2).sum()
+
+    z = torch.tensor([1 + 1j, 2 - 1j], dtype=torch.complex128, requires_grad=True)
+    u = z * (1 + 2j)
+    u.retain_grad()
+    (u.abs() ** 2).sum().backward()
+    rec = bp.probe(f)(z)
+    assert torch.equal(rec["u"].grad, u.grad)
+    assert torch.equal(rec["z"].grad, z.grad)
+    assert bp.probe(lambda z: (z * z.conj()).real)(1 + 2j)["z"].grad.item() == 2 + 4j
+
+
+def test_autocast_bfloat16():
+    def f(x, w):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            h = x @ w
+            g = h * 2
+        return g.float().sum()
+
+    x, w = torch.randn(3, 4), torch.randn(4, 2)
+    rec = bp.probe(f)(x, w)
+    assert rec["h"].dtype == "bfloat16"
+    assert rec["h"].grad.dtype == torch.bfloat16
+    assert rec["h"].grad.tolist() == [[2.0, 2.0]] * 3
+    assert rec["x"].grad.dtype == torch.float32
+
+
+def test_create_graph_gives_gradients_that_can_be_differentiated():
+    def f(x):
+        u = x**3
+        return u * 2
+
+    x = torch.tensor(2.0, requires_grad=True)
+    rec = bp.probe(f, create_graph=True)(x)
+    assert rec["x"].grad.item() == 24
+    (second,) = torch.autograd.grad(rec["x"].grad, x)
+    assert second.item() == 24
+
+
+def test_several_outputs_with_of():
+    def f(x, w):
+        u = x * w
+        return {"loss": u * 2, "aux": [u * 3, x]}
+
+    assert grads(f, of="loss")["u"] == 2
+    assert grads(f, of="aux.0")["u"] == 3
+    assert grads(f, of=lambda out: out["loss"] + out["aux"][0])["u"] == 5
+    assert grads(lambda x, w: (x * w, x), of=0)["x"] == 2
+
+
+def test_cotangent_for_an_output_that_is_no_scalar():
+    def f(x, w):
+        u = x * w
+        return u
+
+    x, w = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    rec = bp.probe(f, cotangent=torch.tensor([10.0, 100.0]))(x, w)
+    assert rec["x"].grad.tolist() == [30, 400]
+    assert rec["u"].grad.tolist() == [10, 100]
+    assert bp.probe(f, cotangent=[1, 2])(x, w)["w"].grad.tolist() == [1, 4]
+
+
+def test_unnamed_operations_only_where_a_pattern_asks_for_them():
+    def f(x, w):
+        return torch.relu(x * w + x) * 2
+
+    assert list(bp.probe(f)(X, W)) == ["x", "w", "return"]
+    rec = bp.probe(f, [":*()"])(X, W)
+    assert {name: entry.grad_or_none.item() for name, entry in rec.items() if name != "return"} == {
+        "mul()": 2, "add()": 2, "relu()": 2,
+    }  # fmt: skip
+    assert list(bp.probe(f, ":mul()")(X, W))[0] == "mul()"
+
+
+def test_patterns_choose_and_exclude():
+    def helper(t):
+        q = t * 2
+        return q
+
+    def f(x, w):
+        u = x * w
+        v = helper(u)
+        return v + u
+
+    assert list(bp.probe(f, "u")(X, W)) == ["u", "return"]
+    assert list(bp.probe(f, ["/helper:*"])(X, W)) == ["/helper:t", "/helper:q", "return"]
+    assert list(bp.probe(f, ["**", "!x"])(X, W))[0] == "w"
+    assert "w" not in bp.probe(f, "!w")(X, W)
+    assert list(bp.probe(f, "re::[uv]")(X, W)) == ["u", "v", "return"]
+
+
+def test_numpy_arrays_become_leaves():
+    import numpy
+
+    rec = bp.probe(lambda x: (x * x).sum())(numpy.array([1.0, 2.0]))
+    assert rec["x"].grad.tolist() == [2, 4]
+    assert rec["x"].dtype == "float64"
+
+
+def test_numbers_stay_numbers_beside_floating_arguments():
+    def f(x, n):
+        for _ in range(n):
+            x = x * 2
+        return x
+
+    rec = bp.probe(f)(X, 3)
+    assert rec["x#0"].grad.item() == 8
+    assert rec["n"].value == 3
+
+
+def test_inputs_are_the_recorded_values_that_flow_in():
+    def f(x, w, b):
+        u = x * w
+        v = torch.sin(u + b) * 2
+        return v
+
+    rec = bp.probe(f)(3.0, 2.0, 1.0)
+    assert [edge.name for edge in rec["u"].inputs] == ["x", "w"]
+    assert [edge.name for edge in rec["v"].inputs] == ["b", "u"]
+    assert rec["x"].inputs == ()
+
+
+def test_integers_are_enough_where_parameters_require_a_gradient():
+    table = torch.nn.Embedding(4, 2)
+
+    def step(model, ids):
+        h = model(ids)
+        return (h * 3).sum()
+
+    rec = bp.probe(step)(table, torch.tensor([1, 2]))
+    assert rec["h"].grad.tolist() == [[3.0, 3.0]] * 2
+
+
+def test_the_only_output_with_a_history_is_the_one_that_is_meant():
+    assert grads(lambda x: (x * 2, x.detach()), X)["x"] == 2
+
+
+def test_integers_too_long_to_write_out():
+    def f(x):
+        n = 10**5000
+        return x * (n // 10**4999)
+
+    rec = bp.probe(f)(X)
+    assert rec["x"].grad.item() == 10
+    assert rec["n"].reason.startswith("it is the Python number an integer of 16610 bits")
+    assert "n = an integer of 16610 bits" in str(rec)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_nested_tensors():
+    def f(x, w):
+        n = torch.nested.as_nested_tensor([x, w], layout=torch.jagged)
+        m = n * 2
+        return m.values().sum()
+
+    rec = bp.probe(f)(torch.ones(2), torch.ones(3))
+    assert rec["m"].status == "ok"
+    assert rec["x"].grad.tolist() == [2, 2]
+    assert "float32 (nested)" in str(rec)
+
+
+def test_integer_arrays_become_tensors():
+    import numpy
+
+    def f(x, index):
+        return x[index].sum()
+
+    rec = bp.probe(f)(numpy.array([1.0, 2.0, 3.0]), numpy.array([0, 2]))
+    assert rec["x"].grad.tolist() == [1, 0, 1]
+    assert rec["index"].dtype == "int64"
+
+
+def test_the_line_of_an_output_that_was_not_selected():
+    def f(x):
+        u = x * 2
+        return u * 3
+
+    assert bp.probe(f, "u")(X)["return"].source.text == "return u * 3"

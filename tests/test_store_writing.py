@@ -1,0 +1,181 @@
+"""Where and how a recording is written: whole or not at all."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import backprobe as bp
+from stored import (
+    BYTES,
+    DATA,
+    holding,
+    listed,
+    toy,
+)
+
+# where a recording is written
+
+
+def test_saving_twice_is_refused(tmp_path):
+    path = tmp_path / "rec"
+    first = toy()
+    first.save(path)
+    before = {name: (path / name).read_bytes() for name in listed(path)}
+    with pytest.raises(bp.BadOption) as caught:
+        holding(torch.ones(3)).save(path)
+    assert str(caught.value) == (
+        f"{path} exists already\n"
+        f"  asked: rec.save({str(path)!r})\n"
+        "  why:   a recording never replaces anything by itself\n"
+        f"  next:  rec.save({str(path)!r}, overwrite=True)"
+    )
+    assert {name: (path / name).read_bytes() for name in listed(path)} == before
+    assert listed(tmp_path) == ["rec"]
+
+
+def test_overwriting_replaces_a_recording(tmp_path):
+    path = tmp_path / "rec"
+    holding(torch.ones(3)).save(path, overwrite=True)
+    toy().save(path, overwrite=True)
+    assert list(bp.load(path)) == ["x", "w", "b", "u", "v", "return"]
+    assert listed(tmp_path) == ["rec"]
+    assert listed(path) == [DATA, BYTES]
+
+
+@pytest.mark.parametrize("cut", [0, 10, 500])
+def test_a_damaged_recording_can_be_overwritten_but_not_what_only_has_its_name(cut, tmp_path):
+    path = tmp_path / "rec"
+    toy().save(path)
+    whole = (path / DATA).read_bytes()
+    (path / DATA).write_bytes(whole[:cut])
+    if cut == 500:
+        toy().save(path, overwrite=True)
+        assert bp.load(path)["u"].value.item() == 6.0
+    else:
+        with pytest.raises(bp.BadOption, match="a recording.json that holds something else"):
+            toy().save(path, overwrite=True)
+        assert (path / DATA).read_bytes() == whole[:cut]
+
+
+def folder_of(path, **files):
+    path.mkdir()
+    for name, text in files.items():
+        (path / name.replace("__", ".")).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("made", "found"),
+    [
+        (lambda path: folder_of(path), "no recording.json in it"),
+        (lambda path: folder_of(path, thesis__tex="years of work"), "'thesis.tex' in it"),
+        (lambda path: folder_of(path, recording__json='{"song": 1}'), "a recording.json that holds something else"),
+        (lambda path: (toy().save(path), (path / "notes.txt").write_text("mine")), "'notes.txt' in it"),
+        (lambda path: path.write_text("a letter"), "a file"),
+        (lambda path: path.symlink_to("nowhere"), "a file"),
+    ],
+)
+def test_what_is_not_a_recording_is_never_overwritten(made, found, tmp_path):
+    path = tmp_path / "rec"
+    made(path)
+    before = {each: each.read_bytes() for each in sorted(tmp_path.rglob("*")) if each.is_file()}
+    with pytest.raises(bp.BadOption, match="exists already"):
+        toy().save(path)
+    with pytest.raises(bp.BadOption) as caught:
+        toy().save(path, overwrite=True)
+    assert str(caught.value) == (
+        f"{path} is not a recording, so it is not overwritten\n"
+        f"  asked: rec.save({str(path)!r}, overwrite=True)\n"
+        f"  found: {found}\n"
+        "  why:   overwriting would delete it\n"
+        "  next:  another path"
+    )
+    assert {each: each.read_bytes() for each in sorted(tmp_path.rglob("*")) if each.is_file()} == before
+    assert os.path.lexists(path)
+    assert listed(tmp_path) == ["rec"]
+
+
+def test_folders_on_the_way_are_made_and_paths_are_texts_or_path_objects(tmp_path):
+    path = str(tmp_path / "a" / "b" / ("long" * 60))
+    toy().save(path)
+    assert bp.load(path)["u"].grad.item() == 1.0
+
+
+def test_permissions_follow_the_umask(tmp_path):
+    for mask, file, folder in ((0o022, 0o644, 0o755), (0o077, 0o600, 0o700), (0o002, 0o664, 0o775)):
+        path = tmp_path / oct(mask)
+        before = os.umask(mask)
+        try:
+            toy().save(path)
+        finally:
+            os.umask(before)
+        modes = [each.stat().st_mode & 0o777 for each in (path / DATA, path / BYTES, path)]
+        assert modes == [file, file, folder]
+
+
+# a save that is interrupted
+
+
+def test_a_file_in_the_way_leaves_nothing(tmp_path):
+    (tmp_path / "a").write_text("a letter")
+    with pytest.raises(OSError, match="a"):
+        toy().save(tmp_path / "a" / "rec")
+    assert listed(tmp_path) == ["a"]
+    assert (tmp_path / "a").read_text() == "a letter"
+
+
+LIMITED = """
+import resource, signal, sys, pathlib, torch, backprobe as bp
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+folder = pathlib.Path(sys.argv[1])
+def f(x):
+    return (x * 3).sum()
+rec = bp.probe(f)(torch.zeros(100_000))
+if sys.argv[2] == "overwrite":
+    bp.probe(f)(1.0).save(folder / "rec")
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # a disk with no room left
+try:
+    rec.save(folder / "rec", overwrite=True)
+except Exception as error:
+    print(type(error).__name__, sorted(each.name for each in folder.iterdir()))
+"""
+
+
+@pytest.mark.parametrize("mode", ["new", "overwrite"])
+def test_a_disk_that_is_full_leaves_what_was_there(mode, tmp_path):
+    program, folder = tmp_path / "program.py", tmp_path / "folder"
+    program.write_text(LIMITED)
+    folder.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(program), str(folder), mode], capture_output=True, text=True, timeout=120
+    )
+    assert ran.stderr == ""
+    left = ["rec"] if mode == "overwrite" else []
+    assert ran.stdout.split(" ", 1)[1].strip() == repr(left)
+    assert listed(folder) == left
+    if left:
+        assert bp.load(folder / "rec")["x"].grad.item() == 3.0
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+@pytest.mark.parametrize("error", [OSError("no"), KeyboardInterrupt()], ids=["OSError", "KeyboardInterrupt"])
+def test_a_replacement_that_is_interrupted_leaves_the_old_one(failing, error, tmp_path, monkeypatch):
+    """Monkeypatched: root, as whom tests may run, cannot be refused a rename for real."""
+    path = tmp_path / "rec"
+    toy().save(path)
+    renamed, real = [], os.rename
+
+    def rename(source, target, **options):
+        renamed.append(source)
+        if len(renamed) == failing:
+            raise error
+        return real(source, target, **options)
+
+    monkeypatch.setattr(os, "rename", rename)
+    with pytest.raises(type(error)):
+        holding(torch.ones(3)).save(path, overwrite=True)
+    monkeypatch.undo()
+    assert listed(tmp_path) == ["rec"]
+    assert list(bp.load(path)) == ["x", "w", "b", "u", "v", "return"]
