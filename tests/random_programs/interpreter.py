@@ -81,11 +81,13 @@ class Interpreter:
                 for target in targets:
                     self.assign(scope, target, found)
             case ast.AugAssign(target, sign, value):
+                # whose element it is, is settled before the operand, which may bind the owner's name anew
+                owner = self.value(scope, target.value) if isinstance(target, ast.Subscript) else None
                 held = self.value(scope, target)
                 found = self.combined(OPERATORS[type(sign)], held, self.value(scope, value))
                 if isinstance(held, Tensor):
                     self.memory.written(held, found.value)
-                self.assign(scope, target, held if isinstance(held, Tensor) else found)
+                self.assign(scope, target, held if isinstance(held, Tensor) else found, owner)
             case ast.Expr(value):
                 self.value(scope, value)
             case ast.For(target, items, body):
@@ -107,13 +109,13 @@ class Interpreter:
                 raise NotImplementedError(ast.unparse(node))
         return None
 
-    def assign(self, scope: Scope, target: ast.expr, value: Any) -> None:
+    def assign(self, scope: Scope, target: ast.expr, value: Any, settled: Any = None) -> None:
         match target:
             case ast.Name(name):
                 scope.values[name] = value
                 self.names.bind(scope, name, value)
             case ast.Subscript(owner, index):
-                held, at = self.value(scope, owner), self.value(scope, index)
+                held, at = self.value(scope, owner) if settled is None else settled, self.value(scope, index)
                 if isinstance(held, Tensor):
                     self.memory.stored(held, at, value)
                 else:
