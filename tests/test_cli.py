@@ -388,8 +388,16 @@ def test_arguments_that_the_function_does_not_take(words, wrong, folder):
 
 def test_nothing_to_differentiate(folder):
     assert refused("toy.py:nothing").startswith("NothingToDifferentiate: nothing has no floating argument")
-    err = refused("toy.py:vector", "x=[1, 2]")
+    err = refused("toy.py:vector", "x=[True, False]")
     assert err.startswith("NothingToDifferentiate: vector has no floating argument to differentiate\n")
+
+
+def test_where_nothing_is_floating_integers_are_differentiated_alone_and_in_lists(folder):
+    code, out, err = ran("toy.py:f", "x=[1,2]", "w=2", "b=1", "--cotangent", "[1,10]")
+    assert (code, err) == (0, "")
+    assert [line.split("  ")[0] for line in out.splitlines()[1:4]] == ["x", "w", "b"]
+    assert "[2, 20]" in out
+    assert "not tensors" not in out
 
 
 def test_a_pattern_that_matches_nothing(folder):

@@ -120,7 +120,18 @@ def _arguments(texts: Sequence[str]) -> dict[str, Any]:
         if name in found:
             raise BadOption(f"{name!r} is given twice", asked=" ".join(texts), next=text)
         found[name] = _literal(name, value)
-    return found
+    return found if any(map(_is_floating, found.values())) else {name: _floating(v) for name, v in found.items()}
+
+
+def _is_floating(value: Any) -> bool:
+    return isinstance(value, float | complex) or getattr(getattr(value, "dtype", None), "kind", "") in ("f", "c")
+
+
+def _floating(value: Any) -> Any:
+    """Where nothing at all is floating, integers are meant to be differentiated, alone and in lists."""
+    if type(value) is int:
+        return float(value)
+    return value.astype("float32") if getattr(getattr(value, "dtype", None), "kind", "") in ("i", "u") else value
 
 
 def _literal(name: str, text: str) -> Any:
