@@ -399,3 +399,13 @@ def test_no_function_of_the_user_is_changed():
     bp.probe(toy)(3.0, 2.0)
     assert before == (toy.__code__, toy.__globals__.keys(), toy.__closure__, vars(sys.modules[__name__]).keys())
     assert toy(3.0, 2.0) == 7.0
+
+
+def test_an_expression_too_deep_to_rewrite(tmp_path):
+    module = imported(tmp_path / "deep.py", "def f(x):\n    return " + " + ".join(["x"] * 900) + "\n")
+    assert module.f(1.0) == 900
+    text = message(bp.NoSource, lambda: bp.probe(module.f)(1.0))
+    assert text.startswith("an expression in f is nested too deeply to be rewritten")
+    rec = bp.probe(lambda x: module.f(x) * 2)(1.0)
+    assert rec["x"].grad.item() == 1800
+    assert any("nested too deeply" in note for note in rec.notes)

@@ -94,8 +94,15 @@ def _compiled(code: CodeType, file: str, operations: bool) -> Reporting:
     definition = locate(code)
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
-    rewritten = rewrite(definition.node, definition.lines, operations=operations)
-    return Reporting(_compile_inside(rewritten.node, definition, code), rewritten.sites)
+    try:
+        rewritten = rewrite(definition.node, definition.lines, operations=operations)
+        return Reporting(_compile_inside(rewritten.node, definition, code), rewritten.sites)
+    except RecursionError:
+        raise NoSource(
+            f"an expression in {code.co_qualname} is nested too deeply to be rewritten",
+            asked=f"the names in {code.co_qualname}", found=f"{file}:{code.co_firstlineno}",
+            why="syntax trees are walked recursively, and Python limits how deep", next="give a part of it a name",
+        ) from None  # fmt: skip
 
 
 def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeType:
