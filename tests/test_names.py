@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.names import Selection, compile_pattern, counts_agree, nearest, quote, split, strip
+from backprobe.names import Selection, canonical, compile_pattern, counts_agree, nearest, quote, split, strip
 
 
 @pytest.mark.parametrize(
@@ -179,6 +179,15 @@ def test_module_keys_with_characters_of_the_grammar():
     assert rec["parts.`a:b`.weight"].grad.shape == (2, 2)
     chosen = bp.probe(model, ["parts.`a:b`", ":down"])(torch.ones(1, 2))
     assert chosen["down"] is chosen["parts.`a:b`"]
+
+
+def test_needless_quotes_mean_the_same():
+    model = Odd()
+    rec = bp.probe(model, ["`parts`.`a:b`", "`parts`.`a:b`.`weight`"])(torch.ones(1, 2))
+    assert rec["parts.`a:b`"] is rec["`parts`.`a:b`"]
+    assert "parts.`a:b`.weight" in rec
+    assert quote("tick`") == "`tick```"
+    assert canonical("`tick```.`x`") == "`tick```.x"
 
 
 class Clash(torch.nn.Module):

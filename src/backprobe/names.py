@@ -19,6 +19,7 @@ from backprobe.errors import BadName
 
 SPECIAL = frozenset(":#/*![`.")
 COUNT = re.compile(r"#(-?\d+)")
+QUOTED = re.compile(r"`((?:[^`]|``)*)`")
 LITERAL = frozenset("`[(")
 OPENING, CLOSING = "[(", "])"
 
@@ -31,6 +32,16 @@ def quote(segment: str) -> str:
     ('attn', '`a:b`', '`tick```')
     """
     return "`" + segment.replace("`", "``") + "`" if SPECIAL & set(segment) or not segment else segment
+
+
+def canonical(name: str) -> str:
+    """The name with back-quotes only where they are needed.
+
+    >>> canonical("`h`.0.`a:b`:u")
+    'h.0.`a:b`:u'
+    """
+    outside(name)  # which refuses a quote that is not closed
+    return QUOTED.sub(lambda found: quote(found[1].replace("``", "`")), name) if "`" in name else name
 
 
 def outside(text: str) -> list[bool]:
@@ -191,6 +202,7 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
     excludes, body = text.startswith("!"), text.removeprefix("!")
     if not body:
         raise BadName(f"the pattern {text!r} is empty", asked=repr(text), next="'**' for everything, or a name")
+    body = body if body.startswith("re:") else canonical(body)
     if body.startswith("re:"):
         try:
             return Pattern(text, excludes, re.compile(body[3:]), None, None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from backprobe.environment import Stamp
 from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
-from backprobe.names import COUNT, compile_pattern, counts_agree, nearest, outside, split, strip
+from backprobe.names import COUNT, canonical, compile_pattern, counts_agree, nearest, outside, split, strip
 from backprobe.record import Entry, GradStatus, Record
 from backprobe.show import table
 from backprobe.store import save
@@ -83,7 +83,7 @@ class Recording(Mapping[str, Entry]):
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
         if not isinstance(name, str):
             raise UnknownName(f"a name is a text, not {type(name).__name__}", asked=f"rec[{name!r}]", next="rec['u']")
-        readings = [found for found in self._readings(name) if found]
+        readings = [found for found in self._readings(canonical(name)) if found]
         positions = {self._record.names[full] for found in readings for full in found}
         tensors = {at for at in positions if self._record.entries[at].status is not GradStatus.NOT_TENSOR}
         if len(tensors) == 1:
