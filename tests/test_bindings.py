@@ -163,9 +163,7 @@ def test_match_captures():
             case (a, {"k": b}) if a.item() > 0:
                 return a * b
 
-    assert grads(f) == {"x": 36, "w": 54, "a": 6, "b": 6, "return": 1} | grads(f)
-    assert grads(f)["a"] == 6
-    assert grads(f)["b"] == 6
+    assert grads(f) == {"x": 12, "w": 18, "a": 6, "b": 6, "return": 1}
 
 
 def test_annotated_bindings():
@@ -221,7 +219,6 @@ def test_a_closure_that_changes_its_cell():
     rec = bp.probe(f)(X, W)
     assert rec["state"].grad.item() == 4
     assert rec["/step#0:state"].grad.item() == 2
-    assert rec["/step#1"].status == "not_tensor" if "/step#1" in rec else True
     assert rec["x"].grad.item() == 8
 
 

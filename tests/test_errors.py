@@ -320,10 +320,6 @@ def test_the_block_form_says_what_to_write_instead():
     assert "rec = bp.probe(f)(x)" in text
 
 
-class Kept(torch.Tensor):
-    """A tensor that weak references can follow."""
-
-
 def test_nothing_is_kept_alive_but_what_the_recording_holds():
     dropped = []
 

@@ -272,13 +272,6 @@ def test_a_write_under_no_grad_leaves_no_gradient_that_could_be_wrong():
     assert rec["s"].grad.tolist() == [1, 1, 1]
 
 
-class Hidden:
-    """A library's in-place operation that no source of the user's shows."""
-
-    def __init__(self, tensor):
-        self.write = tensor.mul_
-
-
 def test_a_write_out_of_sight_loses_the_value_and_says_so():
     import functools
 

@@ -125,9 +125,7 @@ def test_no_observer_effect_and_nothing_left_behind(gpt2):
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.3
     before = state_of(model)
-    bare = (model(tokens, labels=tokens).logits, torch.get_rng_state())
     for patterns in (None, "**", "**:*", f"{ATTENTION}:*()"):
-        torch.set_rng_state(torch.get_rng_state())
         torch.manual_seed(7)
         model.zero_grad()
         plain = model(tokens, labels=tokens)
@@ -143,7 +141,6 @@ def test_no_observer_effect_and_nothing_left_behind(gpt2):
         assert torch.equal(rec["transformer.wte.weight"].grad, gradients["transformer.wte.weight"])
         assert torch.equal(rec["transformer.h.0.mlp.c_fc.weight"].grad, gradients["transformer.h.0.mlp.c_fc.weight"])
         assert state_of(model) == before
-    assert bare is not None
 
 
 class Broken(torch.nn.Module):
@@ -189,7 +186,7 @@ def test_reused_unused_and_frozen_modules():
     assert rec["spare"].status == "not_executed"
     assert rec["spare.weight"].status == "not_connected"
     assert rec["frozen.weight"].status == "frozen"
-    assert rec["frozen"].status in ("frozen", "detached")
+    assert rec["frozen"].status == "frozen"
     with pytest.raises(bp.AmbiguousName, match="shared#0, shared#1"):
         rec["shared"]
     inner = bp.probe(model, ":h")(torch.ones(1, 2))

@@ -94,18 +94,10 @@ def strip(name: str) -> str:
     >>> strip("h.0#1/rotate#0:q#3.0")
     'h.0/rotate:q.0'
     """
-    return COUNT.sub("", name) if "`" not in name and "[" not in name else _each_count(name, lambda count: "")
-
-
-def _each_count(name: str, replace: Callable[[str], str]) -> str:
-    """The name with each readable count ``#K`` replaced."""
-    pieces, at = [], 0
+    if "`" not in name and "[" not in name:
+        return COUNT.sub("", name)
     read = outside(name)
-    for count in COUNT.finditer(name):
-        if read[count.start()]:
-            pieces += [name[at : count.start()], replace(count[0])]
-            at = count.end()
-    return "".join([*pieces, name[at:]])
+    return COUNT.sub(lambda count: "" if read[count.start()] else count[0], name)
 
 
 def counts_agree(asked: str, full: str) -> bool:
@@ -116,11 +108,7 @@ def counts_agree(asked: str, full: str) -> bool:
     """
     if "#" not in asked:
         return True
-    return bool(re.fullmatch(_with_optional_counts(asked, literal), full))
-
-
-def literal(text: str) -> str:
-    return re.escape(text)
+    return bool(re.fullmatch(_with_optional_counts(asked, re.escape), full))
 
 
 def _with_optional_counts(text: str, translate: Callable[[str], str]) -> str:

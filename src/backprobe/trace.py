@@ -165,7 +165,7 @@ class Scope:
     def exit(self) -> None:
         self.trace.leave(self)
 
-    # helpers
+    # looking after writes, and the targets of comprehensions
 
     def _settle(self, site: Site) -> None:
         self.dirty = False
