@@ -41,8 +41,10 @@ class TorchBackend:
 
     def explain_error(self, error: BaseException) -> str | None:
         if IN_PLACE in str(error):
-            return "backprobe: the program itself overwrites a value that its backward pass needs. "
+            return (
+                "backprobe: the program itself overwrites a value that its backward pass needs. "
                 "Write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)."
+            )
         if FREED in str(error):
             return (
                 "backprobe: an inner probe or backward() has run through a part of this graph already; "
