@@ -27,7 +27,7 @@ LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 HIGHER_ORDER = (map, filter, functools.reduce)
 T = TypeVar("T")
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
-NO_SITE = Site("", 0, "", "", ())
+NO_SITE = Site("", 0, "")
 
 NamedAs = tuple["Scope | None", str, int, str]
 """Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""

@@ -30,14 +30,47 @@ MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a value is computed by: its outermost operation, the names it reads, and the expression as text."""
+
+    op: str = ""
+    reads: tuple[str, ...] = ()
+    expression: str = ""
+    elements: tuple[Origin, ...] = ()  # of a tuple or list that is written out
+
+    @classmethod
+    def of(cls, expression: ast.expr) -> Origin:
+        written = expression.elts if isinstance(expression, ast.Tuple | ast.List) else []
+        starred = any(isinstance(element, ast.Starred) for element in written)
+        elements = () if starred else tuple(map(cls.of, written))
+        return cls(operation(expression), _reads(expression), ast.unparse(expression), elements)
+
+    def at(self, leaf: str) -> Origin:
+        """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
+        part = self
+        for step in leaf.split(".")[1:]:
+            if not step.isdigit() or int(step) >= len(part.elements):
+                return Origin(self.op, self.reads)
+            part = part.elements[int(step)]
+        return part
+
+
+@dataclass(frozen=True)
 class Site:
-    """One place in the source that binds a value: its local name, line and text, operation, and the names it reads."""
+    """One place in the source that binds a value: its local name, line and text, and the origin of the value."""
 
     local: str
     line: int
     text: str
-    op: str
-    reads: tuple[str, ...]
+    origin: Origin = Origin()
+
+    @property
+    def op(self) -> str:
+        return self.origin.op
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.origin.reads
 
 
 @dataclass(frozen=True)
@@ -92,7 +125,7 @@ class _Rewriter(ast.NodeTransformer):
         for argument in every:
             if argument is not None:
                 self.at = argument
-                entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), reads=()))
+                entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), Origin()))
                 argument.annotation = None
         if isinstance(node, ast.Lambda):
             only = ast.copy_location(ast.Return(node.body), node.body)
@@ -138,25 +171,26 @@ class _Rewriter(ast.NodeTransformer):
     # statements that bind
 
     def visit_Assign(self, node: ast.Assign) -> list[ast.stmt]:
-        op, reads, value = operation(node.value), _reads(node.value), self._bound(node.value)
+        origin = Origin.of(node.value)
+        value = self._bound(node.value)
         if len(node.targets) == 1:
-            return self._store(node.targets[0], value, op, reads)
+            return self._store(node.targets[0], value, origin)
         held = self._temporary()
-        stores = [s for target in node.targets for s in self._store(target, held, op, reads)]
+        stores = [s for target in node.targets for s in self._store(target, held, origin)]
         return [self._assign(held, value), *stores, self._forget(held)]
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
         if node.value is None:
             return node
-        op, reads = operation(node.value), _reads(node.value)
-        stores = self._store(node.target, self._bound(node.value), op, reads)
+        origin = Origin.of(node.value)
+        stores = self._store(node.target, self._bound(node.value), origin)
         if not isinstance(node.target, ast.Name):
             return stores
         declared = ast.AnnAssign(node.target, ast.Constant(None), None, node.simple)  # the name stays a local
         return [declared, *stores]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
-        op, reads = OPERATORS[type(node.op)], (*_reads(node.value), *_reads(node.target))
+        origin = _augmented(node)
         text, held, operand = ast.unparse(node.target), self._temporary(), self._temporary()
         before, place, used = self._opened(node.target)
         writing = [
@@ -167,10 +201,10 @@ class _Rewriter(ast.NodeTransformer):
             ast.AugAssign(ast.Name(held.id, ast.Store()), node.op, operand),
         ]
         if isinstance(place, ast.Name):
-            site = ast.Constant(self._site(text, op, reads))
+            site = ast.Constant(self._site(text, origin))
             stores: list[ast.stmt] = [self._assign(place, self._report("wrote", site, held))]
         else:
-            stores = [ast.Expr(self._report("written", held)), *self._store_in(place, text, held, op, reads)]
+            stores = [ast.Expr(self._report("written", held)), *self._store_in(place, text, held, origin)]
         return [*writing, *stores, *map(self._forget, (held, operand, *used))]
 
     def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.Name]]:
@@ -186,31 +220,33 @@ class _Rewriter(ast.NodeTransformer):
         before.append(self._assign(index, self._index(self.visit(target.slice))))
         return before, ast.Subscript(owner, index), [owner, index]
 
-    def _store(self, target: ast.expr, value: ast.expr, op: str, reads: tuple[str, ...]) -> list[ast.stmt]:
+    def _store(self, target: ast.expr, value: ast.expr, origin: Origin) -> list[ast.stmt]:
         """Statements that assign ``value`` (evaluated once, first) to one target of whatever kind."""
         if isinstance(target, ast.Name):
-            return [self._bind_name(target.id, value, op, reads)]
+            return [self._bind_name(target.id, value, origin)]
         if isinstance(target, ast.Starred):
-            return self._store(target.value, value, op, reads)
+            return self._store(target.value, value, Origin(origin.op, origin.reads))
         if isinstance(target, ast.Tuple | ast.List):
             parts = [self._temporary() for _ in target.elts]
             slots = [
                 ast.Starred(_stored(name), ast.Store()) if isinstance(element, ast.Starred) else _stored(name)
                 for element, name in zip(target.elts, parts, strict=True)
             ]
+            starred = any(isinstance(slot, ast.Starred) for slot in slots)
             result: list[ast.stmt] = [self._assign(ast.Tuple(slots, ast.Store()), value)]
-            for element, name in zip(target.elts, parts, strict=True):
-                result += [*self._store(element, name, op, reads), self._forget(name)]
+            for at, (element, name) in enumerate(zip(target.elts, parts, strict=True)):
+                own = origin.at(".*" if starred else f".{at}")
+                result += [*self._store(element, name, own), self._forget(name)]
             return result
         held, text = self._temporary(), ast.unparse(target)
         before, place, used = self._opened(target)
-        stores = self._store_in(place, text, held, op, reads)
+        stores = self._store_in(place, text, held, origin)
         return [self._assign(held, value), *before, *stores, *map(self._forget, (held, *used))]
 
-    def _store_in(self, place: ast.expr, text: str, held: ast.expr, op: str, reads: tuple[str, ...]) -> list[ast.stmt]:
+    def _store_in(self, place: ast.expr, text: str, held: ast.expr, origin: Origin) -> list[ast.stmt]:
         """Assign a temporary into an attribute or element of a temporary, saying so before and after."""
         assert isinstance(place, ast.Attribute | ast.Subscript)
-        site = ast.Constant(self._site(text, op, reads))
+        site = ast.Constant(self._site(text, origin))
         if isinstance(place, ast.Attribute):
             before = [ast.Expr(self._report("expose", place.value))] if place.attr == "data" else []
             return [*before, self._assign(place, self._report("bind", site, held))]
@@ -221,22 +257,20 @@ class _Rewriter(ast.NodeTransformer):
         ]
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.NamedExpr:
-        op, reads = operation(node.value), _reads(node.value)
-        site = ast.Constant(self._site(node.target.id, op, reads))
+        site = ast.Constant(self._site(node.target.id, Origin.of(node.value)))
         node.value = self._report("name", site, self._bound(node.value))
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.Return:
         if node.value is not None:
-            op, reads = operation(node.value), _reads(node.value)
-            site = ast.Constant(self._site("return", op, reads))
+            site = ast.Constant(self._site("return", Origin.of(node.value)))
             node.value = self._report("bind", site, self._bound(node.value))
         return node
 
     def visit_For(self, node: Any) -> Any:
-        reads = _reads(node.iter)
+        origin = Origin(reads=_reads(node.iter))
         node.iter = self.visit(node.iter)
-        node.target, stores = self._received(node.target, reads)
+        node.target, stores = self._received(node.target, origin)
         node.body = [*stores, *self._body(node.body)]
         node.orelse = self._body(node.orelse)
         return node
@@ -246,22 +280,22 @@ class _Rewriter(ast.NodeTransformer):
     def visit_With(self, node: Any) -> Any:
         opening: list[ast.stmt] = []
         for item in node.items:
-            reads = _reads(item.context_expr)
+            origin = Origin(reads=_reads(item.context_expr))
             item.context_expr = self.visit(item.context_expr)
             if item.optional_vars is not None:
-                item.optional_vars, stores = self._received(item.optional_vars, reads)
+                item.optional_vars, stores = self._received(item.optional_vars, origin)
                 opening += stores
         node.body = [*opening, *self._body(node.body)]
         return node
 
     visit_AsyncWith = visit_With
 
-    def _received(self, target: ast.expr, reads: tuple[str, ...]) -> tuple[ast.expr, list[ast.stmt]]:
+    def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
         """A target that Python itself assigns (for, with): a temporary instead, and the statements that follow."""
         if isinstance(target, ast.Name):
-            return target, [self._place(self._bind_name(target.id, ast.Name(target.id), "", reads), self.at)]
+            return target, [self._place(self._bind_name(target.id, ast.Name(target.id), origin), self.at)]
         held = self._temporary()
-        stores = [*self._store(target, held, "", reads), self._forget(held)]
+        stores = [*self._store(target, held, origin), self._forget(held)]
         return _stored(held), [self._place(s, self.at) for s in stores]
 
     def visit_match_case(self, node: ast.match_case) -> ast.match_case:
@@ -273,7 +307,7 @@ class _Rewriter(ast.NodeTransformer):
         ]
         if node.guard is not None:
             node.guard = self.visit(node.guard)
-        binds = [self._place(self._bind_name(name, ast.Name(name), "", ()), node.body[0]) for name in captured]
+        binds = [self._place(self._bind_name(name, ast.Name(name), Origin()), node.body[0]) for name in captured]
         node.body = [*binds, *self._body(node.body)]
         return node
 
@@ -288,7 +322,7 @@ class _Rewriter(ast.NodeTransformer):
     def _template(self, target: ast.expr, reads: tuple[str, ...]) -> Any:
         """The sites of a comprehension's targets, nested as they are; None for one that cannot be told beforehand."""
         if isinstance(target, ast.Name):
-            return self._site(target.id, "", reads)
+            return self._site(target.id, Origin(reads=reads))
         if isinstance(target, ast.Tuple | ast.List):
             return tuple(self._template(element, reads) for element in target.elts)
         return None
@@ -300,14 +334,14 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
         if isinstance(node.value, ast.Constant):
             return node
-        site = ast.Constant(self._site("", operation(node.value), _reads(node.value)))
+        site = ast.Constant(self._site("", Origin(operation(node.value), _reads(node.value))))
         node.value = self._report("done", site, self.visit(node.value))
         return node
 
     # expressions
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        op, reads = operation(node), _reads(node)
+        origin = self._asked(node)
         if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
             writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
             function = self.visit(node.func) if isinstance(node.func, ast.Attribute | ast.Call) else node.func
@@ -315,7 +349,7 @@ class _Rewriter(ast.NodeTransformer):
         node.args = [self.visit(argument) for argument in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
-        return self._operation(node, op, reads)
+        return self._operation(node, origin)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         node.value = self.visit(node.value)
@@ -324,17 +358,22 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _visit_operator(self, node: Any) -> ast.expr:
-        op, reads = operation(node), _reads(node)
+        origin = self._asked(node)
         self.generic_visit(node)
         loads = not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
-        return self._operation(node, op, reads) if loads else node
+        return self._operation(node, origin) if loads else node
 
     visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
 
-    def _operation(self, node: Any, op: str, reads: tuple[str, ...]) -> ast.expr:
-        if not self.operations or not op or id(node) in self.named:
+    def _asked(self, node: ast.expr) -> Origin | None:
+        """The origin of an operation that gets a name of its own; taken before anything in it is rewritten."""
+        wanted = self.operations and id(node) not in self.named and operation(node)
+        return Origin.of(node) if wanted else None
+
+    def _operation(self, node: Any, origin: Origin | None) -> ast.expr:
+        if origin is None:
             return node  # type: ignore[no-any-return]
-        return self._report("name", ast.Constant(self._site(f"{op}()", op, reads)), node)
+        return self._report("name", ast.Constant(self._site(f"{origin.op}()", origin)), node)
 
     def _bound(self, value: ast.expr) -> ast.expr:
         """Rewrite an expression whose own value gets a name: only what is inside it is unnamed."""
@@ -343,8 +382,8 @@ class _Rewriter(ast.NodeTransformer):
 
     # making nodes
 
-    def _bind_name(self, name: str, value: ast.expr, op: str = "", reads: tuple[str, ...] = ()) -> ast.stmt:
-        return self._assign(ast.Name(name), self._report("bind", ast.Constant(self._site(name, op, reads)), value))
+    def _bind_name(self, name: str, value: ast.expr, origin: Origin) -> ast.stmt:
+        return self._assign(ast.Name(name), self._report("bind", ast.Constant(self._site(name, origin)), value))
 
     def _report(self, method: str, *arguments: ast.expr) -> ast.Call:
         return ast.copy_location(ast.Call(ast.Attribute(ast.Name(SCOPE), method), list(arguments), []), self.at)
@@ -369,10 +408,10 @@ class _Rewriter(ast.NodeTransformer):
             return ast.Tuple([self._index(element) for element in index.elts], ast.Load())
         return index
 
-    def _site(self, local: str, op: str, reads: tuple[str, ...]) -> int:
+    def _site(self, local: str, origin: Origin) -> int:
         line = getattr(self.at, "lineno", 1)
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        self.sites.append(Site(local, line, text, op, reads))
+        self.sites.append(Site(local, line, text, origin))
         return len(self.sites) - 1
 
     def _place(self, node: ast.AST, at: ast.AST) -> Any:
@@ -409,3 +448,11 @@ def _reads(expression: ast.AST) -> tuple[str, ...]:
         if isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name)):
             found.append(ast.unparse(part))
     return tuple(dict.fromkeys(found))
+
+
+def _augmented(node: ast.AugAssign) -> Origin:
+    """``u += b`` computes ``u + b``."""
+    place = copy.copy(node.target)
+    place.ctx = ast.Load()
+    reads = (*_reads(node.value), *_reads(node.target))
+    return Origin(OPERATORS[type(node.op)], reads, ast.unparse(ast.BinOp(place, node.op, node.value)))
