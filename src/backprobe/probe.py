@@ -33,6 +33,7 @@ from backprobe.transcript import transcribe
 T = TypeVar("T")
 STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
+PARTIALS = (False, True, "full")
 
 
 def probe(
@@ -44,6 +45,7 @@ def probe(
     cotangent: Any = None,
     strategy: str = "edges",
     values: str = "alias",
+    partials: bool | str = False,
     create_graph: bool = False,
     backend: str | None = None,
 ) -> Probe:
@@ -70,6 +72,15 @@ def probe(
     every value at once. ``create_graph`` lets gradients be differentiated again. ``strategy`` is one of ``edges``,
     ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not tell.
 
+    ``partials=True`` also takes the derivative of each value towards each of its direct inputs alone: the edges of the
+    circuit that ``bp.draw`` shows, and the factors of ``bp.derive``. Each value costs one short pass of its own, and
+    what the function returned keeps its graph. ``partials="full"`` adds the whole Jacobian block of each edge between
+    values of several elements.
+
+    >>> rec = bp.probe(f, partials=True)(3.0, 2.0, 1.0)
+    >>> rec["u"].partials
+    {'x': tensor(2.), 'w': tensor(3.)}
+
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
     Unsupported; what the program itself raises comes out as it is, with a note added.
     """
@@ -78,6 +89,7 @@ def probe(
             raise BadOption(
                 f"{name} is one of {', '.join(allowed)}", asked=f"{name}={value!r}", next=f"{name}={allowed[0]!r}"
             )
+    _check_partials(partials, strategy)
     for name, texts in (("select", select), ("wrt", wrt)):
         if not (texts is None or isinstance(texts, str | Sequence | set | frozenset)):
             raise BadOption(
@@ -89,7 +101,17 @@ def probe(
             f"of is a path, a position or a function, not {type(of).__name__}", asked=f"of={of!r}", next="of='loss'"
         )
     names = None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
-    return Probe(target, select, of, names, cotangent, Options(strategy, values, create_graph), backend)
+    return Probe(target, select, of, names, cotangent, Options(strategy, values, create_graph, partials), backend)
+
+
+def _check_partials(partials: Any, strategy: str) -> None:
+    if partials not in PARTIALS:
+        raise BadOption('partials is True, False or "full"', asked=f"partials={partials!r}", next="partials=True")
+    if partials and strategy != "edges":
+        raise BadOption(
+            "partials are taken at gradient edges", asked=f"partials={partials!r}, strategy={strategy!r}",
+            why="the hooks of the other strategies would take part in every local pass", next='strategy="edges"',
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -172,10 +194,8 @@ class _Run:
         self.trace.close()
         values = self.trace.values
         captured = [value for value in values if value.capture is not None]
-        outcomes, order = self.tape.differentiate(
-            output.tensor, output.cotangent, [value.capture for value in captured]
-        )
-        record = transcribe(self.trace, self.backend, captured, outcomes, order, output_value)
+        passed = self.tape.differentiate(output.tensor, output.cotangent, [value.capture for value in captured])
+        record = transcribe(self.trace, self.backend, captured, passed, output_value)
         missed = self.selection.unmatched([*record.names, *self.trace.seen])
         if missed:
             self.refuse_unmatched(missed[0], record.names)

@@ -55,19 +55,59 @@ def plain_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value got its name: file, line (from 1) and the text of that statement."""
+    """Where a value got its name: file, line (from 1), the text of that line, and the expression that computes it.
+
+    The expression is empty where none stands for exactly this value: an argument, one part of what a call returned.
+    """
 
     file: str
     line: int
     text: str
+    expression: str = ""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One recorded value that flows directly into another: its name, and the local partial where it was asked for."""
+    """One recorded value that flows directly into another, and what was asked for of the derivative along that way.
+
+    ``partial`` is the local partial: the derivative of the value towards this input alone, the other inputs held
+    still. It has the input's shape where the value has one element; otherwise it is there only where
+    ``partials="full"`` asked for the whole Jacobian block, of the value's shape followed by the input's.
+    ``contribution`` is what flows into the input's gradient along this edge, the value's own gradient times the local
+    partial (a vector-Jacobian product), in the input's shape. Either is None where it was not asked for or not there.
+    """
 
     name: str
     partial: Any = None
+    contribution: Any = None
+
+
+@dataclass(frozen=True)
+class Read:
+    """One recorded value that an expression mentions, and how the expression spells it.
+
+    ``u``, ``self.scale``, ``pair.0`` for a leaf of ``pair``, and ``func()`` for what a call of ``func`` returned, once
+    for each call in the order in which they returned.
+    """
+
+    spelled: str
+    name: str
+
+
+@dataclass(frozen=True)
+class PathSums:
+    """Whether the contributions along all edges sum to the recorded gradients, as the chain rule says they must.
+
+    By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
+    is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
+    ``unjudged`` names those that the sum says nothing about, because a hook of the user's changes them.
+    """
+
+    judged: int
+    difference: float
+    worst: str | None
+    agree: bool
+    unjudged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +124,8 @@ class Entry:
     ``name`` is the printed name and ``aliases`` the other names of the same value. ``shape`` and ``dtype`` describe
     the value as the framework does (dtype without the framework's prefix). ``source`` is None for what no line of
     code binds, such as a module's parameter. ``op`` is the operation as the source spells it. ``inputs`` are the
-    recorded values that flow directly into this one; values that are not recorded are skipped over.
+    recorded values that flow directly into this one; values that are not recorded are skipped over. ``reads`` are the
+    recorded values that its expression mentions, whether or not they are differentiated.
     """
 
     name: str
@@ -97,6 +138,7 @@ class Entry:
     source: Source | None
     op: str
     inputs: tuple[Edge, ...]
+    reads: tuple[Read, ...]
     held_value: Any = field(repr=False)
     held_grad: Any = field(repr=False)
 
@@ -139,6 +181,11 @@ class Entry:
         """Local partials by input name; empty unless they were asked for."""
         return {edge.name: edge.partial for edge in self.inputs if edge.partial is not None}
 
+    @property
+    def contributions(self) -> Mapping[str, Any]:
+        """What flows into each input's gradient from here, by input name; empty unless partials were asked for."""
+        return {edge.name: edge.contribution for edge in self.inputs if edge.contribution is not None}
+
 
 @dataclass(frozen=True)
 class Record:
@@ -146,7 +193,7 @@ class Record:
 
     ``names`` maps each full name (all counts written) to the position of its entry, ``written`` to its printed form.
     ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
-    of those that were differentiated.
+    of those that were differentiated. ``path_sums`` is there where partials were asked for.
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen.
     """
@@ -160,3 +207,4 @@ class Record:
     stamp: Stamp
     unseen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    path_sums: PathSums | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.environment import Stamp
 from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
 from backprobe.names import COUNT, canonical, compile_pattern, counts_agree, nearest, outside, split, strip
-from backprobe.record import Entry, GradStatus, Record
+from backprobe.record import Entry, GradStatus, PathSums, Record
 from backprobe.show import table
 from backprobe.store import save
 
@@ -56,6 +56,16 @@ class Recording(Mapping[str, Entry]):
     def stamp(self) -> Stamp:
         """Versions, time and author of the recording."""
         return self._record.stamp
+
+    @property
+    def path_sums(self) -> PathSums | None:
+        """Whether the partials along all paths sum to the gradients; None unless partials were asked for."""
+        return self._record.path_sums
+
+    @property
+    def record(self) -> Record:
+        """The recording as plain data."""
+        return self._record
 
     @property
     def notes(self) -> tuple[str, ...]:

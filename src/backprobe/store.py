@@ -21,10 +21,10 @@ from backprobe.backends.base import Arrays, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip
-from backprobe.record import Edge, Entry, GradStatus, Lost, Record, Source
+from backprobe.record import Edge, Entry, GradStatus, Lost, PathSums, Read, Record, Source
 
 FORMAT = "backprobe recording"
-VERSION = 1
+VERSION = 2
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
 DEEPEST = 64  # containers within containers of a result; a list that holds itself has no end
@@ -212,6 +212,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "stamp": asdict(record.stamp),
         "unseen": list(record.unseen),
         "notes": list(record.notes),
+        "path_sums": None if record.path_sums is None else asdict(record.path_sums),
     }
 
 
@@ -231,7 +232,11 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "name": entry.name, "aliases": list(entry.aliases), "status": str(entry.status), "reason": entry.reason,
         "shape": None if entry.shape is None else list(entry.shape), "dtype": entry.dtype, "device": entry.device,
         "source": None if entry.source is None else asdict(entry.source), "op": entry.op,
-        "inputs": [{"name": edge.name, "partial": encoded(edge.partial)} for edge in entry.inputs],
+        "inputs": [
+            {"name": edge.name, "partial": encoded(edge.partial), "contribution": encoded(edge.contribution)}
+            for edge in entry.inputs
+        ],
+        "reads": [asdict(read) for read in entry.reads],
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
@@ -249,7 +254,12 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         Stamp(**data["stamp"]),
         tuple(data["unseen"]),
         tuple(data["notes"]),
+        None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
     )
+
+
+def _decode_path_sums(data: Mapping[str, Any]) -> PathSums:
+    return PathSums(**{**data, "unjudged": tuple(data["unjudged"])})
 
 
 def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, Any]) -> Entry:
@@ -261,7 +271,10 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         name=data["name"], aliases=tuple(data["aliases"]), status=GradStatus(data["status"]), reason=data["reason"],
         shape=None if data["shape"] is None else tuple(data["shape"]), dtype=data["dtype"], device=data["device"],
         source=None if data["source"] is None else Source(**data["source"]), op=data["op"],
-        inputs=tuple(Edge(edge["name"], decoded(edge["partial"])) for edge in data["inputs"]),
+        inputs=tuple(
+            Edge(edge["name"], decoded(edge["partial"]), decoded(edge["contribution"])) for edge in data["inputs"]
+        ),
+        reads=tuple(Read(**read) for read in data["reads"]),
         held_value=Lost(data["lost"]) if data["lost"] is not None else decoded(data["value"]),
         held_grad=decoded(data["grad"]),
     )  # fmt: skip
@@ -302,6 +315,7 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
     if entry.source is not None:
         _check_text(entry.source.file)
         _check_text(entry.source.text)
+        _check_text(entry.source.expression)
         numbers.append(entry.source.line)
     if any(type(number) is not int for number in numbers):
         raise ValueError(f"{numbers} where whole numbers belong")

@@ -29,6 +29,9 @@ T = TypeVar("T")
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 NO_SITE = Site("", 0, "")
 
+Slot = tuple[tuple[str, "Value"], ...]
+"""The values under one name: a tensor's under the leaf "", those of a container under their leaves."""
+
 NamedAs = tuple["Scope | None", str, int, str]
 """Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
 
@@ -44,6 +47,9 @@ class Value:
     site: Site
     plain: Any = None
     absent: tuple[GradStatus, str] | None = None  # status and reason of what a module returned, where it is not there
+    previous: Value | None = None  # the same object's version before a write
+    expression: str = ""  # what computes exactly this value
+    reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
     names: list[NamedAs] = field(default_factory=list)
 
 
@@ -69,7 +75,8 @@ class Scope:
         self.sites: Sequence[Site] = ()
         self.counts: dict[str, int] = {}  # how often each local was bound
         self.entered: dict[str, int] = {}  # how often each function was entered from here
-        self.slots: dict[str, tuple[tuple[str, Value], ...]] = {}  # what each live name holds now
+        self.slots: dict[str, Slot] = {}  # what each live name holds now
+        self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
         self.follows = trace.selection.wants_calls(self.stripped)
@@ -84,6 +91,7 @@ class Scope:
         if self.dirty:
             self._settle(site)
         self.trace.name(self, site.local, value, site)
+        self.returned.clear()
         return value
 
     def name(self, at: int, value: Any) -> Any:
@@ -98,6 +106,8 @@ class Scope:
         """A statement that binds nothing is over."""
         if self.dirty:
             self._settle(self.sites[at])
+        self.returned.clear()
+        self.trace.renewed.clear()
         return value
 
     def writing(self, value: Any) -> None:
@@ -196,6 +206,7 @@ class Trace:
         self.live: dict[Scope, None] = {}
         self.entered: dict[str, int] = {}  # how often each module was entered
         self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
+        self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
         self.root = Scope(self, None, "", 0)
         self.last: tuple[Scope, Site] | None = None
@@ -255,6 +266,9 @@ class Trace:
         if scope.dirty and self.is_recording:
             self.sweep(scope, NO_SITE)
         self.live.pop(scope, None)
+        scope.returned.clear()
+        if scope.parent is not None and "return" in scope.slots:
+            scope.parent.returned.append((f"{scope.path[1:]}()", scope.slots["return"]))
         scope.slots = {local: slot for local, slot in scope.slots.items() if local == "return"}
         if scope.path and scope.parent is None:
             self.finished.setdefault(scope.path, []).append(scope)
@@ -269,11 +283,11 @@ class Trace:
         for value in self.values:
             for scope, *_ in value.names:
                 if scope is not None:
-                    scope.slots = {}
+                    scope.slots, scope.returned = {}, []
             value.names.clear()
         for scope in [self.root, *self.live]:
-            scope.slots = {}
-        for held in (self.values, self.latest, self.live, self.finished, self.through):
+            scope.slots, scope.returned = {}, []
+        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
             held.clear()
         self.last = None
         del self.root
@@ -353,6 +367,7 @@ class Trace:
             return
         held = scope.slots.get(local + own, ())
         if held and len(held) == sum(wanted) and self._same(held, found, wanted):
+            self._explain(held, scope, site)
             return  # re-binding a name to the same object is no new binding
         count = scope.counts.get(local, 0)
         scope.counts[local] = count + 1
@@ -362,7 +377,22 @@ class Trace:
                 known = self._value(scope, item, site)
                 known.names.append((scope, local, count, leaf))
                 slot.append((leaf, known))
+        self._explain(slot, scope, site)
         scope.slots[local + own] = tuple(slot)
+
+    def _explain(self, slot: Sequence[tuple[str, Value]], scope: Scope, site: Site) -> None:
+        """Note what computes the values that this statement made, and those that this mentions, as they were before."""
+        for leaf, value in slot:
+            if value.site is site and value.scope is scope and not value.expression:
+                origin = site.origin.at(leaf)
+                value.expression = origin.expression
+                mentioned = [(name, scope.slots[name]) for name in origin.reads if name in scope.slots]
+                value.reads = [
+                    (spelled + inside, before)
+                    for spelled, held in mentioned + scope.returned for inside, read in held
+                    if (before := read.previous if read in self.renewed else read) is not None and before is not value
+                ]  # fmt: skip
+        self.renewed.clear()
 
     def _leaves(self, value: Any) -> list[tuple[str, Any]]:
         """The tensors and plain numbers in a value: itself, or the leaves of a container that holds a tensor."""
@@ -371,7 +401,7 @@ class Trace:
         found = [(leaf, item) for leaf, item in leaves(value) if self.tape.is_tensor(item) or isinstance(item, PLAIN)]
         return found if any(self.tape.is_tensor(item) for _, item in found) else []
 
-    def _same(self, held: tuple[tuple[str, Value], ...], found: list[tuple[str, Any]], wanted: list[bool]) -> bool:
+    def _same(self, held: Slot, found: list[tuple[str, Any]], wanted: list[bool]) -> bool:
         """Does a name already hold these very objects, at these versions? Numbers alone are bound anew each time."""
         new = [item for item, want in zip(found, wanted, strict=True) if want]
         return any(value.tensor is not None for _, value in held) and all(
@@ -401,7 +431,7 @@ class Trace:
         writer, made = self.through.get(id(tensor), (None, None))
         through = writer is not None and writer() is tensor and made == version
         capture = self.tape.capture(tensor, reads, previous.capture if previous else None, through)
-        value = Value(tensor, version, capture, scope, site)
+        value = Value(tensor, version, capture, scope, site, previous=previous)
         self.latest[id(tensor)] = value
         self.values.append(value)
         return value
@@ -483,6 +513,7 @@ class Trace:
                 latest = self.latest[id(value.tensor)]
                 if self.tape.version(value.tensor) != latest.version:
                     latest = self._capture(scope, value.tensor, site, value)
+                    self.renewed.add(latest)
                 latest.names.append((live, local, count, leaf))
                 slot.append((leaf, latest))
             else:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from backprobe.backends.base import Backend, Description, Outcome
+from backprobe.backends.base import Backend, Backward, Description, Outcome, Sums
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, Record, Source, plain_text
+from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Record, Source, plain_text
 from backprobe.trace import NamedAs, Scope, Trace, Value
 
 
 def transcribe(
-    trace: Trace, backend: Backend, captured: Sequence[Value], outcomes: Sequence[Outcome],
-    order: Sequence[int], output: Value,
+    trace: Trace, backend: Backend, captured: Sequence[Value], passed: Backward, output: Value
 ) -> Record:  # fmt: skip
-    """The record of one run; ``outcomes`` and ``order`` speak of the captured values by position."""
-    found = {id(value): outcome for value, outcome in zip(captured, outcomes, strict=True)}
+    """The record of one run; what the backward pass gave speaks of the captured values by position."""
+    found = {id(value): outcome for value, outcome in zip(captured, passed.outcomes, strict=True)}
     wanted = trace.selection.wants
     named = [(value, [full(name) for name in value.names]) for value in trace.values]
     named = [(value, fulls) for value, fulls in named if value is output or any(map(wanted, fulls))]
@@ -29,15 +28,28 @@ def transcribe(
     entries = []
     for value, own in zip(kept, chosen, strict=True):
         outcome = found.get(id(value))
-        flowing = (at_capture[at] for at in outcome.inputs) if outcome is not None else ()
-        inputs = tuple(Edge(chosen[at][0]) for at in flowing if at is not None)
-        entries.append(_entry(value, outcome, backend, own, inputs))
-    backward = tuple(at for c in order if (at := at_capture[c]) is not None)
+        inputs = tuple(
+            Edge(chosen[at][0], link.partial, link.contribution)
+            for link in (outcome.inputs if outcome is not None else ()) if (at := at_capture[link.position]) is not None
+        )  # fmt: skip
+        reads = tuple(
+            Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(id(read))) is not None
+        )
+        entries.append(_entry(value, outcome, backend, own, inputs, reads))
+    backward = tuple(at for c in passed.order if (at := at_capture[c]) is not None)
     unseen = tuple(name for name in trace.seen if name not in names)
+    printed = [chosen[at][0] if at is not None else "" for at in at_capture]
     return Record(
         backend.name, tuple(entries), names, written, backward, (position[id(output)],), stamp(), unseen,
-        tuple(trace.notes),
+        (*trace.notes, *passed.notes), _path_sums(passed.sums, printed),
     )  # fmt: skip
+
+
+def _path_sums(sums: Sums | None, printed: Sequence[str]) -> PathSums | None:
+    if sums is None:
+        return None
+    worst = None if sums.worst is None else printed[sums.worst]
+    return PathSums(sums.judged, sums.difference, worst, sums.agree, tuple(printed[at] for at in sums.unjudged))
 
 
 def _outermost_first(fulls: Sequence[str], written: Mapping[str, str]) -> list[str]:
@@ -82,18 +94,19 @@ class _Printer:
 
 
 def _entry(
-    value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...]
-) -> Entry:
+    value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...],
+    reads: tuple[Read, ...],
+) -> Entry:  # fmt: skip
     scope, site = value.scope, value.site
-    source = Source(scope.file, site.line, site.text) if scope is not None and site.line else None
+    source = Source(scope.file, site.line, site.text, value.expression) if scope is not None and site.line else None
     if outcome is None:
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
-                     value.plain, None)  # fmt: skip
+                     reads, value.plain, None)  # fmt: skip
     described = backend.describe(value.tensor) if value.tensor is not None else Description()
     return Entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
-        described.device, source, site.op, inputs, outcome.value, outcome.grad,
+        described.device, source, site.op, inputs, reads, outcome.value, outcome.grad,
     )  # fmt: skip
 
 

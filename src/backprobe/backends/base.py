@@ -32,6 +32,7 @@ class Options:
     strategy: str = "edges"
     values: str = "alias"
     create_graph: bool = False
+    partials: bool | str = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,15 @@ class Description:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A captured value, by position, that flows directly into another: see ``Edge``."""
+
+    position: int
+    partial: Any = None
+    contribution: Any = None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What the backward pass gave one captured value."""
 
@@ -51,7 +61,28 @@ class Outcome:
     reason: str
     value: Any
     grad: Any
-    inputs: tuple[int, ...]  # positions, among the captured values, of those that flow directly into it
+    inputs: tuple[Link, ...]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """``PathSums`` by positions of captured values."""
+
+    judged: int
+    difference: float
+    worst: int | None
+    agree: bool
+    unjudged: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Backward:
+    """What running backward gave: the outcome of each capture, and their positions in the order they were visited."""
+
+    outcomes: list[Outcome]
+    order: tuple[int, ...]
+    sums: Sums | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,10 +163,8 @@ class Tape(Protocol):
         """Keep nothing any longer."""
         ...
 
-    def differentiate(
-        self, output: Any, cotangent: Any, captures: Sequence[Any]
-    ) -> tuple[list[Outcome], tuple[int, ...]]:
-        """Run backward once; the outcome of each capture, and their positions in the order backward visited them."""
+    def differentiate(self, output: Any, cotangent: Any, captures: Sequence[Any]) -> Backward:
+        """Run backward once, and once more from each capture towards its inputs alone where partials are asked for."""
         ...
 
 

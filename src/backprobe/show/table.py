@@ -13,7 +13,7 @@ from typing import Any
 
 from backprobe.backends.base import Arrays, load_arrays
 from backprobe.errors import Overwritten
-from backprobe.record import Entry, GradStatus, Record, plain_text
+from backprobe.record import Entry, GradStatus, PathSums, Record, plain_text
 
 SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")
@@ -89,7 +89,23 @@ def footer(record: Record) -> list[str]:
         lines.append("not tensors: " + shown + (f" and {len(plain) - 12} more" if len(plain) > 12 else ""))
     outputs = ", ".join(record.entries[at].name for at in record.outputs)
     lines.append(f"gradients are of {outputs}")
+    if record.path_sums is not None:
+        lines.append(path_sums(record.path_sums))
     return [_printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
+
+
+def path_sums(sums: PathSums) -> str:
+    """Whether the partials sum to the gradients, in a sentence."""
+    judged = f"{sums.judged} gradient{'' if sums.judged == 1 else 's'}"
+    if sums.agree:
+        text = f"the sum over paths of products of partials agrees with {judged}"
+        text += f" (largest relative difference {sums.difference:.1g})" if sums.difference else ", exactly"
+    else:
+        text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
+        text += ": a backward on the way to it is not linear in what it is given"
+    if sums.unjudged:
+        text += f"; not judged, because of a hook of yours: {', '.join(sums.unjudged[:8])}"
+    return text
 
 
 def rich_table(record: Record) -> Any:

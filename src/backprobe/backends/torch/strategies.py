@@ -7,24 +7,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import get_gradient_edge
 
-from backprobe.backends.base import Options, Outcome
+from backprobe.backends.base import Backward, Link, Options, Outcome
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, version
+from backprobe.backends.torch.edges import Gradients, arrive
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.tensors import Geometry
+from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.errors import StrategyRefused, Unsupported
 from backprobe.record import GradStatus, Lost
 
 NOT_CONNECTED = "no path leads from it to the output"
-Gradients = dict[int, Tensor]  # by position of the capture
 
 
 class HookedGradients:
@@ -45,38 +44,53 @@ class HookedGradients:
 
 def differentiate(
     options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> tuple[list[Outcome], tuple[int, ...]]:
+) -> Backward:
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
-    recorded: dict[Key, list[int]] = {}
-    for at, capture in enumerate(captures):
-        if capture.edge is not None:
-            recorded.setdefault(key(capture.edge), []).append(at)
+    recorded = _by_edge(captures)
     inputs = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
     order = graph.backward_order(root, recorded)
-    if options.strategy != "edges":
-        _refuse_where_wrong(options.strategy, captures)
-    gradients = STRATEGIES[options.strategy](options, hooked, output, cotangent, captures)
+    found = Partials({at: [Link(source) for source in sources] for at, sources in enumerate(inputs)})
+    if options.partials:
+        arrivals = arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=True)
+        gradients = arrivals.gradients(captures)
+        seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
+        found = local_partials(
+            captures, recorded, inputs, arrivals, seed,
+            full=options.partials == "full", create_graph=options.create_graph,
+        )  # fmt: skip
+    else:
+        if options.strategy != "edges":
+            _refuse_where_wrong(options.strategy, captures)
+        gradients = STRATEGIES[options.strategy](options, hooked, output, cotangent, captures)
     if options.strategy == "hooks":
         places = {id(capture): position for position, capture in enumerate(captures)}
         order = list(dict.fromkeys(places[id(capture)] for capture in hooked.order if id(capture) in places))
-    outcomes = [
-        _outcome(capture, gradients.get(position), inputs[position]) for position, capture in enumerate(captures)
-    ]
+    outcomes = [_outcome(c, gradients.get(at), tuple(found.links.get(at, ()))) for at, c in enumerate(captures)]
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
-    return outcomes, tuple(dict.fromkeys(visited))
+    return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, tuple(found.notes))
 
 
-def _outcome(capture: Capture, gradient: Tensor | None, inputs: list[int]) -> Outcome:
+def _by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
+    """The captures at each edge: first a whole tensor, then views that were written in place and share its edge."""
+    found: dict[Key, list[int]] = {}
+    for at in sorted(range(len(captures)), key=lambda at: captures[at].geometry is not None):
+        edge = captures[at].edge
+        if edge is not None:
+            found.setdefault(key(edge), []).append(at)
+    return found
+
+
+def _outcome(capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...]) -> Outcome:
     value = _value(capture)
     if capture.edge is None:
-        return Outcome(capture.status, capture.reason, value, None, tuple(inputs))
+        return Outcome(capture.status, capture.reason, value, None, inputs)
     if capture.opaque:
-        return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, tuple(inputs))
+        return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
     if gradient is None:
-        return Outcome(GradStatus.NOT_CONNECTED, NOT_CONNECTED, value, None, tuple(inputs))
-    return Outcome(GradStatus.OK, "", value, gradient, tuple(inputs))
+        return Outcome(GradStatus.NOT_CONNECTED, NOT_CONNECTED, value, None, inputs)
+    return Outcome(GradStatus.OK, "", value, gradient, inputs)
 
 
 def _value(capture: Capture) -> Any:
@@ -92,56 +106,9 @@ def _value(capture: Capture) -> Any:
 def _edges(
     options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
-    """One pass over all edges. What flows around a view that was written is taken at the base's CopySlices node."""
-    wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
-    around: dict[Any, Tensor] = {}
-    after_hooks: dict[Key, Tensor] = {}
-    with ExitStack() as hooks:
-        for capture in captures:
-            for write in capture.writes:
-                hooks.enter_context(_removing(write.node.register_hook(partial(_take, around, write.node, 0))))
-                follower, number = write.node.next_functions[0]
-                if follower is not None:  # the engine runs a node only on the way to something wanted
-                    wanted.setdefault((follower, number), GradientEdge(follower, number))
-            if capture.edge is not None and capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks:
-                # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return
-                number = capture.edge.output_nr
-                take = partial(_take, after_hooks, key(capture.edge), number)
-                hooks.enter_context(_removing(capture.edge.node.register_prehook(take)))
-        found = torch.autograd.grad(
-            [output], list(wanted.values()), [cotangent] if cotangent is not None else None,
-            allow_unused=True, create_graph=options.create_graph,
-        ) if wanted else ()  # fmt: skip
-    by_key = dict(zip(wanted, found, strict=True)) | after_hooks
-    gradients: Gradients = {}
-    for at, capture in enumerate(captures):
-        if capture.edge is None or capture.opaque:
-            continue
-        gradient: Tensor | None = by_key[key(capture.edge)]
-        if gradient is not None and capture.geometry is not None:
-            gradient = capture.geometry.restrict(gradient)
-        for write in capture.writes:
-            flowing = around.get(write.node)
-            if flowing is not None and capture.tensor._base is not None:
-                term = write.geometry.carry(flowing, Geometry.of(capture.tensor, capture.tensor._base))
-                gradient = term if gradient is None else gradient + term
-        if gradient is not None:
-            gradients[at] = gradient
-    return gradients
-
-
-def _take(into: dict[Any, Tensor], under: Any, number: int, gradients: tuple[Tensor, ...], *_: Any) -> None:
-    """A node's hook or prehook: note the gradient that passes at one of its inputs or outputs."""
-    if gradients[number] is not None:
-        into[under] = gradients[number]
-
-
-@contextmanager
-def _removing(handle: Any) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        handle.remove()
+    return arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=False).gradients(
+        captures
+    )
 
 
 def _separate(

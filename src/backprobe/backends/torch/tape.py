@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Description, Effect, Options, Outcome
+from backprobe.backends.base import Backward, Description, Effect, Options
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.capture import Capture, ViewWrite, version
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
@@ -230,9 +230,7 @@ class TorchTape:
 
     # backward
 
-    def differentiate(
-        self, output: Tensor, cotangent: Any, captures: Sequence[Capture]
-    ) -> tuple[list[Outcome], tuple[int, ...]]:
+    def differentiate(self, output: Tensor, cotangent: Any, captures: Sequence[Capture]) -> Backward:
         self.settle(captures)
         return differentiate(self.options, self.hooked, output, cotangent, captures)
 

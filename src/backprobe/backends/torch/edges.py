@@ -1,0 +1,102 @@
+"""What one backward pass brings to the gradient edges of captured values.
+
+The gradient of a value is what arrives at its edge. Where a view was written in place, autograd leads the gradient
+around the view to its base: that part is taken at the base's CopySlices node, and cut to the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge, Node
+
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.capture import Capture, ViewWrite
+from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.tensors import Geometry
+
+Gradients = dict[int, Tensor]  # by position of the capture
+
+
+@dataclass
+class Arrivals:
+    """The gradients that arrived at each edge, those that the user's tensor hooks made of them, and those around."""
+
+    arrived: dict[Key, Tensor | None]
+    after_hooks: dict[Key, Tensor]
+    around: dict[Node, Tensor]  # by CopySlices node: what flows on to the base's older version
+
+    def at(self, edge: Key) -> Tensor | None:
+        """What flows on from an edge."""
+        return self.after_hooks.get(edge, self.arrived.get(edge))
+
+    def around_view(self, capture: Capture, write: ViewWrite) -> Tensor | None:
+        """The part of a view's gradient that autograd led around it when this write went through it."""
+        flowing, base = self.around.get(write.node), capture.tensor._base
+        if flowing is None or base is None:
+            return None
+        return write.geometry.carry(flowing, Geometry.of(capture.tensor, base))
+
+    def gradients(self, captures: Sequence[Capture]) -> Gradients:
+        """The gradient of each capture that has one."""
+        found = {at: self._gradient(capture) for at, capture in enumerate(captures)}
+        return {at: gradient for at, gradient in found.items() if gradient is not None}
+
+    def _gradient(self, capture: Capture) -> Tensor | None:
+        if capture.edge is None or capture.opaque:
+            return None
+        gradient = self.at(key(capture.edge))
+        if gradient is not None and capture.geometry is not None:
+            gradient = capture.geometry.restrict(gradient)
+        for write in capture.writes:
+            term = self.around_view(capture, write)
+            if term is not None:
+                gradient = term if gradient is None else gradient + term
+        return gradient
+
+
+def arrive(
+    output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture], *, create_graph: bool, retain_graph: bool
+) -> Arrivals:
+    """Run backward once, over the edges of all captures."""
+    wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
+    around: dict[Node, Tensor] = {}
+    after_hooks: dict[Key, Tensor] = {}
+    with ExitStack() as hooks:
+        for capture in captures:
+            for write in capture.writes:
+                hooks.enter_context(removing(write.node.register_hook(partial(_take, around, write.node, 0))))
+                follower, number = write.node.next_functions[0]
+                if follower is not None:  # the engine runs a node only on the way to something wanted
+                    wanted.setdefault((follower, number), GradientEdge(follower, number))
+            if capture.edge is not None and capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks:
+                # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return
+                number = capture.edge.output_nr
+                take = partial(_take, after_hooks, key(capture.edge), number)
+                hooks.enter_context(removing(capture.edge.node.register_prehook(take)))
+        found = torch.autograd.grad(
+            [output], list(wanted.values()), [cotangent] if cotangent is not None else None, allow_unused=True,
+            create_graph=create_graph, retain_graph=retain_graph or create_graph,
+        ) if wanted else ()  # fmt: skip
+    return Arrivals(dict(zip(wanted, found, strict=True)), after_hooks, around)
+
+
+def _take(into: dict[Any, Tensor], under: Any, number: int, gradients: tuple[Tensor, ...], *_: Any) -> None:
+    """A node's hook or prehook: note the gradient that passes at one of its inputs or outputs."""
+    if gradients[number] is not None:
+        into[under] = gradients[number]
+
+
+@contextmanager
+def removing(handle: Any) -> Iterator[None]:
+    """Remove a hook on leaving."""
+    try:
+        yield
+    finally:
+        handle.remove()
