@@ -1,5 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
+from backprobe.draw import Drawing, draw
 from backprobe.environment import Stamp, stamp
 from backprobe.errors import (
     AmbiguousName,
@@ -21,7 +22,7 @@ from backprobe.errors import (
     Unsupported,
 )
 from backprobe.probe import Probe, load, probe
-from backprobe.record import Edge, Entry, GradStatus, Source
+from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
 from backprobe.recording import Recording
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ __all__ = [
     "BadOption",
     "BadOutput",
     "BadRecording",
+    "Drawing",
     "Edge",
     "Entry",
     "GradStatus",
@@ -43,7 +45,9 @@ __all__ = [
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
+    "PathSums",
     "Probe",
+    "Read",
     "Recording",
     "Source",
     "StaleSource",
@@ -51,6 +55,7 @@ __all__ = [
     "StrategyRefused",
     "UnknownName",
     "Unsupported",
+    "draw",
     "load",
     "probe",
     "stamp",

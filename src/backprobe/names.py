@@ -114,13 +114,13 @@ def counts_agree(asked: str, full: str) -> bool:
 def _with_optional_counts(text: str, translate: Callable[[str], str]) -> str:
     """A regular expression for full names: ``text`` translated, and a count allowed wherever one may stand."""
     scope, local = split(text)
-    pieces = [_counted(part, translate) for part in _partition(scope, "/")] if scope else []
+    pieces = [_counted(part, translate) for part in partition(scope, "/")] if scope else []
     result = "/".join(pieces)
     return result if local is None else f"{result}:{_counted_local(local, translate)}"
 
 
 @lru_cache(65536)
-def _partition(text: str, separator: str) -> tuple[str, ...]:
+def partition(text: str, separator: str) -> tuple[str, ...]:
     """``text`` cut at each readable separator."""
     parts, start = [], 0
     for at, read in enumerate(outside(text)):
@@ -140,7 +140,7 @@ def _counted_local(local: str, translate: Callable[[str], str]) -> str:
     if any(read and local[at] == "#" for at, read in enumerate(outside(local))):
         return translate(local)
     # where the local ends and its leaves begin, the text does not tell (self.cache): the count may follow any segment
-    return r"(?:#\d+)?\.".join(translate(part) for part in _partition(local, ".")) + r"(?:#\d+)?"
+    return r"(?:#\d+)?\.".join(translate(part) for part in partition(local, ".")) + r"(?:#\d+)?"
 
 
 WITHIN = r"(?:`[^`]*`|[^./:#`(])*"
@@ -302,14 +302,14 @@ class Selection:
 def _by_default(full: str) -> bool:
     """A model's default selection: what its modules return, and its parameters."""
     scope, local = split(full)
-    return len(_partition(scope, "/")) == 1 and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
+    return len(partition(scope, "/")) == 1 and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
 
 
 def _reaches_below(pattern_scope: str, scope: str) -> bool:
     """Can a pattern's scope name a function below ``scope``?"""
     if "**" in pattern_scope:
         return True
-    asked, here = _partition(strip(pattern_scope), "/"), _partition(scope, "/")
+    asked, here = partition(strip(pattern_scope), "/"), partition(scope, "/")
     return len(asked) > len(here) and all(
         re.fullmatch(_glob(a), h) is not None for a, h in zip(asked, here, strict=False)
     )

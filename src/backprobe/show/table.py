@@ -37,7 +37,7 @@ def rows(record: Record) -> list[Row]:
 
 
 def _row(entry: Entry, backend: Arrays) -> Row:
-    name = "\n= ".join(_printable(name) for name in (entry.name, *entry.aliases[:3]))
+    name = "\n= ".join(printable(name) for name in (entry.name, *entry.aliases[:3]))
     if len(entry.aliases) > 3:
         name += f"\n= and {len(entry.aliases) - 3} more names"
     try:
@@ -52,10 +52,10 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     if entry.source is not None:
         statement = entry.source.text.replace("\n", " ")
         source = f"{os.path.basename(entry.source.file)}:{entry.source.line}  {statement}"
-    return Row(name, value, _printable(gradient), _printable(source), entry.status is GradStatus.OK)
+    return Row(name, value, printable(gradient), printable(source), entry.status is GradStatus.OK)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """A text that keeps to its line: a line break in a key, a tab or an escape in the source is written out."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
@@ -91,7 +91,7 @@ def footer(record: Record) -> list[str]:
     lines.append(f"gradients are of {outputs}")
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
-    return [_printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
+    return [printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
 
 
 def path_sums(sums: PathSums) -> str:
