@@ -232,3 +232,17 @@ def test_the_line_of_an_output_that_was_not_selected():
         return u * 3
 
     assert bp.probe(f, "u")(X)["return"].source.text == "return u * 3"
+
+
+def test_a_cut_is_called_one_even_where_what_it_cuts_off_is_not_selected():
+    def cut(x):
+        u = x.detach() * 2
+        return u * x
+
+    assert bp.probe(cut, "u")(torch.tensor(2.0))["u"].status == "detached"
+    assert bp.probe(lambda x, k: cut2(x, k), "/cut2:v")(torch.tensor(2.0), 3)["/cut2:v"].status == "frozen"
+
+
+def cut2(x, k):
+    v = torch.ones(2) * k
+    return (v * x).sum()

@@ -21,6 +21,7 @@ from backprobe.errors import (
     UnknownName,
     Unsupported,
 )
+from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
 from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
 from backprobe.recording import Recording
@@ -56,6 +57,8 @@ __all__ = [
     "UnknownName",
     "Unsupported",
     "draw",
+    "hvp",
+    "jacobian",
     "load",
     "probe",
     "stamp",

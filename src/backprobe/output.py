@@ -11,6 +11,9 @@ from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.names import nearest
 from backprobe.structure import at_path, leaves
 
+SUMMED = object()
+"""The cotangent that is 1 everywhere, whatever the shape of the output."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -84,6 +87,8 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
 
 def _cotangent(tensor: Any, cotangent: Any, tape: Tape) -> Any:
     shape = tape.describe(tensor).shape
+    if cotangent is SUMMED:
+        return tape.ones_like(tensor)
     if cotangent is None:
         if tape.is_complex(tensor):
             raise BadOutput(

@@ -76,6 +76,7 @@ class Scope:
         self.counts: dict[str, int] = {}  # how often each local was bound
         self.entered: dict[str, int] = {}  # how often each function was entered from here
         self.slots: dict[str, Slot] = {}  # what each live name holds now
+        self.passed_over: dict[str, bool] = {}  # names that were not selected: is what they hold differentiated?
         self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
@@ -364,6 +365,7 @@ class Trace:
             if found:
                 self.seen[prefix] = None
             scope.slots.pop(local + own, None)
+            scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
             return
         held = scope.slots.get(local + own, ())
         if held and len(held) == sum(wanted) and self._same(held, found, wanted):
@@ -430,7 +432,8 @@ class Trace:
         version = self.tape.version(tensor)
         writer, made = self.through.get(id(tensor), (None, None))
         through = writer is not None and writer() is tensor and made == version
-        capture = self.tape.capture(tensor, reads, previous.capture if previous else None, through)
+        unrecorded = any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
+        capture = self.tape.capture(tensor, reads, unrecorded, previous.capture if previous else None, through)
         value = Value(tensor, version, capture, scope, site, previous=previous)
         self.latest[id(tensor)] = value
         self.values.append(value)

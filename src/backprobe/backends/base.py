@@ -116,11 +116,16 @@ class Tape(Protocol):
         """A number that changes when the tensor's memory is written."""
         ...
 
-    def capture(self, tensor: Any, reads: Sequence[Any], previous: Any, through: bool) -> Any:
+    def is_differentiated(self, value: Any) -> bool:
+        """Is it a tensor that requires a gradient?"""
+        ...
+
+    def capture(self, tensor: Any, reads: Sequence[Any], unrecorded: bool, previous: Any, through: bool) -> Any:
         """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
 
-        ``reads`` are the captures it was computed from as far as the source tells, ``previous`` the capture of the
-        same object before it was written, ``through`` whether that write went through this object.
+        ``reads`` are the captures it was computed from as far as the source tells, ``unrecorded`` whether the source
+        mentions a differentiated value besides them, ``previous`` the capture of the same object before it was
+        written, ``through`` whether that write went through this object.
         """
         ...
 
@@ -157,6 +162,10 @@ class Tape(Protocol):
 
     def cotangent(self, output: Any, cotangent: Any) -> Any:
         """The cotangent as a tensor of the output's dtype and device."""
+        ...
+
+    def ones_like(self, output: Any) -> Any:
+        """The cotangent that sums an output."""
         ...
 
     def release(self) -> None:
@@ -206,6 +215,13 @@ class Backend(Arrays, Protocol):
 
     def refuse(self, target: Any, asked: str) -> None:
         """Raise Unsupported for a function or model that the function and model forms would get wrong."""
+        ...
+
+    def second(self, value: Any, gradient: Any, vector: Any) -> Any:
+        """The derivative of <gradient, vector> towards a value, both from a recording made with ``create_graph``.
+
+        None where the value is held without its history. Raises BadOption for a vector of another shape.
+        """
         ...
 
     def explain_error(self, error: BaseException) -> str | None:

@@ -56,7 +56,8 @@ def _graph(circuit: Circuit, direction: str) -> Any:
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(
         rankdir=direction, bgcolor=PAPER, fontname=FONT, fontsize="10", fontcolor=FAINT, labelloc="b", labeljust="l",
-        nodesep="0.25", ranksep="0.45" if direction == "LR" else "0.25", id="bp_circuit", label=_table(_footer(circuit.footer)),
+        nodesep="0.25", ranksep="0.45" if direction == "LR" else "0.25", id="bp_circuit",
+        label=_table(_footer(circuit.footer)),
     )  # fmt: skip
     graph.node_attr.update(shape="box", style="rounded,filled", fontname=FONT, fontsize="11", margin="0.08,0.05",
                            fontcolor=INK, color=INK, fillcolor=PAPER)  # fmt: skip

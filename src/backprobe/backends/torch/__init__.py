@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.base import Description, ModuleObserver, Options, Summary
-from backprobe.backends.torch import modules, tensors
+from backprobe.backends.torch import modules, strategies, tensors
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.tape import TorchTape
 
@@ -38,6 +38,9 @@ class TorchBackend:
 
     def refuse(self, target: Any, asked: str) -> None:
         modules.refuse(target, asked)
+
+    def second(self, value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
+        return strategies.second(value, gradient, vector)
 
     def explain_error(self, error: BaseException) -> str | None:
         if IN_PLACE in str(error):

@@ -20,7 +20,7 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.edges import Gradients, arrive
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.partials import Partials, local_partials
-from backprobe.errors import StrategyRefused, Unsupported
+from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record import GradStatus, Lost
 
 NOT_CONNECTED = "no path leads from it to the output"
@@ -67,7 +67,10 @@ def differentiate(
     if options.strategy == "hooks":
         places = {id(capture): position for position, capture in enumerate(captures)}
         order = list(dict.fromkeys(places[id(capture)] for capture in hooked.order if id(capture) in places))
-    outcomes = [_outcome(c, gradients.get(at), tuple(found.links.get(at, ()))) for at, c in enumerate(captures)]
+    outcomes = [
+        _outcome(capture, gradients.get(at), tuple(found.links.get(at, ())), options.create_graph)
+        for at, capture in enumerate(captures)
+    ]
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, tuple(found.notes))
 
@@ -82,8 +85,8 @@ def _by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
     return found
 
 
-def _outcome(capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...]) -> Outcome:
-    value = _value(capture)
+def _outcome(capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...], live: bool) -> Outcome:
+    value = _value(capture, live)
     if capture.edge is None:
         return Outcome(capture.status, capture.reason, value, None, inputs)
     if capture.opaque:
@@ -93,14 +96,31 @@ def _outcome(capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...]
     return Outcome(GradStatus.OK, "", value, gradient, inputs)
 
 
-def _value(capture: Capture) -> Any:
+def _value(capture: Capture, live: bool) -> Any:
+    """The value, detached; ``live``, the tensor with its history, where the gradients have theirs as well."""
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:
         return Lost(capture.reason)
     if version(capture.tensor) != capture.version:
         return Lost("it was overwritten in place by a call that backprobe does not see into")
-    return capture.alias
+    return capture.tensor if live else capture.alias
+
+
+def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
+    """The derivative of <gradient, vector> towards a live value; None where the value is a copy without history."""
+    if not value.requires_grad:
+        return None
+    made = torch.as_tensor(vector, dtype=gradient.dtype, device=gradient.device)
+    if made.shape != gradient.shape:
+        raise BadOption(
+            "the vector has another shape than the value", asked=f"a vector of shape {tuple(made.shape)}",
+            found=f"a value of shape {tuple(gradient.shape)}", next=f"a vector of shape {tuple(gradient.shape)}",
+        )  # fmt: skip
+    if not gradient.requires_grad:
+        return torch.zeros_like(gradient)  # a gradient that depends on nothing: the function is linear
+    (found,) = torch.autograd.grad([gradient], [value], [made], allow_unused=True)
+    return torch.zeros_like(gradient) if found is None else found
 
 
 def _edges(

@@ -54,6 +54,9 @@ class TorchTape:
     def is_floating(self, tensor: Tensor) -> bool:
         return tensor.is_floating_point() or tensor.is_complex()
 
+    def is_differentiated(self, value: Any) -> bool:
+        return isinstance(value, Tensor) and value.requires_grad
+
     def is_complex(self, tensor: Tensor) -> bool:
         return tensor.is_complex()
 
@@ -75,9 +78,14 @@ class TorchTape:
                 next="cotangent=torch.ones_like(output)",
             ) from error  # fmt: skip
 
+    def ones_like(self, output: Tensor) -> Tensor:
+        return torch.ones_like(output)
+
     # captures
 
-    def capture(self, tensor: Tensor, reads: Sequence[Capture], previous: Capture | None, through: bool) -> Capture:
+    def capture(
+        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool, previous: Capture | None, through: bool
+    ) -> Capture:
         if is_wrapped(tensor):
             reason = "it lives inside a torch.func transform and dies with it"
             return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, reason)
@@ -89,7 +97,7 @@ class TorchTape:
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         else:
-            capture.status, capture.reason = self._why_no_edge(tensor, reads, memory)
+            capture.status, capture.reason = self._why_no_edge(tensor, reads, unrecorded, memory)
         self.by_memory.setdefault(memory, []).append(capture)
         self.known_versions.setdefault(memory, capture.version)
         return capture
@@ -119,10 +127,12 @@ class TorchTape:
             )
         self._attach(capture)
 
-    def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], memory: int) -> tuple[GradStatus, str]:
+    def _why_no_edge(
+        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool, memory: int
+    ) -> tuple[GradStatus, str]:
         if not self.is_floating(tensor):
             return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
-        sources = [read for read in (*reads, *self.by_memory.get(memory, ())) if read.edge is not None]
+        sources = unrecorded or any(read.edge is not None for read in (*reads, *self.by_memory.get(memory, ())))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and not torch.is_grad_enabled():
             mode = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
