@@ -108,7 +108,7 @@ class Draft:
         frames = self._frames(nodes)
         nodes, frames = _unframed(nodes, frames)
         nodes, arrows = _apart(nodes, arrows, self.view.apart)
-        return Circuit(tuple(nodes), tuple(arrows), tuple(frames), tuple(self._footer()))
+        return Circuit(tuple(nodes), tuple(arrows), tuple(frames), (*self._footer(), *_legend(nodes, arrows)))
 
     # which values are drawn, and as which node
 
@@ -158,8 +158,9 @@ class Draft:
 
     def _value_node(self, key: str, at: int) -> Node:
         entry, captions = self.entries[at], self.captions
-        expression = entry.source.expression if entry.source is not None else ""
-        lines = [f"= {captions.value(entry)}", *captions.gradient(at)]
+        expression, value = entry.source.expression if entry.source is not None else "", captions.value(entry)
+        expression = "" if expression == value else expression
+        lines = [f"= {value}", *captions.gradient(at)]
         return Node(
             key, self._frame(self.graph.box_of[at]), captions.title(at), "", expression, tuple(filter(None, lines)),
             self._kind(at), captions.kind(entry), captions.level(entry.grad_or_none), _tooltip(entry),
@@ -202,9 +203,8 @@ class Draft:
             ends = [self._value_node(str(at), at) for at in (first, last)]
         times = len(boxes) or len(positions)
         lines = ["the first:", *ends[0].lines, "the last:", *ends[1].lines]
-        worst = max(ends, key=lambda end: SEVERITY.index(end.grad))
         title = f"{ends[0].title} … {ends[1].title}" if ends[0].title != ends[1].title else ends[0].title
-        return Node(key, ends[0].frame, title, f"{times} times", ends[0].expression, tuple(lines), "loop", worst.grad,
+        return Node(key, ends[0].frame, title, f"{times} times", ends[0].expression, tuple(lines), "loop", ends[1].grad,
                     ends[1].level, f"{ends[0].tooltip} … {ends[1].tooltip}")  # fmt: skip
 
     # frames
@@ -260,9 +260,16 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}" if number else ""
 
 
+def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
+    """What the looks mean, as far as they tell anything here."""
+    if len({node.level for node in nodes} - {None}) > 1:
+        yield "fill and line width: powers of 10 of the gradient's rms, the largest darkest and widest"
+    if any(not arrow.carries for arrow in arrows):
+        yield "dashed line: read, but nothing flows back"
+
+
 TAKES_PART = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.OPAQUE,
               GradStatus.NOT_EXECUTED)  # fmt: skip
-SEVERITY = ("ok", "missing", "zero", "nonfinite")
 LOOP = "loop:"
 
 

@@ -93,7 +93,7 @@ def _node(node: Node) -> dict[str, str]:
     if node.kind == "apart":
         label = _table([_text(node.title)])
         return {"class": classes, "label": label, "shape": "plain", "tooltip": _plain(node.tooltip)}
-    rows = [_text(node.title, bold=True, size=12) + (_text(f"  {node.aside}", size=9) if node.aside else "")]
+    rows = [_text(node.title, bold=True, size=12) + (_text(f" {node.aside}", size=9) if node.aside else "")]
     rows += [_text(line, code=True) for line in fitted(node.expression)] if node.expression else []
     rows += [_text(part) for line in node.lines for part in fitted(line)]
     look = {"class": classes, "label": _table(rows), "tooltip": _plain(node.tooltip)}
@@ -108,7 +108,7 @@ SHAPES = {
     "parameter": {"shape": "cylinder", "style": "filled"},
     "plain": {"shape": "plaintext", "style": ""},
     "box": {"shape": "component", "style": "filled"},
-    "loop": {"shape": "box3d", "style": "filled"},
+    "loop": {"shape": "box3d", "style": "filled", "margin": "0.12,0.1"},
 }
 BORDERS = {
     "ok": {},
