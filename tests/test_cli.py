@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 import backprobe as bp
 from backprobe.cli import main
+from drawn import Drawn
 
 TOY = """\
 import torch
@@ -430,7 +431,7 @@ def test_help():
     result = CliRunner().invoke(main, ["run", "--help"], terminal_width=100)
     assert result.exit_code == 0
     assert "backprobe run toy.py:f x=3 w=2 b=1\n" in result.stdout
-    for option in ("--select", "--of", "--wrt", "--cotangent", "--backend", "--save"):
+    for option in ("--select", "--of", "--wrt", "--cotangent", "--backend", "--save", "--draw"):
         assert option in result.stdout
 
 
@@ -447,3 +448,36 @@ def test_help_imports_no_framework():
     imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
     assert "click" in imported
     assert imported & {"torch", "numpy", "rich", "safetensors"} == set()
+
+
+# drawing
+
+
+def test_a_run_draws_its_circuit(folder):
+    code, out, _ = ran("toy.py:f", "x=3", "w=2", "b=1", "--draw", "toy.svg")
+    assert code == 0
+    assert out.endswith("agrees with 6 gradients, exactly\nthe circuit: toy.svg\n")
+    assert Drawn((folder / "toy.svg").read_text()).edges["x", "u"] == "2"
+
+
+def test_a_drawing_that_cannot_be_written_is_refused(folder):
+    code, _, err = ran("toy.py:f", "x=3", "w=2", "b=1", "--draw", "no/such/toy.svg")
+    assert code == 1
+    assert err.startswith("BadOption: the drawing cannot be written to no/such/toy.svg\n")
+
+
+def test_the_demo_draws_its_circuits_and_says_where(folder):
+    result = CliRunner().invoke(main, ["demo"], catch_exceptions=False)
+    assert result.exit_code == 0
+    drawn = re.findall(r"^the circuit: (.*)$", result.stdout, re.M)
+    assert drawn == [f"backprobe-demo/{name}.svg" for name in ("toy", "composed", "gpt2-depth-1", "gpt2-depth-2")]
+    assert Drawn((folder / drawn[0]).read_text()).edges["w", "u"] == "3"
+    assert "h.1" in Drawn((folder / drawn[3]).read_text()).nodes
+    assert CliRunner().invoke(main, ["demo"]).exit_code == 0  # twice works
+
+
+def test_the_demo_says_where_it_cannot_draw(folder):
+    (folder / "taken").write_text("")
+    result = CliRunner().invoke(main, ["demo", "--into", "taken/in"])
+    assert result.exit_code == 1
+    assert "nothing can be drawn into taken/in" in result.stderr

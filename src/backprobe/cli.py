@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -23,11 +23,16 @@ def main() -> None:
 
 
 @main.command()
-def demo() -> None:
-    """The toy graph, gradients in the order of backward, and the inside of a small GPT-2."""
+@click.option("--into", default="backprobe-demo", show_default=True, type=click.Path(file_okay=False),
+              help="The folder that circuits are drawn into.")  # fmt: skip
+def demo(into: str) -> None:
+    """The toy graph and its circuit, the chain rule, and the inside of a small GPT-2."""
     from backprobe import demo as shown  # imports PyTorch, which no other command needs
 
-    shown.run()
+    try:
+        shown.run(Path(into))
+    except BackprobeError as error:
+        _fail(error)
 
 
 @main.command("run")
@@ -39,9 +44,10 @@ def demo() -> None:
 @click.option("--cotangent", help="Vector of the vector-Jacobian product, for an output that is not a scalar.")
 @click.option("--backend", help="The framework, where the file imports several.")
 @click.option("--save", "path", type=click.Path(), help="Save the recording into this folder.")
+@click.option("--draw", "drawing", type=click.Path(dir_okay=False), help="Draw the circuit: .svg or .png.")
 def run_function(
     function: str, arguments: tuple[str, ...], select: tuple[str, ...], of: str | None, wrt: tuple[str, ...],
-    cotangent: str | None, backend: str | None, path: str | None,
+    cotangent: str | None, backend: str | None, path: str | None, drawing: str | None,
 ) -> None:  # fmt: skip
     """Record a function of your own: every value it binds, and the gradient of its result towards each.
 
@@ -57,14 +63,22 @@ def run_function(
         probed = bp.probe(
             target, list(select) or None, of=of, wrt=list(wrt) or None, backend=backend,
             cotangent=None if cotangent is None else _literal("cotangent", cotangent),
+            partials=drawing is not None,
         )  # fmt: skip
         recording = probed(**keywords)
         click.echo(str(recording))
+        if drawing is not None:
+            bp.draw(recording, drawing)
+            click.echo(f"the circuit: {drawing}")
         if path is not None:
             _save(recording, path)
     except BackprobeError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
-        sys.exit(1)
+        _fail(error)
+
+
+def _fail(error: BackprobeError) -> NoReturn:
+    click.echo(f"{type(error).__name__}: {error}", err=True)
+    sys.exit(1)
 
 
 def _load(function: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import click
@@ -35,14 +36,17 @@ def composed(x: Any) -> Any:
     return y
 
 
-def run() -> None:
-    """Print every part of the demonstration."""
-    _title("A toy graph: bp.probe(toy)(x=3.0, w=2.0, b=1.0)")
-    click.echo(str(bp.probe(toy)(x=3.0, w=2.0, b=1.0)))
-    _title("Gradients in the order in which backward visits them: y = func2(func(x))")
-    rec = bp.probe(composed)(x=1.0)
+def run(into: Path) -> None:
+    """Print every part of the demonstration, and draw its circuits into a folder."""
+    _title("A toy graph: rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)")
+    rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)
+    click.echo(str(rec))
+    _draw(rec, into / "toy.svg")
+    _title("The chain rule through called functions: y = func2(func(x)), x = 1")
+    rec = bp.probe(composed, partials=True)(x=1.0)
     click.echo(str(rec))
     click.echo("backward: " + ", ".join(f"{name} {rec[name].grad:g}" for name in rec.backward_order()))
+    _draw(rec, into / "composed.svg")
     _title("Inside a GPT-2 (2 layers, random weights)")
     try:
         model, tokens = small_gpt2()
@@ -55,6 +59,21 @@ def run() -> None:
     ]  # fmt: skip
     click.echo(f"bp.probe(model, {patterns}, of='loss')(tokens, labels=tokens)\n")
     click.echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
+    rec = bp.probe(model, of="loss", partials=True)(tokens, labels=tokens)
+    _draw(rec, into / "gpt2-depth-1.svg", depth=1)
+    _draw(rec, into / "gpt2-depth-2.svg", depth=2)
+
+
+def _draw(rec: bp.Recording, path: Path, **options: Any) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise bp.BadOption(
+            f"nothing can be drawn into {path.parent}", asked=f"--into {path.parent}", found=str(error),
+            next="--into with a folder that can be made",
+        ) from error  # fmt: skip
+    bp.draw(rec, path, **options)
+    click.echo(f"the circuit: {path}")
 
 
 def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:

@@ -263,7 +263,7 @@ def _counted(number: int, what: str) -> str:
 def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
     """What the looks mean, as far as they tell anything here."""
     if len({node.level for node in nodes} - {None}) > 1:
-        yield "fill and line width: powers of 10 of the gradient's rms, the largest darkest and widest"
+        yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
     if any(not arrow.carries for arrow in arrows):
         yield "dashed line: read, but nothing flows back"
 

@@ -28,7 +28,7 @@ COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
 
 def svg(circuit: Circuit, direction: str) -> str:
     """The drawing as SVG: self-contained, its styles held to itself by its own identifier."""
-    graph = _graph(circuit, direction)
+    graph = graph_of(circuit, direction)
     drawn = graph.draw(format="svg", prog="dot").decode()
     drawn = COMMENT.sub("", PREAMBLE.sub("", drawn, count=1))
     identifier = "bp" + hashlib.sha256(drawn.encode()).hexdigest()[:10]
@@ -40,7 +40,7 @@ def svg(circuit: Circuit, direction: str) -> str:
 
 def png(circuit: Circuit, direction: str) -> bytes:
     """The drawing as PNG, on white: at twice a screen's resolution, at less where that would be a huge picture."""
-    graph = _graph(circuit, direction)
+    graph = graph_of(circuit, direction)
     graph.layout(prog="dot")
     left, bottom, right, top = map(float, graph.graph_attr["bb"].split(","))
     inches = max(1e-3, (right - left) * (top - bottom) / 72**2)
@@ -49,7 +49,7 @@ def png(circuit: Circuit, direction: str) -> bytes:
     return drawn
 
 
-def _graph(circuit: Circuit, direction: str) -> Any:
+def graph_of(circuit: Circuit, direction: str) -> Any:
     """The graph as pygraphviz holds it; every identifier is a number of ours."""
     import pygraphviz
 
@@ -66,7 +66,8 @@ def _graph(circuit: Circuit, direction: str) -> Any:
     for number, frame in enumerate(_outermost_first(circuit.frames)):
         place[frame.key] = place[frame.around].add_subgraph(
             name=f"cluster_{number}", id=f"bp_f{number}", label=_table([_text(frame.label, size=11)]), labeljust="l",
-            labelloc="t", style="rounded", color=FAINT, fontname=FONT, tooltip=_plain(frame.label),
+            labelloc="t", style="rounded", bgcolor="transparent", color=FAINT, fontname=FONT,
+            tooltip=_plain(frame.label),
         )  # fmt: skip
     numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
     for node in circuit.nodes:
