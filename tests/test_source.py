@@ -3,6 +3,7 @@
 Each program is run as it is and rewritten; both must return or raise the same, in the same order of side effects.
 """
 
+import ast
 import asyncio
 import functools
 import linecache
@@ -432,3 +433,26 @@ def test_a_function_with_an_assert_that_pytest_has_rewritten():
         return y
 
     assert run(f, 3) == ["x", "y", "return"]
+
+
+CELL = """\
+import math
+
+def outer(x):
+    def inner(y):
+        return math.floor(y)
+    return inner(math.sqrt(x))
+"""
+
+
+def test_a_cell_whose_statements_are_compiled_one_by_one_as_notebooks_do():
+    """The compiler treats a call of an imported module's function differently where it knows of the import."""
+    space, file = {}, "<cell of a notebook>"
+    linecache.cache[file] = (len(CELL), None, CELL.splitlines(True), file)
+    try:
+        for statement in ast.parse(CELL, file).body:
+            exec(compile(ast.Module([statement], []), file, "exec"), space)
+        names = run(space["outer"], 17.0, follow=True)
+        assert names == ["x", "y", "return", "return"]  # inner, which the rewritten outer has made, is found as well
+    finally:
+        del linecache.cache[file]

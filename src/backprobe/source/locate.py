@@ -25,7 +25,7 @@ class Definition:
     node: FunctionNode
     classes: tuple[str, ...]
     lines: tuple[str, ...]
-    imports: tuple[ast.stmt, ...]  # of the module itself: the compiler treats what they name differently
+    imports: tuple[ast.stmt, ...]  # that it was compiled together with: what they name compiles differently
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ def locate(code: CodeType) -> Definition:
         for node, classes in parsed.functions.get((code.co_name, code.co_firstlineno), [])
         if not isinstance(node, ast.Lambda) or _covers(node, code)
     ]
-    if not candidates or not _is_fresh(code, parsed):
+    imports = _compiled_with(code, parsed)
+    if not candidates or imports is None:
         raise StaleSource(
             f"the source of {code.co_qualname} has changed since it was imported",
             asked=f"the names in {code.co_qualname}",
@@ -52,7 +53,7 @@ def locate(code: CodeType) -> Definition:
             next="restart Python, or reload the module",
         )
     node, classes = min(candidates, key=lambda found: _span(found[0]))  # the innermost of lambdas within lambdas
-    return Definition(node, classes, parsed.lines, parsed.imports)
+    return Definition(node, classes, parsed.lines, imports)
 
 
 def _parse(code: CodeType) -> Parsed:
@@ -128,15 +129,18 @@ def _count_lambdas(code: CodeType) -> int:
     return inside + (code.co_name == "<lambda>")
 
 
-def _is_fresh(code: CodeType, parsed: Parsed) -> bool:
-    """Does the text still compile to this very code?"""
-    compiled = _compile_all(parsed.lines, code.co_filename, code.co_flags & FUTURE_FLAGS)
-    same_place = compiled.get((code.co_name, code.co_firstlineno), ())
-    if any(candidate == code for candidate in same_place):
-        return True
+def _compiled_with(code: CodeType, parsed: Parsed) -> tuple[ast.stmt, ...] | None:
+    """The imports that a code object was compiled together with; None where the text no longer compiles to it.
+
+    A module is compiled whole. A notebook compiles each statement of a cell alone, so that it knows of no import.
+    """
+    place, flags = (code.co_name, code.co_firstlineno), code.co_flags & FUTURE_FLAGS
+    whole = _compile_all(parsed.lines, code.co_filename, flags, False).get(place, ())
     # pytest compiles assert statements to something else; then the outline has to do
     rewritten_by_pytest = any("@py" in name for name in code.co_names + code.co_varnames)
-    return rewritten_by_pytest and any(_outline(candidate) == _outline(code) for candidate in same_place)
+    if code in whole or (rewritten_by_pytest and _outline(code) in map(_outline, whole)):
+        return parsed.imports
+    return () if code in _compile_all(parsed.lines, code.co_filename, flags, True).get(place, ()) else None
 
 
 def _outline(code: CodeType) -> tuple[Any, ...]:
@@ -145,10 +149,14 @@ def _outline(code: CodeType) -> tuple[Any, ...]:
 
 
 @lru_cache(128)
-def _compile_all(lines: tuple[str, ...], file: str, flags: int) -> dict[tuple[str, int], tuple[CodeType, ...]]:
-    """Every code object in a file, by name and first line."""
+def _compile_all(
+    lines: tuple[str, ...], file: str, flags: int, apart: bool
+) -> dict[tuple[str, int], tuple[CodeType, ...]]:
+    """Every code object in a file, by name and first line; with ``apart``, each statement is compiled alone."""
     found: dict[tuple[str, int], tuple[CodeType, ...]] = {}
-    pending = [compile("".join(lines), file, "exec", flags=flags, dont_inherit=True)]
+    tree = ast.parse("".join(lines), file)
+    modules = [ast.Module([statement], []) for statement in tree.body] if apart else [tree]
+    pending = [compile(module, file, "exec", flags=flags, dont_inherit=True) for module in modules]
     while pending:
         code = pending.pop()
         key = (code.co_name, code.co_firstlineno)
