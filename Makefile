@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types contract unit bench test-pythons test-gpu clean
+.PHONY: demo test lint types contract unit bench docs test-pythons test-gpu clean
 
 demo: $(READY)
 	@$(BIN)/backprobe demo
@@ -27,6 +27,11 @@ unit: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/probe.py
+	$(BIN)/python bench/draw.py
+
+# into docs/_build/html; a warning is an error, and all pages are read each time so that none is missed
+docs: $(READY)
+	$(BIN)/sphinx-build -q -E -W --keep-going docs docs/_build/html
 
 # the tests that rewrite source, which need no framework, on every Python that is supported
 PYTHONS ?= python3.11 python3.12 python3.13
@@ -47,4 +52,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build

@@ -1,5 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
+from backprobe.derive import Derivation, derive
 from backprobe.draw import Drawing, draw
 from backprobe.environment import Stamp, stamp
 from backprobe.errors import (
@@ -35,6 +36,7 @@ __all__ = [
     "BadOption",
     "BadOutput",
     "BadRecording",
+    "Derivation",
     "Drawing",
     "Edge",
     "Entry",
@@ -56,6 +58,7 @@ __all__ = [
     "StrategyRefused",
     "UnknownName",
     "Unsupported",
+    "derive",
     "draw",
     "hvp",
     "jacobian",
@@ -63,3 +66,17 @@ __all__ = [
     "probe",
     "stamp",
 ]
+
+
+def load_ipython_extension(shell: object) -> None:
+    """What ``%load_ext backprobe`` calls; IPython is imported only now."""
+    from backprobe import notebook
+
+    notebook.load_ipython_extension(shell)
+
+
+def unload_ipython_extension(shell: object) -> None:
+    """What ``%unload_ext backprobe`` calls."""
+    from backprobe import notebook
+
+    notebook.unload_ipython_extension(shell)

@@ -1,20 +1,22 @@
-"""The verb ``probe``: run a function or a model once, and record its named values with their gradients."""
+"""The verb ``probe``: run a function, a model or a notebook cell once, and record its named values with gradients."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FunctionType, MethodType, TracebackType
+from types import CodeType, FunctionType, MethodType, TracebackType
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Backend, ModuleObserver, Options, Tape, find_backend
+from backprobe.backends.base import BACKENDS, Backend, ModuleObserver, Options, Tape, find_backend
 from backprobe.errors import (
     BackprobeError,
     BadOption,
     BadOutput,
+    NoBackend,
     NoSource,
     NothingMatched,
     NothingToDifferentiate,
@@ -24,16 +26,19 @@ from backprobe.names import Pattern, nearest, quote, selection, strip
 from backprobe.output import Output, choose
 from backprobe.record import GradStatus
 from backprobe.recording import Recording
+from backprobe.source.cell import Cell, refusing_depth
 from backprobe.source.follow import innermost, package, reporting
+from backprobe.source.rewrite import Site
 from backprobe.store import read
 from backprobe.structure import leaves
-from backprobe.trace import NO_SITE, Trace
+from backprobe.trace import LOOKS_AT_FRAME, NO_SITE, Scope, Trace, Value
 from backprobe.transcript import transcribe
 
 T = TypeVar("T")
 STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
 PARTIALS = (False, True, "full")
+ABSENT = object()
 
 
 def probe(
@@ -155,7 +160,7 @@ class Probe:
 
 
 class _Run:
-    """One call of a probe. The two forms differ in how the program is made to report."""
+    """One call of a probe. The forms differ in how the program is made to report."""
 
     in_function = True
     lifted_numbers: Sequence[str] = ()
@@ -174,13 +179,7 @@ class _Run:
         """Run forward and backward; whatever happens, nothing is left behind."""
         try:
             result = self._noting(functools.partial(self.forward, args, kwargs), "running")
-            self.trace.name(self.trace.root, "return", result, NO_SITE)
-            if inspect.isgenerator(result) or inspect.iscoroutine(result):
-                result.close()
-                raise NothingToDifferentiate(
-                    f"{_name(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
-                    asked=f"bp.probe({_name(self.probe.target)})", next="probe a function that runs it to its end",
-                )  # fmt: skip
+            self.returned(result)
             output = self.output(result)
             return self._noting(functools.partial(self._differentiated, result, output), "differentiating")
         finally:
@@ -189,8 +188,18 @@ class _Run:
             self.trace.release()
             self.tape.release()
 
+    def returned(self, result: Any) -> None:
+        """What the target returned has a name."""
+        self.trace.name(self.trace.root, "return", result, NO_SITE)
+        if inspect.isgenerator(result) or inspect.iscoroutine(result):
+            result.close()
+            raise NothingToDifferentiate(
+                f"{_name(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
+                asked=self.spelled(), next="probe a function that runs it to its end",
+            )  # fmt: skip
+
     def _differentiated(self, result: Any, output: Output) -> Recording:
-        output_value = self.trace.hold_output(output.tensor, output.path)
+        output_value = self.hold(output)
         self.trace.close()
         values = self.trace.values
         captured = [value for value in values if value.capture is not None]
@@ -225,11 +234,19 @@ class _Run:
         close = nearest(pattern.text, {name.removeprefix(":") for name in known})
         raise NothingMatched(
             f"the pattern {pattern.text!r} matches nothing in {_name(self.probe.target)}",
-            asked=f"bp.probe({_name(self.probe.target)}, {pattern.text!r})",
+            asked=self.spelled(pattern.text),
             found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
             why=" ".join(self.trace.notes),
-            next=f"bp.probe({_name(self.probe.target)}, {close[0]!r})" if close else "bp.probe(f), for every name",
+            next=self.spelled(close[0]) if close else f"{self.spelled()}, for every name",
         )
+
+    def spelled(self, pattern: str | None = None) -> str:
+        """How this probe is asked for, with a pattern to select by."""
+        return f"bp.probe({_name(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
+
+    def hold(self, output: Output) -> Value:
+        """The value that is differentiated, which always has an entry."""
+        return self.trace.hold_output(output.tensor, output.path)
 
     def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
@@ -375,6 +392,225 @@ class _ModelRun(_Run):
     def known_names(self) -> Sequence[str]:
         parameters = (path for path, _ in self.backend.parameters(self.probe.target))
         return [_quoted(path) for path in (*self.paths, *parameters) if path]
+
+
+class CellScope(Scope):
+    """The scope of a notebook cell, which runs at module level: its names are those of the notebook.
+
+    The cell keeps its temporaries here too, as attributes whose names begin with ``@``.
+    """
+
+    def __init__(self, trace: Trace, cell: Cell, unread: dict[str, Any]) -> None:
+        super().__init__(trace, None, "", 0)
+        self.cell, self.unread = cell, unread
+        self.result: Any = None
+        self.bound: dict[str, Site] = {}  # where this run bound each variable last, in the order of these bindings
+
+    def bind(self, at: int, value: Any) -> Any:
+        self._bind_here(at)
+        return super().bind(at, value)
+
+    def name(self, at: int, value: Any) -> Any:
+        self._bind_here(at)
+        return super().name(at, value)
+
+    def _bind_here(self, at: int) -> None:
+        """A site binds a variable unless it is an element, an attribute or an operation without a name."""
+        local = self.sites[at].local
+        if local.isidentifier():
+            self.bound.pop(local, None)
+            self.bound[local] = self.sites[at]
+
+    def forget(self, *names: str) -> None:
+        for name in names:
+            self.bound.pop(name, None)
+        super().forget(*names)
+
+    def call(self, function: Any, flagged: bool = False) -> Any:
+        """``locals`` and its kin have no name of ours to hide here, and write into the namespace itself."""
+        return function if any(function is known for known in LOOKS_AT_FRAME) else super().call(function, flagged)
+
+    def reads(self, *names: str) -> None:
+        """The cell is about to read these names: those that still hold what they held before it are its inputs."""
+        for name in names:
+            if name in self.unread and self.unread[name] is self.cell.value(name):
+                self.trace.name(self, name, self.unread.pop(name), NO_SITE)
+
+    def last(self, at: int, value: Any) -> None:
+        """The last expression, which is what the cell returns: it has a name if it holds a tensor."""
+        self.result = value
+        (super().bind if _holds_tensor(value, self.trace.tape) else self.done)(at, value)
+
+    def exit(self) -> None:
+        """Keep no value; what the cell made and left for later, such as a generator, may still report here."""
+        for name in [name for name in vars(self) if name.startswith("@")]:
+            delattr(self, name)
+        self.result = None
+        self.unread.clear()
+        super().exit()
+
+
+class _CellRun(_Run):
+    """The cell form: the code of a notebook cell is rewritten at module level, and nothing of its values is altered."""
+
+    has_run = False
+    output_name: str | None = None
+
+    @property
+    def cell(self) -> Cell:
+        return self.probe.target  # type: ignore[no-any-return]
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        with refusing_depth(self.cell.file):
+            scope = CellScope(self.trace, self.cell, self._tensors_read())
+            certain = self.cell.read_first
+            reporting = self.cell.reporting(scope.unread.keys() - set(certain), operations=self.trace.operations)
+        self.trace.root, self.bound = scope, scope.bound
+        self.trace.root_opener(_name(self.cell), self.cell.file, reporting.sites)()
+        try:
+            scope.reads(*certain)
+            reporting.run(scope)
+            self.has_run = True
+            return scope.result
+        finally:
+            scope.exit()
+
+    def _tensors_read(self) -> dict[str, Any]:
+        """What holds tensors among the names that the cell reads, in a frame of its own: a traceback keeps frames."""
+        held = {name: self.cell.value(name) for name in self.cell.read}
+        return {name: value for name, value in held.items() if _holds_tensor(value, self.tape)}
+
+    def returned(self, result: Any) -> None:
+        """The last expression has had its name already."""
+
+    def explain_error(self, error: BaseException) -> str | None:
+        line = self.cell.calls("backward") or self.cell.calls("grad")
+        if not self.has_run or line is None or not isinstance(error, RuntimeError):
+            return None
+        return (
+            f"backprobe: line {line} of the cell runs backward itself, which frees the graph; leave that out, the "
+            "probe runs it, or give it retain_graph=True"
+        )
+
+    def output(self, result: Any) -> Output:
+        self.output_name, tensor = self._chosen(result)
+        if not getattr(tensor, "requires_grad", True):
+            raise NothingToDifferentiate(
+                "the output depends on nothing that is differentiated", asked=self.spelled(),
+                found=f"{self.output_name or 'the last expression'} without history",
+                why="no tensor that it was computed from requires a gradient, or the graph was cut on the way "
+                "(detach, no_grad)",
+                next="x = torch.tensor(3.0, requires_grad=True) for an input, or %%probe with another name",
+            )  # fmt: skip
+        code, cotangent = self.probe.cotangent, None
+        if code is not None:
+            evaluated = functools.partial(eval, code, self.cell.globals, self.cell.locals)
+            cotangent = self._noting(evaluated, "evaluating the cotangent of")
+        try:
+            return choose(tensor, None, cotangent, self.tape)
+        except BadOutput as error:
+            shape = ", ".join(map(str, self.tape.describe(tensor).shape or ()))
+            error.asked = error.asked if code is not None else self.spelled()
+            error.next = f'--cotangent "torch.ones({shape})", or a last line with a real scalar made from the output'
+            raise
+
+    def _chosen(self, result: Any) -> tuple[str | None, Any]:
+        """What to differentiate, and its name: what was asked for, the last expression, or what was assigned last."""
+        if isinstance(self.probe.of, str):
+            return self.probe.of, self._asked_for(self.probe.of)
+        if self._is_floating(result):
+            return None, result
+        floating = self._floating_names()
+        for name in reversed(floating):
+            if getattr(self.cell.value(name), "requires_grad", True):
+                return name, self.cell.value(name)
+        raise NothingToDifferentiate(
+            "the cell computes nothing that can be differentiated", asked=self.spelled(),
+            found=f"floating tensors: {', '.join(floating)}" if floating else "no floating tensor",
+            why="none that the cell assigns requires a gradient, and its last line is no floating tensor",
+            next="x = torch.tensor(3.0, requires_grad=True) for an input",
+        )  # fmt: skip
+
+    def _floating_names(self) -> list[str]:
+        """The variables that this run has bound to floating tensors: an older value of one is none of the cell's."""
+        return [name for name in self.bound if self._is_floating(self.cell.value(name))]
+
+    def _asked_for(self, name: str) -> Any:
+        value = self.cell.value(name, ABSENT)
+        if self._is_floating(value):
+            if name in self.bound:
+                return value
+            value = ABSENT  # it is of an earlier cell, or of an earlier run of this one
+        others = self._floating_names()
+        dtype = self.tape.describe(value).dtype if self.tape.is_tensor(value) else ""
+        raise BadOutput(
+            f"the cell leaves no {name!r} behind" if value is ABSENT else f"{name!r} is no floating tensor",
+            asked=self.spelled(),
+            found="a name that is deleted, or was not assigned in this run" if value is ABSENT
+            else f"a tensor of {dtype}" if dtype else type(value).__name__,
+            why="" if value is ABSENT else "a gradient is the derivative of a floating output",
+            next=f"%%probe {others[-1]}" if others else "a cell that assigns a floating tensor",
+        )  # fmt: skip
+
+    def _is_floating(self, value: Any) -> bool:
+        return self.tape.is_tensor(value) and self.tape.is_floating(value)
+
+    def hold(self, output: Output) -> Value:
+        """The output has the name that was asked for, also where that is not selected."""
+        name = self.output_name
+        if name is None:
+            return super().hold(output)
+        self.trace.return_site = self.bound[name]
+        known = self.trace.latest.get(id(output.tensor))
+        already = list(known.names) if known is not None else []
+        value = super().hold(output)
+        if value.names and (value is not known or value.names != already):
+            count = self.trace.root.counts.get(name, 0)
+            self.trace.root.counts[name] = count + 1
+            value.names[-1] = (self.trace.root, name, count, "")
+        return value
+
+    def spelled(self, pattern: str | None = None) -> str:
+        words = ["%%probe", self.probe.of, None if pattern is None else f"--select {pattern!r}"]
+        return " ".join(word for word in words if isinstance(word, str))
+
+    def known_names(self) -> Sequence[str]:
+        return self.cell.assigned
+
+
+def _holds_tensor(value: Any, tape: Tape) -> bool:
+    return any(tape.is_tensor(leaf) for _, leaf in leaves(value))
+
+
+def probe_cell(
+    cell: Cell,
+    select: Sequence[str] | None = None,
+    *,
+    of: str | None = None,
+    cotangent: CodeType | None = None,
+    values: str = "alias",
+    partials: bool | str = True,
+    backend: str | None = None,
+) -> Recording:
+    """Run a notebook cell once and backward once: what the magic ``%%probe`` does.
+
+    Entries are the variables that the cell assigns, and the tensors that it reads from the notebook. ``of`` is the
+    name of what to differentiate: without it the last expression if that is a floating tensor, or else the last one
+    assigned that requires a gradient. ``cotangent`` is the code of an expression, evaluated when the cell has run.
+    """
+    ready = probe(cell, select, of=of, cotangent=cotangent, values=values, partials=partials, backend=backend)
+    if backend is None and not any(known in sys.modules for known in BACKENDS):
+        backend = next((name for name in cell.frameworks if name in BACKENDS), None)
+    try:
+        found = find_backend(backend, map(cell.value, cell.read))
+    except NoBackend as error:
+        if backend is not None:
+            raise
+        raise NoBackend(
+            "the cell does not tell which framework computes", asked="%%probe", found=error.found,
+            next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
+        ) from None  # fmt: skip
+    return _CellRun(ready, found).record((), {})
 
 
 @functools.lru_cache(65536)

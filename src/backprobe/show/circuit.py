@@ -6,7 +6,6 @@ Every value is a node with its name, expression, value and gradient; every flow 
 
 from __future__ import annotations
 
-import os
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,7 @@ from backprobe.graph import Flow, Graph
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record
 from backprobe.show.caption import Captions
-from backprobe.show.table import path_sums, printable
+from backprobe.show.table import path_sums, place, printable
 
 LONGEST = 52  # characters of one line in a node
 MOST_LINES = 4  # of one text in a node
@@ -278,7 +277,7 @@ def _tooltip(entry: Entry) -> str:
     names = " = ".join((entry.name, *entry.aliases))
     if entry.source is None:
         return names
-    return f"{names}  {os.path.basename(entry.source.file)}:{entry.source.line}  {entry.source.text}"
+    return f"{names}  {place(entry.source)}  {entry.source.text}"
 
 
 def _rolls(graph: Graph, captions: Captions) -> dict[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from backprobe.backends.base import Arrays, load_arrays
 from backprobe.errors import Overwritten
-from backprobe.record import Entry, GradStatus, PathSums, Record, plain_text
+from backprobe.record import Entry, GradStatus, PathSums, Record, Source, plain_text
 
 SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")
@@ -51,13 +51,21 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     source = ""
     if entry.source is not None:
         statement = entry.source.text.replace("\n", " ")
-        source = f"{os.path.basename(entry.source.file)}:{entry.source.line}  {statement}"
+        source = f"{place(entry.source)}  {statement}"
     return Row(name, value, printable(gradient), printable(source), entry.status is GradStatus.OK)
 
 
 def printable(text: str) -> str:
     """A text that keeps to its line: a line break in a key, a tab or an escape in the source is written out."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
+def place(source: Source) -> str:
+    """The file and line of a source; of a notebook's cell its number, as in the notebook's own tracebacks."""
+    notebook = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook is not None else None
+    named = shell.compile.format_code_name(source.file) if shell is not None else None
+    return f"{named[1] if named is not None else os.path.basename(source.file)}:{source.line}"
 
 
 def describe(tensor: Any, backend: Arrays) -> str:

@@ -8,13 +8,15 @@ The rewritten body talks to one object, its scope, in the local variable ``@scop
 
 Every compound target is first lowered to single ones, in the order in which Python itself assigns, so that there is
 one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
+
+The code of a module, of a notebook cell, talks to a constant instead: there a variable would be one of the user's.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,9 +77,9 @@ class Site:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """A function definition that reports, and the sites it reports."""
+    """A function definition or module that reports, and the sites it reports."""
 
-    node: ast.FunctionDef | ast.AsyncFunctionDef
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
     sites: tuple[Site, ...]
 
 
@@ -87,6 +89,25 @@ def rewrite(
     """The reporting version of a function; with ``operations``, of every subexpression as well."""
     rewriter = _Rewriter(lines, operations)
     return Rewritten(rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites))
+
+
+def rewrite_module(
+    tree: ast.Module,
+    lines: Sequence[str],
+    scope: str,
+    *,
+    operations: bool,
+    announced: Collection[str],
+    reads: Callable[[ast.stmt], Iterable[str]],
+) -> Rewritten:
+    """The reporting version of a module's code, with the value of its last expression.
+
+    ``scope`` is a text that stands in the code for the object to talk to, whose attributes hold the temporaries too:
+    who compiles the code puts that object in the text's place. Each statement that ``reads`` one of the ``announced``
+    names says so before it runs.
+    """
+    rewriter = _ModuleRewriter(lines, operations, scope, announced, reads)
+    return Rewritten(rewriter.module(copy.deepcopy(tree)), tuple(rewriter.sites))
 
 
 def operation(expression: ast.AST | None) -> str:
@@ -198,7 +219,7 @@ class _Rewriter(ast.NodeTransformer):
             self._assign(held, place),
             self._assign(operand, self.visit(node.value)),
             ast.Expr(self._report("writing", held)),
-            ast.AugAssign(ast.Name(held.id, ast.Store()), node.op, operand),
+            ast.AugAssign(_stored(held), node.op, operand),  # type: ignore[arg-type]
         ]
         if isinstance(place, ast.Name):
             site = ast.Constant(self._site(text, origin))
@@ -207,7 +228,7 @@ class _Rewriter(ast.NodeTransformer):
             stores = [ast.Expr(self._report("written", held)), *self._store_in(place, text, held, origin)]
         return [*writing, *stores, *map(self._forget, (held, operand, *used))]
 
-    def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.Name]]:
+    def _opened(self, target: ast.expr) -> tuple[list[ast.stmt], ast.expr, list[ast.expr]]:
         """The parts of a target evaluated once: statements for that, the place they lead to, the temporaries used."""
         if isinstance(target, ast.Name):
             return [], ast.Name(target.id), []
@@ -385,17 +406,20 @@ class _Rewriter(ast.NodeTransformer):
     def _bind_name(self, name: str, value: ast.expr, origin: Origin) -> ast.stmt:
         return self._assign(ast.Name(name), self._report("bind", ast.Constant(self._site(name, origin)), value))
 
+    def _scope(self) -> ast.expr:
+        return ast.Name(SCOPE)
+
     def _report(self, method: str, *arguments: ast.expr) -> ast.Call:
-        return ast.copy_location(ast.Call(ast.Attribute(ast.Name(SCOPE), method), list(arguments), []), self.at)
+        return ast.copy_location(ast.Call(ast.Attribute(self._scope(), method), list(arguments), []), self.at)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> ast.Assign:
         return ast.Assign([_stored(target)], value)
 
-    def _forget(self, name: ast.Name) -> ast.stmt:
+    def _forget(self, name: ast.expr) -> ast.stmt:
         """A temporary must hold nothing longer than the program itself would."""
         return self._assign(name, ast.Constant(None))
 
-    def _temporary(self) -> ast.Name:
+    def _temporary(self) -> ast.expr:
         self.temporaries += 1
         return ast.Name(f"@{self.temporaries}", ast.Load())
 
@@ -403,7 +427,7 @@ class _Rewriter(ast.NodeTransformer):
         """A subscript as a value: ``a:b`` is one only inside brackets."""
         if isinstance(index, ast.Slice):
             parts = [part or ast.Constant(None) for part in (index.lower, index.upper, index.step)]
-            return ast.Call(ast.Attribute(ast.Name(SCOPE), "slice"), parts, [])
+            return ast.Call(ast.Attribute(self._scope(), "slice"), parts, [])
         if isinstance(index, ast.Tuple):
             return ast.Tuple([self._index(element) for element in index.elts], ast.Load())
         return index
@@ -422,6 +446,60 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and not hasattr(part, "ctx"):
                 part.ctx = ast.Load()
         return node
+
+
+class _ModuleRewriter(_Rewriter):
+    """At module level every variable is one of the user's namespace, so the scope is a constant of the code."""
+
+    def __init__(
+        self,
+        lines: Sequence[str],
+        operations: bool,
+        scope: str,
+        announced: Collection[str],
+        reads: Callable[[ast.stmt], Iterable[str]],
+    ) -> None:
+        super().__init__(lines, operations)
+        self.scope, self.announced, self.reads = scope, announced, reads
+        self.last: ast.stmt | None = None
+
+    def module(self, tree: ast.Module) -> ast.Module:
+        self.last = tree.body[-1]
+        tree.body = self._body(tree.body)
+        return ast.fix_missing_locations(tree)
+
+    def _scope(self) -> ast.expr:
+        return ast.Constant(self.scope)
+
+    def _temporary(self) -> ast.expr:
+        self.temporaries += 1
+        return ast.Attribute(self._scope(), f"@{self.temporaries}", ast.Load())
+
+    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            names: list[ast.expr] = [ast.Constant(name) for name in self.reads(statement) if name in self.announced]
+            if names:
+                announcing = ast.Expr(ast.Call(ast.Attribute(self._scope(), "reads"), names, []))
+                result.append(self._place(announcing, statement))
+            result += super()._body([statement])
+        return result
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        if node is not self.last:
+            return super().visit_Expr(node)
+        site = ast.Constant(self._site("return", Origin.of(node.value)))
+        node.value = self._report("last", site, self._bound(node.value))
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
+        """Here an annotation is evaluated, after the assignment; that of a name is kept."""
+        if node.value is None:
+            return node
+        stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))
+        named = isinstance(node.target, ast.Name)
+        target: Any = node.target if named else _stored(self._temporary())
+        return [*stores, ast.AnnAssign(target, node.annotation, None, node.simple if named else 0)]
 
 
 def untyped(node: Any) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 Key = tuple[Node, int]
@@ -77,3 +78,15 @@ def _consumer_counts(root: Node) -> dict[Node, int]:
 def nodes(root: Tensor) -> list[Node]:
     """Every node that backward from this tensor may reach."""
     return list(_consumer_counts(get_gradient_edge(root).node))
+
+
+def custom_functions(roots: Iterable[Node]) -> list[Node]:
+    """The nodes of ``autograd.Function``s, written in Python or in C++, that backward from these nodes may reach."""
+    seen = set(roots)
+    pending = list(seen)
+    while pending:
+        for follower, _ in pending.pop().next_functions:
+            if follower is not None and follower not in seen:
+                seen.add(follower)
+                pending.append(follower)
+    return [n for n in seen if isinstance(n, BackwardCFunction) or n.name().startswith("torch::autograd::CppNode")]

@@ -11,7 +11,7 @@ first of them stands for the edge.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.base import Link, Sums
+from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.edges import Arrivals, removing
 from backprobe.backends.torch.graph import LEAF, Key, key
@@ -44,18 +45,27 @@ def local_partials(
     """One pass from each recorded edge towards its direct inputs; ``seed`` is the output's edge and its cotangent."""
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
+    unknown: set[int] = set()  # something more flows into these than was taken
     with _stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
             if not sources:
                 continue
             run = _Pass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
+            if run.is_nested:
+                unknown.update(sources)
+                found.links.update({at: [Link(source) for source in sources] for at in positions})
+                continue
             arrived = arrivals.at(edge)
-            local = run.partials()
+            try:
+                local, notes = run.partials(full)
+            except RuntimeError as error:
+                if arrived is not None:
+                    raise
+                # the program may free or overwrite what no path leads from to its output
+                local, notes = {}, [f"the local partials of a value that is not connected are missing: {_line(error)}"]
+            found.notes += notes
             flows = run.contributions(local, arrived)
-            if full and not local:
-                local, notes = run.blocks()
-                found.notes += notes
             for at, flow in zip(sources, flows, strict=True):
                 if flow is not None:
                     flowing.setdefault(at, []).append(flow)
@@ -65,13 +75,17 @@ def local_partials(
                     for nth, at in enumerate(sources)
                 ]
     _lead_around(captures, recorded, arrivals, found.links)
-    found.sums = _compare(captures, recorded, arrivals, flowing)
+    found.sums = _compare(captures, recorded, arrivals, flowing, unknown)
     return found
+
+
+def _line(error: BaseException) -> str:
+    return str(error).split("\n")[0]
 
 
 def _link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Link:
     """The numbers of an edge as its two entries see them; none where the consumer is only a part of what flows on."""
-    if consumer.opaque or consumer.geometry is not None:
+    if consumer.opaque or source.opaque or consumer.geometry is not None:
         return Link(at)
     if source.geometry is None:
         return Link(at, local, flow)
@@ -83,7 +97,7 @@ def _lead_around(
 ) -> None:
     """The base's new version, too, contributes to the view that was written."""
     for at, capture in enumerate(captures):
-        for write in capture.writes:
+        for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
             for position in recorded.get((write.node, 0), [])[:1] if term is not None else []:
                 links.setdefault(position, []).append(Link(at, None, term))
@@ -104,10 +118,16 @@ class _Stop:
             for number, gradient in enumerate(gradients)
         )
 
+    def end(
+        self, passed_on: tuple[Tensor | None, ...], gradients: tuple[Tensor | None, ...]
+    ) -> tuple[Tensor | None, ...] | None:
+        """Nothing comes from nothing: a custom Function is given zeros for None, and may make anything of them."""
+        return None if any(gradient is not None for gradient in gradients) else (None,) * len(passed_on)
+
 
 @contextmanager
 def _stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> Iterator[_Stop]:
-    """No gradient flows on from a recorded edge, and the user's hooks on recorded tensors see nothing."""
+    """No gradient flows on from a recorded edge, and the user's hooks on recorded tensors and ``.grad`` see nothing."""
     numbers: dict[Node, set[int]] = {}
     for node, number in recorded:
         if node.name() != LEAF:
@@ -116,11 +136,15 @@ def _stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]])
     with ExitStack() as undo:
         for node, own in numbers.items():
             undo.enter_context(removing(node.register_prehook(partial(stop.hook, node, frozenset(own)))))
-        for capture in captures:
-            hooks = capture.tensor._backward_hooks
+        for node in graph.custom_functions(node for node, _ in recorded):
+            undo.enter_context(removing(node.register_hook(stop.end)))
+        for tensor in (capture.tensor for capture in captures):
+            hooks = tensor._backward_hooks
             if hooks:
                 undo.callback(hooks.update, dict(hooks))
                 hooks.clear()
+            if tensor.retains_grad:  # every pass adds to it
+                undo.callback(setattr, tensor, "grad", tensor.grad)
         yield stop
 
 
@@ -134,39 +158,56 @@ class _Pass:
         self.edge, self.like = consumer.edge, consumer.alias
         self.edges: list[GradientEdge] = [source.edge for source in sources if source.edge is not None]
 
+    @property
+    def is_nested(self) -> bool:
+        """Autograd does not differentiate a nested tensor by its edge (``_make_grads`` asks for its one shape)."""
+        return any(part.alias is not None and part.alias.is_nested for part in (self.consumer, *self.sources))
+
     def flow(self, seed: Tensor) -> list[Tensor | None]:
         self.stop.open = key(self.edge)
         found = torch.autograd.grad(
             [self.edge], self.edges, [seed], allow_unused=True, retain_graph=True, create_graph=self.create_graph
         )
-        return [flow.to_dense() if flow is not None and flow.is_sparse else flow for flow in found]
+        return [flow if flow is None or flow.layout is torch.strided else flow.to_dense() for flow in found]
 
-    def partials(self) -> dict[int, Tensor]:
-        """The local partial towards each source, where the value is one real number."""
-        whole = self.consumer.geometry is None and not self.like.is_complex()
-        if not whole or self.like.numel() != 1:
-            return {}
+    def partials(self, full: bool) -> tuple[dict[int, Tensor], list[str]]:
+        """The local partial towards each source, where the value is one real number; the whole block if asked for."""
+        if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
+            return {}, []
+        if self.like.numel() != 1:
+            return self.blocks() if full else ({}, [])
         found = self.flow(torch.ones_like(self.like))
-        return {nth: self._or_zero(nth, flow) for nth, flow in enumerate(found)}
+        return {nth: self._or_zero(nth, flow) for nth, flow in enumerate(found)}, []
 
     def contributions(self, local: Mapping[int, Tensor], arrived: Tensor | None) -> list[Tensor | None]:
-        """The value's gradient times the local partials."""
+        """The value's gradient times the local partials: as a product for one number, and as autograd flows for more.
+
+        What autograd makes of the gradient stands where the product is not finite, for it leaves out what it knows to
+        be zero, where zero times infinity would be NaN. The product stands where the two differ by more than rounding:
+        then the backward of some operation is not linear, and the sums have to tell.
+        """
         if arrived is None:
             return [None] * len(self.sources)
-        if local:
-            factor = arrived.reshape(())
-            return [(local[nth] * factor).to(local[nth].dtype) for nth in range(len(self.sources))]
-        return self.flow(arrived)
+        products: dict[int, Product] = {}
+        if not arrived.is_meta:
+            dense = arrived.to_dense() if arrived.is_sparse else arrived
+            products = {nth: _product(dense, block, self._shape(nth)) for nth, block in local.items()}
+        if self.like.numel() == 1 and len(products) == len(self.sources):
+            found = [products[nth][0] for nth in range(len(self.sources))]
+            if all(bool(flow.isfinite().all()) for flow in found):
+                return list(found)
+        flows = [self._or_zero(nth, flow) for nth, flow in enumerate(self.flow(arrived))]
+        return [_settled(flow, products.get(nth)) for nth, flow in enumerate(flows)]
 
     def blocks(self) -> tuple[dict[int, Tensor], list[str]]:
         """The whole Jacobian block towards each source, one pass an element; what is too large for that."""
         size, notes = self.like.numel(), []
         wanted = []
         for nth, source in enumerate(self.sources):
-            elements = size * math.prod(self._like(source).shape)
+            elements = size * math.prod(self._shape(nth))
             if elements > LARGEST_BLOCK:
                 notes.append(f"a Jacobian block of {elements:,} elements was not taken: the most is {LARGEST_BLOCK:,}")
-            elif self.consumer.geometry is None and source.geometry is None and not self.like.is_complex():
+            elif source.geometry is None:
                 wanted.append(nth)
         if not wanted:
             return {}, notes
@@ -178,19 +219,50 @@ class _Pass:
             for nth in wanted:
                 rows[nth].append(self._or_zero(nth, flows[nth]))
         shape = tuple(self.like.shape)
-        return {nth: torch.stack(own).reshape(shape + tuple(own[0].shape)) for nth, own in rows.items()}, notes
+        return {
+            nth: torch.stack(own).reshape(shape + self._shape(nth)) if own else self._zeros(nth, shape)
+            for nth, own in rows.items()
+        }, notes
 
     def _or_zero(self, nth: int, flow: Tensor | None) -> Tensor:
-        return torch.zeros_like(self._like(self.sources[nth])) if flow is None else flow
+        return self._zeros(nth) if flow is None else flow
 
-    def _like(self, source: Capture) -> Tensor:
-        assert source.alias is not None
-        return source.alias
+    def _zeros(self, nth: int, shape: tuple[int, ...] = ()) -> Tensor:
+        return self._alias(nth).new_zeros(shape + self._shape(nth), layout=torch.strided)
+
+    def _shape(self, nth: int) -> tuple[int, ...]:
+        """The shape of what flows to a source's edge, which is that of the base where the source is a view of it."""
+        geometry = self.sources[nth].geometry
+        return tuple(self._alias(nth).shape) if geometry is None else geometry.base_size
+
+    def _alias(self, nth: int) -> Tensor:
+        alias = self.sources[nth].alias
+        assert alias is not None
+        return alias
+
+
+Product = tuple[Tensor, Tensor]
+"""A gradient times a Jacobian block, and how far rounding may carry either of that and what autograd flows."""
+
+
+def _product(gradient: Tensor, block: Tensor, shape: tuple[int, ...]) -> Product:
+    """The block has the shape of its value, or none where that is one number, followed by ``shape``."""
+    row, rows = gradient.reshape(1, -1).to(block.dtype), block.reshape(gradient.numel(), math.prod(shape))
+    kind = torch.finfo(block.dtype)
+    rounding = row.abs() @ (rows.abs() * math.sqrt(kind.eps) + kind.tiny)
+    return (row @ rows).reshape(shape), rounding.reshape(shape)
+
+
+def _settled(flow: Tensor, product: Product | None) -> Tensor:
+    if product is None:
+        return flow
+    apart = (flow - product[0]).abs() > product[1]
+    return product[0] if bool(apart.any()) and bool(product[0].isfinite().all()) else flow
 
 
 def _compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
-    flowing: Mapping[int, Sequence[Tensor]],
+    flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int],
 ) -> Sums:  # fmt: skip
     """Do the contributions into each edge sum to what arrived there?
 
@@ -202,7 +274,8 @@ def _compare(
         arrived = arrivals.arrived.get(edge)
         if arrived is None:
             continue
-        if any(captures[at].tensor._backward_hooks for at in positions) or arrived.is_mkldnn:
+        hooked = any(captures[at].tensor._backward_hooks for at in positions)
+        if hooked or positions[0] in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
             unjudged += positions
             continue
         judged += 1

@@ -1,0 +1,147 @@
+"""The chain rule in numbers: the factor of every edge on the way, the product along each path, and their sum."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from backprobe.derive.evaluate import ROUNDINGS, Rounding, agree
+from backprobe.derive.factors import Factors, places, single, size, to_array
+from backprobe.derive.formula import Unwritten
+from backprobe.derive.paths import Ways
+from backprobe.names import split
+from backprobe.record import Entry
+
+MOST_PATHS = 16  # paths that are listed; beyond, they are counted
+
+
+class Chain:
+    """All that a derivation says, before it is set out.
+
+    ``labels`` are what the entries are called in formulas, ``factors`` the edges' by the positions of consumer and
+    input. ``scalars`` is whether everything between is a single number, so that paths can be multiplied out; ``seed``
+    is the gradient that the output itself has, 1 unless a cotangent was given. ``total`` is the derivative: recorded,
+    or from the recorded partials where the output is not the recorded one. ``hidden`` are the entries that lie between
+    and have no gradient of their own, so that what flows through them is on no path.
+    """
+
+    def __init__(
+        self, entries: Sequence[Entry], between: Ways, *, recorded: bool, hidden: Sequence[int] = ()
+    ) -> None:  # fmt: skip
+        self.entries, self.between, self.recorded, self.hidden = entries, between, recorded, hidden
+        self.output, self.input = entries[between.start], entries[between.end]
+        self.edges = {(of, to): edge for of in between.order for to, edge in between.inputs[of].items()}
+        made = Factors(entries)
+        self.formulas = {at: made.known(at) for at in between.order if at != between.end}
+        operands = [symbol for known in self.formulas.values() if known is not None for symbol in known.symbols]
+        self.involved = list(dict.fromkeys([between.start, *between.order, between.end, *operands]))
+        self.labels = label(entries, self.involved)
+        self.factors = {pair: made.factor(*pair, edge, self.labels) for pair, edge in self.edges.items()}
+        self.scalars = all(factor.number is not None for factor in self.factors.values()) and size(self.input) == 1
+        self.listed = between.listed() if 0 < between.count <= MOST_PATHS else []
+        self.seed = self._seed()
+        self.totals = self._totals() if self.scalars else {}
+        self.total = self.input.grad if recorded else self.totals[between.end]
+        self.sum_agrees = self._adds_up()
+        adds_up = self.sum_agrees is not False or bool(hidden)
+        self.agrees = adds_up and all(factor.agrees for factor in self.factors.values())
+
+    def _seed(self) -> float | None:
+        """The gradient of the output itself; None for a cotangent of several elements."""
+        if not self.recorded:
+            return 1.0
+        try:
+            return single(self.output.grad) if size(self.output) == 1 else None
+        except Unwritten:  # a complex cotangent
+            return None
+
+    def _totals(self) -> dict[int, float]:
+        """The derivative of the output towards each value on the way, from the recorded partials alone."""
+        assert self.seed is not None
+        return self._swept({pair: self.number(*pair) for pair in self.edges}, self.seed)
+
+    def _swept(self, numbers: Mapping[tuple[int, int], float], seed: float) -> dict[int, float]:
+        """The sum over all paths of the products along them, for each value on the way, in one pass."""
+        found = dict.fromkeys(self.between.order, 0.0)
+        found[self.between.start] = seed
+        for (of, to), number in numbers.items():  # the output first, and each before its inputs
+            found[to] += found[of] * number
+        return found
+
+    def number(self, of: int, to: int) -> float:
+        number = self.factors[of, to].number
+        assert number is not None
+        return number
+
+    def product(self, way: Sequence[int]) -> float:
+        """The product of the recorded partials along a path."""
+        assert self.seed is not None
+        return math.prod((self.number(*pair) for pair in pairs(way)), start=self.seed)
+
+    def contributions(self) -> dict[int, Any]:
+        """What flows into the asked gradient from each value that it flows into directly."""
+        return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
+
+    def _adds_up(self) -> bool | None:
+        """Is the sum the recorded gradient? None where nothing is recorded to tell."""
+        if not self.recorded or self.between.start == self.between.end or not self.edges:
+            return None
+        rounding = Rounding.of(self.entries[at].dtype for at in self.between.order)
+        try:
+            if self.scalars:
+                magnitudes = self._swept({pair: abs(self.number(*pair)) for pair in self.edges}, abs(self.seed or 0.0))
+                slack = ROUNDINGS * (rounding.eps * magnitudes[self.between.end] * len(self.edges) + rounding.tiny)
+                return agree(self.totals[self.between.end], slack, single(self.total), rounding)
+            return self._sums_up(rounding)
+        except Unwritten:
+            return None
+
+    def _sums_up(self, rounding: Rounding) -> bool | None:
+        import numpy
+
+        shape = self.input.shape
+        flows = list(self.contributions().values())
+        if shape is None or any(flow is None for flow in flows) or not flows:
+            return None
+        chosen = places(shape)
+        found = [
+            to_array(each, shape) if chosen is None else numpy.asarray([single(each[place]) for place in chosen])
+            for each in (*flows, self.total)
+        ]
+        with numpy.errstate(all="ignore"):
+            slack = ROUNDINGS * rounding.eps * sum(numpy.abs(each) for each in found)
+            return agree(
+                sum(found[:-1]), numpy.nan_to_num(slack, posinf=0.0) + ROUNDINGS * rounding.tiny, found[-1], rounding
+            )
+
+
+def pairs(way: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """The edges along a path: consumer and input."""
+    return itertools.pairwise(way)
+
+
+def label(entries: Sequence[Entry], involved: Iterable[int]) -> dict[int, str]:
+    """What entries are called in formulas: their local, where no other one among them has it, else their printed name.
+
+    Of several names of one value the first is taken that is a variable: ``y`` in ``return func2(z)``, where the value
+    is printed as ``return``.
+    """
+    found = {at: _local(entries[at]) for at in involved}
+    while True:
+        by_label: dict[str, list[int]] = {}
+        for at, name in found.items():
+            by_label.setdefault(name, []).append(at)
+        shared = [at for group in by_label.values() if len(group) > 1 for at in group if found[at] != entries[at].name]
+        if not shared:
+            return found
+        found |= {at: entries[at].name for at in shared}
+
+
+def _local(entry: Entry) -> str:
+    for name in (entry.name, *entry.aliases):
+        local = split(name)[1] or name
+        if local != "return" and not local.startswith(("return.", "return#", "of()")):
+            return local
+    return entry.name

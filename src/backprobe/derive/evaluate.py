@@ -1,0 +1,120 @@
+"""What a formula gives for recorded numbers, element by element, and how far rounding can have moved it.
+
+The error is carried along beside each value: an operation is done once more with each operand moved by its own error,
+and rounds once itself (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3, running error). So
+1 - tanh(x)² near saturation may lose the digits that it loses in the framework, and a wrong formula may not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from backprobe.derive.tree import KINKED, Apply, Number, Tree, expanded, parts
+
+ROUNDINGS = 8  # how many roundings of a framework's own functions one of ours stands for
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How coarse the numbers of a dtype are: relative to a number, and beside zero (its smallest positive one)."""
+
+    eps: float
+    tiny: float
+
+    @classmethod
+    def of(cls, dtypes: Iterable[str | None]) -> Rounding:
+        """The coarsest of these dtypes."""
+        found = [DTYPES[dtype] for dtype in dtypes if dtype in DTYPES] or [DTYPES["float64"]]
+        return max(found, key=lambda rounding: rounding.eps)
+
+
+DTYPES = {
+    "float64": Rounding(2.0**-52, 2.0**-1074), "float32": Rounding(2.0**-23, 2.0**-149),
+    "bfloat16": Rounding(2.0**-7, 2.0**-133), "float16": Rounding(2.0**-10, 2.0**-24),
+}  # fmt: skip
+
+
+def evaluate(tree: Tree, values: Sequence[Any], rounding: Rounding) -> tuple[Any, Any]:
+    """The formula at these arrays of doubles, and a bound on what rounding has moved it by."""
+    import numpy
+
+    with numpy.errstate(all="ignore"):
+        value, error = _evaluated(expanded(tree), values, rounding.eps)
+        return value, ROUNDINGS * (numpy.nan_to_num(error, nan=0.0, posinf=0.0) + rounding.tiny)
+
+
+def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]:
+    import numpy
+
+    if isinstance(tree, Number):
+        value = numpy.float64(tree.value)
+        return value, numpy.float64(0 if isinstance(tree.value, int) else abs(value) * eps)
+    if not isinstance(tree, Apply):
+        return values[tree.index], numpy.zeros_like(values[tree.index])
+    function = _functions()[tree.op]
+    args = [_evaluated(arg, values, eps) for arg in tree.args]
+    exact = [value for value, _ in args]
+    result = function(*exact)
+    error = numpy.abs(result) * eps
+    if tree.op in JUMPING:  # rounding of what they are given says nothing about them
+        return result, error
+    for at, (value, moved) in enumerate(args):
+        if numpy.any(moved):
+            error = error + numpy.abs(function(*exact[:at], value + moved, *exact[at + 1 :]) - result)
+    return result, error
+
+
+JUMPING = ("step", "sign")
+
+
+@lru_cache(1)
+def _functions() -> Mapping[str, Callable[..., Any]]:
+    import numpy
+
+    def add(*terms: Any) -> Any:
+        return sum(terms[1:], terms[0])
+
+    def multiply(*factors: Any) -> Any:
+        return math.prod(factors[1:], start=factors[0])
+
+    erf = numpy.frompyfunc(math.erf, 1, 1)
+    named = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "abs", "sign", "maximum", "minimum")
+    return {
+        **{name: getattr(numpy, name) for name in named},
+        "asin": numpy.arcsin, "acos": numpy.arccos, "atan": numpy.arctan,
+        "add": add, "mul": multiply, "neg": numpy.negative, "div": numpy.divide, "pow": numpy.power,
+        "erf": lambda x: numpy.asarray(erf(x), numpy.float64),
+        "relu": lambda x: numpy.maximum(x, 0.0), "step": lambda x: numpy.heaviside(x, 0.5),
+        "sigmoid": lambda x: numpy.exp(-numpy.logaddexp(0.0, -x)),
+        "pi": lambda: numpy.float64(math.pi), "e": lambda: numpy.float64(math.e),
+    }  # fmt: skip
+
+
+def kinks(tree: Tree, values: Sequence[Any], rounding: Rounding) -> list[tuple[Apply, int]]:
+    """The functions in a formula that have a kink at one of these points, and at how many elements."""
+    import numpy
+
+    found = []
+    for part in parts(tree):
+        if isinstance(part, Apply) and part.op in KINKED:
+            first = evaluate(part.args[0], values, rounding)[0]
+            second = evaluate(part.args[1], values, rounding)[0] if len(part.args) > 1 else 0.0
+            ties = int(numpy.count_nonzero(numpy.equal(first, second)))
+            if ties:
+                found.append((part, ties))
+    return found
+
+
+def agree(ours: Any, errors: Any, recorded: Any, rounding: Rounding) -> bool:
+    """Are these the recorded numbers, to half the digits of their dtype? Rounding may explain more than that."""
+    import numpy
+
+    with numpy.errstate(all="ignore"):
+        same = (ours == recorded) | (numpy.isnan(ours) & numpy.isnan(recorded))
+        allowed = math.sqrt(rounding.eps) * numpy.maximum(numpy.abs(ours), numpy.abs(recorded)) + errors
+        near = numpy.isfinite(ours) & numpy.isfinite(recorded) & (numpy.abs(ours - recorded) <= allowed)
+        return bool(numpy.all(same | near))

@@ -1,0 +1,240 @@
+"""From the text of an expression to a formula: a whitelist of syntax, and nothing of the text is ever evaluated."""
+
+from __future__ import annotations
+
+import ast
+import math
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from backprobe.derive.tree import ARITHMETIC, DEFINED, PRIMITIVE, Apply, Symbol, Tree, apply, number_of, subtract
+from backprobe.names import quote
+
+LONGEST = 4000  # characters of an expression that is read at all
+LARGEST = 200  # nodes of its syntax tree: beyond, nobody reads the formula, and sympy becomes slow
+DEEPEST = 40  # nodes within nodes, far from Python's recursion limit
+SHOWN = 60  # characters of source in a reason
+
+OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
+ALSO = {
+    "arcsin": "asin", "arccos": "acos", "arctan": "atan", "absolute": "abs", "negative": "neg", "multiply": "mul",
+    "subtract": "sub", "divide": "div", "true_divide": "div", "power": "pow",
+}  # fmt: skip
+"""The same functions under the names that other frameworks give them."""
+
+OPERANDS = {**ARITHMETIC, **PRIMITIVE, **dict.fromkeys(DEFINED, 1)}
+HARMLESS: Mapping[str, tuple[object, ...]] = {
+    "inplace": (True, False), "out": (None,), "alpha": (1,), "approximate": ("none", False), "rounding_mode": (None,),
+}  # fmt: skip
+"""Keywords, and the values with which they change nothing about what is computed."""
+
+
+class Unwritten(Exception):
+    """There is no formula; the argument says in words why. It never leaves this package."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """What an expression computes, and the names of the entries that its symbols stand for."""
+
+    tree: Tree
+    names: tuple[str, ...]
+
+
+def parse(expression: str, reads: Sequence[tuple[str, str]], members: Sequence[tuple[str, str]] = ()) -> Formula:
+    """The formula of an expression; ``reads`` are the values that it mentions, as it spells them and as they are named.
+
+    ``members`` are the parameters and returned values of modules that flow into it, by path and name: a module's
+    ``self.scale`` is the one whose path ends in ``scale``, and so is ``self.norm(x)``. Raises Unwritten.
+
+    >>> parse("2 * x + b", [("x", "x"), ("b", "/f:c")]).names
+    ('x', '/f:c')
+    """
+    node = _syntax(expression)
+    builder = _Builder(node, reads, members)
+    tree = builder.build(node)
+    if not builder.names:
+        raise Unwritten(f"{_shown(node)} mentions no recorded value")
+    return Formula(tree, tuple(builder.names))
+
+
+def _syntax(expression: str) -> ast.expr:
+    if len(expression) > LONGEST:
+        raise Unwritten("the expression is too long to be written out")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the spelling of a text that is not ours
+            node = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise Unwritten("the expression cannot be read") from None
+    level: list[ast.AST] = [node]
+    count = depth = 0
+    while level:
+        count, depth = count + len(level), depth + 1
+        if count > LARGEST * 3 or depth > DEEPEST:  # an operation counts with its operator and its context
+            raise Unwritten("the expression is too long to be written out")
+        level = [child for parent in level for child in ast.iter_child_nodes(parent)]
+    return node
+
+
+class _Builder:
+    """One walk over one expression."""
+
+    def __init__(self, node: ast.expr, reads: Sequence[tuple[str, str]], members: Sequence[tuple[str, str]]) -> None:
+        self.known: dict[str, list[str]] = defaultdict(list)
+        for spelled, name in reads:
+            self.known[spelled].append(name)
+        self.members = members
+        self.calls = {id(call): at for at, call in _numbered(node)}
+        self.called = Counter(_last_name(part) for part in ast.walk(node) if isinstance(part, ast.Call))
+        self.names: list[str] = []
+
+    def build(self, node: ast.expr) -> Tree:
+        name = self.recorded(node)
+        if name is not None:
+            return self.symbol(name)
+        match node:
+            case ast.Constant(value=value):
+                return _number(value, node)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return subtract(self.build(left), self.build(right))
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
+                return apply(OPERATORS[type(op)], self.build(left), self.build(right))
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return apply("neg", self.build(operand))
+            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+                return self.build(operand)
+            case ast.Call():
+                return self.call(node)
+            case ast.BinOp(op=ast.MatMult()):
+                raise Unwritten("matmul is not elementwise")
+            case ast.Name() | ast.Attribute():
+                raise Unwritten(f"{_shown(node)} is not recorded")
+        raise Unwritten(f"{_shown(node)} is not arithmetic")
+
+    def symbol(self, name: str) -> Tree:
+        if name not in self.names:
+            self.names.append(name)
+        return Symbol(self.names.index(name))
+
+    def recorded(self, node: ast.expr) -> str | None:
+        """The name of the entry that a part of the expression stands for."""
+        spelled = self.spelled(node)
+        if spelled is None:
+            return None
+        base, leaf = spelled
+        if isinstance(base, ast.Call):
+            return self.returned(base, leaf)
+        text = ast.unparse(base) + leaf
+        found = list(dict.fromkeys(self.known.get(text, [])))
+        return found[0] if len(found) == 1 else None if found else self.member(text)
+
+    def member(self, text: str) -> str | None:
+        """The parameter, or what the module returned, that ``self.h.scale`` is: the only path that ends so."""
+        owner, _, path = text.partition(".")
+        found = {name for member, name in self.members if f".{member}".endswith(f".{path}")}
+        return found.pop() if owner == "self" and path and len(found) == 1 else None
+
+    def spelled(self, node: ast.expr) -> tuple[ast.expr, str] | None:
+        """A variable, an attribute of one, or a call, and which leaf of it: ``pair[0]`` is the leaf ``.0`` of pair."""
+        match node:
+            case ast.Name() | ast.Attribute(value=ast.Name()) | ast.Call():
+                return node, ""
+            case ast.Attribute(value=ast.Attribute()) if ast.unparse(node).startswith("self."):
+                return node, ""
+            case ast.Subscript(value=value, slice=ast.Constant(value=int() | str() as key)):
+                inside = self.spelled(value)
+                return inside and (inside[0], f"{inside[1]}.{quote(str(key))}")
+        return None
+
+    def returned(self, call: ast.Call, leaf: str) -> str | None:
+        """What a followed call of the user's function returned: calls return in the order in which they are made."""
+        function = f"{quote(_last_name(call))}()"
+        found, made = self.known.get(function + leaf, []), self.called[_last_name(call)]
+        if len(found) == made:
+            return found[self.calls[id(call)]]
+        if found:
+            raise Unwritten(f"which call of `{_last_name(call)}` returned which value is not recorded")
+        return self.member(ast.unparse(call.func)) if made == 1 and not leaf else None
+
+    def call(self, node: ast.Call) -> Tree:
+        function = ALSO.get(_last_name(node), _last_name(node))
+        if any(spelled.startswith(f"{quote(_last_name(node))}()") for spelled in self.known):
+            raise Unwritten(f"`{_last_name(node)}` is a function of yours, and what this call returned is not recorded")
+        if function == "matmul" or function not in OPERANDS:
+            raise Unwritten(
+                "matmul is not elementwise" if function == "matmul" else f"{_shown(node)} is not arithmetic"
+            )
+        operands = [*self.owner(node.func), *node.args]
+        plain = not any(isinstance(operand, ast.Starred) for operand in operands)
+        if not plain or len(operands) != OPERANDS[function] or not all(map(_is_harmless, node.keywords)):
+            raise Unwritten(f"{_shown(node)} is called in a way that has no formula")
+        args = [self.build(operand) for operand in operands]
+        return subtract(*args) if function == "sub" else Apply(function, tuple(args))
+
+    def owner(self, function: ast.expr) -> list[ast.expr]:
+        """What a method is called on; nothing where a module or an object holds the function, ``torch.exp``."""
+        if not isinstance(function, ast.Attribute):
+            return []
+        owner = function.value
+        if self.recorded(owner) is not None:
+            return [owner]
+        base = owner
+        while isinstance(base, ast.Attribute):
+            base = base.value
+        return [] if isinstance(base, ast.Name) else [owner]
+
+
+def _numbered(node: ast.expr) -> Iterator[tuple[int, ast.Call]]:
+    """Every call in an expression, and how many calls of a function of that name return before it."""
+    made: Counter[str] = Counter()
+    for part in _in_order(node):
+        if isinstance(part, ast.Call):
+            yield made[_last_name(part)], part
+            made[_last_name(part)] += 1
+
+
+def _in_order(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of an expression in the order in which Python finishes them."""
+    for child in ast.iter_child_nodes(node):
+        yield from _in_order(child)
+    yield node
+
+
+def _last_name(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _is_harmless(keyword: ast.keyword) -> bool:
+    values = HARMLESS.get(keyword.arg or "", ())
+    return isinstance(keyword.value, ast.Constant) and keyword.value.value in values
+
+
+def _number(value: object, node: ast.expr) -> Tree:
+    if type(value) not in (int, float):
+        raise Unwritten(f"{_shown(node)} is no real number")
+    assert isinstance(value, int | float)
+    if not fits(value):
+        raise Unwritten("a number in it is too large for floating point")
+    return number_of(value)
+
+
+def fits(value: int | float) -> bool:
+    """Is it a number that a double can hold?"""
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
+
+
+def _shown(node: ast.expr) -> str:
+    try:
+        text = ast.unparse(node)
+    except ValueError:  # an integer of thousands of digits
+        return "the expression"
+    return f"`{text[:SHOWN]}{'…' if len(text) > SHOWN else ''}`"

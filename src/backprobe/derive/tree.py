@@ -1,0 +1,95 @@
+"""A formula as plain data: numbers, symbols, and operations applied to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+
+@dataclass(frozen=True)
+class Number:
+    """An exact integer, or a float as it is written."""
+
+    value: int | float
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The n-th distinct value that a formula mentions; what it is called is not the formula's business."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Apply:
+    """An operation (``add``, ``mul``, ``neg``, ``div``, ``pow``) or a function by name, and what it is applied to."""
+
+    op: str
+    args: tuple[Tree, ...]
+
+
+Tree: TypeAlias = Number | Symbol | Apply
+
+ARITHMETIC = {"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
+KINKED = {"relu": 1, "abs": 1, "maximum": 2, "minimum": 2}
+PRIMITIVE = {
+    "exp": 1, "log": 1, "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "sinh": 1, "cosh": 1,
+    "tanh": 1, "erf": 1, "sqrt": 1, "sigmoid": 1, **KINKED,
+}  # fmt: skip
+"""How many operands each function has that is not defined by others."""
+
+
+def apply(op: str, *args: Tree) -> Tree:
+    return Apply(op, args)
+
+
+def subtract(left: Tree, right: Tree) -> Tree:
+    return apply("add", left, apply("neg", right))
+
+
+ONE, TWO, ROOT = Number(1), Number(2), Apply("sqrt", (Number(2),))
+DEFINED: Mapping[str, Callable[[Tree], Tree]] = {
+    "log2": lambda x: apply("div", apply("log", x), apply("log", TWO)),
+    "log10": lambda x: apply("div", apply("log", x), apply("log", Number(10))),
+    "log1p": lambda x: apply("log", apply("add", ONE, x)),
+    "expm1": lambda x: subtract(apply("exp", x), ONE),
+    "softplus": lambda x: apply("log", apply("add", ONE, apply("exp", x))),
+    "silu": lambda x: apply("mul", x, apply("sigmoid", x)),
+    "gelu": lambda x: apply("mul", x, apply("div", apply("add", ONE, apply("erf", apply("div", x, ROOT))), TWO)),
+    "rsqrt": lambda x: apply("div", ONE, apply("sqrt", x)),
+    "square": lambda x: apply("pow", x, TWO),
+    "reciprocal": lambda x: apply("div", ONE, x),
+}  # fmt: skip
+"""Functions that are written by their name and defined by others; GELU is the exact one, with the error function."""
+
+
+def expanded(tree: Tree) -> Tree:
+    """The tree with every defined function replaced by its definition."""
+    if not isinstance(tree, Apply):
+        return tree
+    args = tuple(map(expanded, tree.args))
+    return expanded(DEFINED[tree.op](*args)) if tree.op in DEFINED else Apply(tree.op, args)
+
+
+def parts(tree: Tree) -> Iterator[Tree]:
+    """The tree and everything in it."""
+    pending = [tree]
+    while pending:
+        part = pending.pop()
+        yield part
+        if isinstance(part, Apply):
+            pending += part.args
+
+
+def number_of(value: int | float | Fraction) -> Tree:
+    """A number as a tree: negative ones are negated, fractions divided, a float without decimals is its integer."""
+    if value < 0:
+        return apply("neg", number_of(-value))
+    if isinstance(value, Fraction):
+        above = Number(value.numerator)
+        return above if value.denominator == 1 else apply("div", above, Number(value.denominator))
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return Number(int(value))
+    return Number(value)

@@ -1,0 +1,64 @@
+"""The lessons run, and show what is stored in them.
+
+After a wanted change, run them anew, look, and keep what they show: ``python tests/test_lessons.py``.
+"""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+LESSONS = sorted((Path(__file__).parent.parent / "docs" / "lessons").glob("*.ipynb"))
+VARIES = "varies"  # the tag of a cell that shows a time or a version
+
+
+def executed(path):
+    """The notebook with the outputs of a run of its own; what Graphviz or a library says about the machine goes."""
+    book = nbformat.read(path, as_version=4)
+    NotebookClient(book, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    for cell in book.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.metadata.pop("execution", None)  # when it ran
+    return book
+
+
+def shown(book):
+    """The texts that each cell shows, but for those that vary from run to run."""
+    return [
+        [output.get("text") or output["data"]["text/plain"] for output in cell.outputs]
+        for cell in book.cells
+        if cell.cell_type == "code" and VARIES not in cell.metadata.get("tags", []) and "watermark" not in cell.source
+    ]
+
+
+def drawings(book):
+    """The texts in each drawing."""
+    made = [output.data for cell in book.cells for output in cell.get("outputs", []) if "data" in output]
+    return [re.findall(r">([^<>\n]+)</text>", data["image/svg+xml"]) for data in made if "image/svg+xml" in data]
+
+
+@pytest.mark.filterwarnings("ignore")  # the client's own, about the event loop
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_a_lesson_runs_and_shows_what_is_stored_in_it(path):
+    stored, found = nbformat.read(path, as_version=4), executed(path)
+    assert shown(found) == shown(stored)
+    assert drawings(found) == drawings(stored)
+
+
+def test_there_is_a_lesson_for_each_document_and_one_on_a_real_model():
+    assert len(LESSONS) == 4
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
+def test_every_lesson_stamps_itself(path):
+    sources = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    assert sources[0].startswith("%load_ext watermark\n%watermark -a ")
+    assert sources[-1] == "%watermark -iv"
+
+
+if __name__ == "__main__":
+    for lesson in LESSONS:
+        nbformat.write(executed(lesson), lesson)
