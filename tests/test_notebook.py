@@ -735,3 +735,10 @@ def test_in_a_fresh_process_before_any_framework_is_imported():
 def test_importing_backprobe_imports_no_ipython():
     program = "import backprobe, backprobe.notebook, sys; assert 'IPython' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("option", ["", "--no-partials"])
+def test_a_later_cell_may_run_backward_through_what_the_cell_computed(book, option):
+    book.probe("x = torch.tensor(3.0, requires_grad=True)\na = x * x\n", f"a rec {option}")
+    assert book.run("a.backward()").error is None
+    assert book.names["x"].grad.item() == 6

@@ -1315,9 +1315,13 @@ def test_a_call_of_an_earlier_statement_is_not_read():
     def f(x):
         func(x)
         y = x * 3
-        return y
+        u = func(y)
+        v = u * y
+        return v
 
-    assert explained(bp.probe(f)(3.0))["y"] == ("x * 3", {"x": "x"})
+    found = explained(bp.probe(f)(3.0))
+    assert found["y"] == ("x * 3", {"x": "x"})
+    assert found["v"] == ("u * y", {"u": "u", "y": "y"})
 
 
 def test_a_leaf_of_a_container_is_read_by_its_path():

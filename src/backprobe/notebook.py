@@ -16,9 +16,9 @@ from typing import Any
 
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.names import nearest
-from backprobe.probe import ABSENT, VALUES, probe_cell
+from backprobe.probe import VALUES, probe_cell
 from backprobe.recording import Recording
-from backprobe.source.cell import Cell
+from backprobe.source.cell import ABSENT, Cell
 from backprobe.source.follow import package
 
 HELP = """Run the cell, and show the gradient of its output towards every variable, and the circuit of its values.
@@ -63,7 +63,7 @@ def _parser() -> Any:
     add("--select", action="append", metavar="PATTERN", help="record only these names; may be given several times")
     add("--cotangent", metavar="EXPRESSION", help="the vector of the vector-Jacobian product, like the output")
     add("--values", choices=VALUES, default=VALUES[0], help="copy: copy every value at once")
-    add("--no-partials", action="store_true", help="leave out the local partials on the edges, and free the graph")
+    add("--no-partials", action="store_true", help="leave out the local partials on the edges")
     add("--backend", metavar="NAME", help="the framework, where the cell does not tell")
     return parser
 

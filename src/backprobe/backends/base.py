@@ -33,6 +33,7 @@ class Options:
     values: str = "alias"
     create_graph: bool = False
     partials: bool | str = False
+    retain_graph: bool = False  # the program goes on to use its values
 
 
 @dataclass(frozen=True)

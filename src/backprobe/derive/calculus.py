@@ -6,7 +6,6 @@ Trees become sympy objects and come back as trees; no text passes between the tw
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -139,10 +138,7 @@ def _from_sympy(found: Any, symbols: dict[Any, int]) -> Tree:
     if found.is_Symbol:
         return Symbol(symbols[found])
     if found.is_Rational or found.is_Float:
-        value = Fraction(int(found.p), int(found.q)) if found.is_Rational else float(found)
-        if not (fits(value.numerator) and fits(value.denominator) if isinstance(value, Fraction) else fits(value)):
-            raise Unwritten("a number in it is too large for floating point")
-        return number_of(value)
+        return _from_number(found)
     if found is sympy.pi or found is sympy.E:
         return Apply("pi" if found is sympy.pi else "e", ())
     if found.is_Add:
@@ -155,6 +151,16 @@ def _from_sympy(found: Any, symbols: dict[Any, int]) -> Tree:
     if found.is_Function and _functions().get(name) is type(found):
         return Apply(name, tuple(_from_sympy(arg, symbols) for arg in found.args))
     raise Unwritten(f"its derivative holds {name}, which is not written out")
+
+
+def _from_number(found: Any) -> Tree:
+    above, below = (int(found.p), int(found.q)) if found.is_Rational else (float(found), 1)
+    if not (fits(above) and fits(below)):
+        raise Unwritten("a number in it is too large for floating point")
+    if below == 1:
+        return number_of(above)
+    over = apply("div", number_of(abs(above)), Number(below))
+    return apply("neg", over) if above < 0 else over
 
 
 def _from_power(found: Any, symbols: dict[Any, int]) -> Tree:

@@ -5,18 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.backends.base import Arrays, load_arrays
-from backprobe.derive.chain import Chain
-from backprobe.derive.factors import size
-from backprobe.derive.layout import Page, latex, text
-from backprobe.derive.notes import sentences
-from backprobe.derive.paths import Ways, inputs_of, ways
-from backprobe.derive.writing import Text
+from backprobe.backends.base import load_arrays
 from backprobe.errors import BadOption
-from backprobe.record import Entry, GradStatus
 from backprobe.recording import Recording
-
-HIDING = (GradStatus.OPAQUE,)  # a gradient flows through the value, and what it is was not recorded
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,30 +64,17 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     NoGradient, UnknownName and AmbiguousName as the recording does; BadRecording for one that is no graph.
     """
     _check(recording, name)
-    entries = recording.record.entries
-    entry, start = recording[name], _output(recording, name, of)
-    position = {each.name: at for at, each in enumerate(entries)}
-    at, top = position[entry.name], position[start.name]
-    recorded = len(recording.outputs) == 1 and start is recording.outputs[0]
-    inputs, hidden = inputs_of(entries), []
-    if recorded:
-        entry.grad  # noqa: B018 - raises where there is none
-        hidden = [each for each in ways(inputs, top, at, lambda *_: True).order if entries[each].status in HIDING]
-        between = ways(inputs, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
-    else:
-        between = ways(inputs, top, at, lambda *_: True)
-        _refuse_unconnected(start, entry, between, bool(ways(inputs, at, top, lambda *_: True).count))
-        _refuse_tensors(start, entry, between, entries)
-    return _written(Chain(entries, between, recorded=recorded, hidden=hidden), load_arrays(recording.record.backend))
+    from backprobe.derive import layout  # here: what derives takes longer to import than all the rest
+    from backprobe.derive.notes import sentences
+    from backprobe.derive.question import asked
 
-
-def _written(chain: Chain, arrays: Arrays) -> Derivation:
+    chain = asked(recording, name, of)
     notes = sentences(chain)
-    page = Page(chain, arrays, Text(), Text(dotted=True))
+    made = layout.Made(chain, load_arrays(recording.record.backend), notes)
     return Derivation(
-        text=text(chain, arrays, notes), latex=latex(chain, arrays, notes), value=chain.total,
+        text=made.text(), latex=made.latex(), value=chain.total,
         paths=[tuple(chain.entries[at].name for at in way) for way in chain.listed], path_count=chain.between.count,
-        steps=tuple(row.text() for row in page.steps()), notes=tuple(notes), agrees=chain.agrees, symbol=page.head(),
+        steps=made.steps(), notes=tuple(notes), agrees=chain.agrees, symbol=made.head(),
     )  # fmt: skip
 
 
@@ -111,38 +89,4 @@ def _check(recording: Any, name: str) -> None:
         raise BadOption(
             "the recording has no partials", asked=f"bp.derive(rec, {name!r})", found="a recording without partials",
             why="the factors of the chain rule are checked against local partials", next="bp.probe(f, partials=True)",
-        )  # fmt: skip
-
-
-def _output(recording: Recording, name: str, of: str | None) -> Entry:
-    if of is not None:
-        return recording[of]
-    if len(recording.outputs) > 1:
-        names = [entry.name for entry in recording.outputs]
-        raise BadOption(
-            f"{len(names)} values were differentiated", asked=f"bp.derive(rec, {name!r})", found=", ".join(names[:8]),
-            why="a derivation has one value that it differentiates", next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
-        )  # fmt: skip
-    return recording.outputs[0]
-
-
-def _refuse_unconnected(start: Entry, entry: Entry, between: Ways, the_other_way: bool) -> None:
-    if between.count:
-        return
-    found = f"{entry.name} depends on {start.name}" if the_other_way else "no path of recorded values between them"
-    raise BadOption(
-        f"{start.name} does not depend on {entry.name}", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
-        found=found, next=f"bp.derive(rec, {start.name!r}, of={entry.name!r})" if the_other_way else "print(rec)",
-    )  # fmt: skip
-
-
-def _refuse_tensors(start: Entry, entry: Entry, between: Ways, entries: Any) -> None:
-    tensors = [entries[at].name for at in between.order if size(entries[at]) != 1]
-    tensors += [edge.name for at in between.order for edge in between.inputs[at].values() if edge.partial is None]
-    if tensors:
-        raise BadOption(
-            f"∂{start.name}/∂{entry.name} was not recorded", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
-            found=f"{tensors[0]} between them is no single number",
-            why="the recorded gradients are of the output, and the partials of tensors cannot be multiplied out",
-            next="bp.probe(f, of=..., partials=True), with that value as the output",
         )  # fmt: skip

@@ -293,23 +293,35 @@ class Page:
         return f"{tensor + 0.0:.6g}" if isinstance(tensor, float) else describe(tensor, self.arrays)
 
 
-def text(chain: Chain, arrays: Arrays, notes: Sequence[str]) -> str:
-    """A derivation as plain text."""
-    page = Page(chain, arrays, Text(), Text(dotted=True))
-    blocks = [page.rows(), _few(page.factor_rows()), _few(page.steps())]
-    lines = ["\n".join(row if isinstance(row, str) else row.text() for row in block) for block in blocks if block]
-    below = [page.values(), page.renamed(), *(f"note: {note}" for note in _few(notes, MOST_NOTES))]
-    return "\n\n".join([*lines, *(["\n".join(filter(None, below))] if any(below) else [])])
+class Made:
+    """A derivation in both notations."""
 
+    def __init__(self, chain: Chain, arrays: Arrays, notes: Sequence[str]) -> None:
+        self.notes = notes
+        self.plain = Page(chain, arrays, Text(), Text(dotted=True))
+        self.tex = Page(chain, arrays, Latex(), Latex(dotted=True))
 
-def latex(chain: Chain, arrays: Arrays, notes: Sequence[str]) -> str:
-    """A derivation as one ``aligned`` environment, which stands within ``$$`` or an ``equation``."""
-    page = Page(chain, arrays, Latex(), Latex(dotted=True))
-    rows = [*page.rows(), *_few(page.factor_rows()), *_few(page.steps())]
-    lines = [f"& {Latex().word(row)}" if isinstance(row, str) else row.latex() for row in rows]
-    lines += [f"& {line}" for line in (page.values(), page.renamed()) if line]
-    lines += [f"& {Latex().word('note: ' + note)}" for note in _few(notes, MOST_NOTES)]
-    return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
+    def head(self) -> str:
+        return self.plain.head()
+
+    def steps(self) -> tuple[str, ...]:
+        return tuple(row.text() for row in self.plain.steps())
+
+    def text(self) -> str:
+        page = self.plain
+        blocks = [page.rows(), _few(page.factor_rows()), _few(page.steps())]
+        lines = ["\n".join(row if isinstance(row, str) else row.text() for row in block) for block in blocks if block]
+        below = [page.values(), page.renamed(), *(f"note: {note}" for note in _few(self.notes, MOST_NOTES))]
+        return "\n\n".join([*lines, *(["\n".join(filter(None, below))] if any(below) else [])])
+
+    def latex(self) -> str:
+        """One ``aligned`` environment, which stands within ``$$`` or an ``equation``."""
+        page = self.tex
+        rows = [*page.rows(), *_few(page.factor_rows()), *_few(page.steps())]
+        lines = [f"& {Latex().word(row)}" if isinstance(row, str) else row.latex() for row in rows]
+        lines += [f"& {line}" for line in (page.values(), page.renamed()) if line]
+        lines += [f"& {Latex().word('note: ' + note)}" for note in _few(self.notes, MOST_NOTES)]
+        return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
 
 
 def _few(rows: Sequence[Any], most: int = MOST_LINES) -> list[Any]:

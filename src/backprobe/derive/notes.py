@@ -57,7 +57,7 @@ def _about_sum(chain: Chain) -> list[str]:
         found.append(f"the gradient of {names} is opaque: what flows through it is on no path here")
     elif chain.sum_agrees is False:
         found.append(
-            "the recorded partials do not give the recorded gradient: a hook changes it, its dtype rounds it away, "
-            "or a backward on the way is not linear in what it is given"
+            "the recorded partials do not give the recorded gradient: a hook of yours changes it, a write through a "
+            "view has no edge, rounding takes it away, or a backward on the way is not linear in what it is given"
         )
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TypeAlias
 
 
@@ -83,13 +82,10 @@ def parts(tree: Tree) -> Iterator[Tree]:
             pending += part.args
 
 
-def number_of(value: int | float | Fraction) -> Tree:
-    """A number as a tree: negative ones are negated, fractions divided, a float without decimals is its integer."""
+def number_of(value: int | float) -> Tree:
+    """A number as a tree: a negative one is negated, a float without decimals is the integer that it equals."""
     if value < 0:
         return apply("neg", number_of(-value))
-    if isinstance(value, Fraction):
-        above = Number(value.numerator)
-        return above if value.denominator == 1 else apply("div", above, Number(value.denominator))
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+    if isinstance(value, float) and value.is_integer() and value < 2**53:
         return Number(int(value))
     return Number(value)

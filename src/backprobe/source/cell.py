@@ -19,6 +19,7 @@ from backprobe.errors import NoSource, NothingToDifferentiate, Unsupported
 from backprobe.source.rewrite import Site, rewrite_module
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+ABSENT = object()
 OUTSIDE_FUNCTIONS = (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.Yield, ast.YieldFrom)
 
 

@@ -126,9 +126,9 @@ def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
 def _edges(
     options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
-    return arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=False).gradients(
-        captures
-    )
+    return arrive(
+        output, cotangent, captures, create_graph=options.create_graph, retain_graph=options.retain_graph
+    ).gradients(captures)
 
 
 def _separate(

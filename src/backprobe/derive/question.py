@@ -1,0 +1,64 @@
+"""What is asked of a recording: which derivative, along which ways, and what cannot be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backprobe.derive.chain import Chain
+from backprobe.derive.factors import size
+from backprobe.derive.paths import Ways, inputs_of, ways
+from backprobe.errors import BadOption
+from backprobe.record import Entry, GradStatus
+from backprobe.recording import Recording
+
+
+def asked(recording: Recording, name: str, of: str | None) -> Chain:
+    """The chain from the output, or from ``of``, to a value. Raises BadOption, and what looking up a name raises."""
+    entries = recording.record.entries
+    entry, start = recording[name], _output(recording, name, of)
+    position = {each.name: at for at, each in enumerate(entries)}
+    at, top = position[entry.name], position[start.name]
+    inputs = inputs_of(entries)
+    every = ways(inputs, top, at, lambda *_: True)
+    if len(recording.outputs) == 1 and start is recording.outputs[0]:
+        entry.grad  # noqa: B018 - raises where there is none
+        between = ways(inputs, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
+        hidden = [each for each in every.order if entries[each].status is GradStatus.OPAQUE]
+        return Chain(entries, between, recorded=True, hidden=hidden)
+    _refuse_unconnected(start, entry, every, bool(ways(inputs, at, top, lambda *_: True).count))
+    _refuse_tensors(start, entry, every, entries)
+    return Chain(entries, every, recorded=False)
+
+
+def _output(recording: Recording, name: str, of: str | None) -> Entry:
+    if of is not None:
+        return recording[of]
+    if len(recording.outputs) > 1:
+        names = [entry.name for entry in recording.outputs]
+        raise BadOption(
+            f"{len(names)} values were differentiated", asked=f"bp.derive(rec, {name!r})", found=", ".join(names[:8]),
+            why="a derivation has one value that it differentiates", next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
+        )  # fmt: skip
+    return recording.outputs[0]
+
+
+def _refuse_unconnected(start: Entry, entry: Entry, between: Ways, the_other_way: bool) -> None:
+    if between.count:
+        return
+    found = f"{entry.name} depends on {start.name}" if the_other_way else "no path of recorded values between them"
+    raise BadOption(
+        f"{start.name} does not depend on {entry.name}", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
+        found=found, next=f"bp.derive(rec, {start.name!r}, of={entry.name!r})" if the_other_way else "print(rec)",
+    )  # fmt: skip
+
+
+def _refuse_tensors(start: Entry, entry: Entry, between: Ways, entries: Sequence[Entry]) -> None:
+    tensors = [entries[at].name for at in between.order if size(entries[at]) != 1]
+    tensors += [edge.name for at in between.order for edge in between.inputs[at].values() if edge.partial is None]
+    if tensors:
+        raise BadOption(
+            f"∂{start.name}/∂{entry.name} was not recorded", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
+            found=f"{tensors[0]} between them is no single number",
+            why="the recorded gradients are of the output, and the partials of tensors cannot be multiplied out",
+            next="bp.probe(f, of=..., partials=True), with that value as the output",
+        )  # fmt: skip

@@ -1,0 +1,82 @@
+"""The function form: the function itself is rewritten, and its arguments are made differentiable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
+from backprobe.forms.run import Run, name_of
+from backprobe.names import nearest
+from backprobe.output import Output
+from backprobe.source.follow import innermost, reporting
+from backprobe.structure import leaves
+
+
+class FunctionRun(Run):
+    """The function form: the function itself is rewritten, and its arguments are made differentiable."""
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        target = self.probe.target
+        method = type(target).__call__
+        own_call = innermost(target) is None and isinstance(method, FunctionType)
+        function = MethodType(method, target) if own_call else target
+        reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
+        bound = self._bound(function, args, kwargs)
+        lifted = self.backend.lift(bound.arguments, self.probe.wrt, self.undo)
+        self.arguments = [leaf for value in lifted.values() for _, leaf in leaves(value)]
+        self.lifted_numbers = [name for name, value in bound.arguments.items()
+                               if isinstance(value, int | float) and lifted[name] is not value]  # fmt: skip
+        bound.arguments.update(lifted)
+        return reporting_function(*bound.args, **bound.kwargs)
+
+    def explain_error(self, error: BaseException) -> str | None:
+        if not self.lifted_numbers or not isinstance(error, TypeError):
+            return None
+        names = ", ".join(self.lifted_numbers)
+        return (
+            f"backprobe: the numbers given for {names} were made tensors, to be differentiated; "
+            "wrt='x' differentiates x alone and leaves the others as they are"
+        )
+
+    def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        signature = inspect.signature(function)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadOption(
+                f"{name_of(function)} cannot be called with these arguments: {error}",
+                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                found=f"{name_of(function)}{signature}", next="the arguments that the function itself takes",
+            ) from error  # fmt: skip
+        unknown = (self.probe.wrt or frozenset()) - bound.arguments.keys()
+        if unknown:
+            asked = sorted(unknown)[0]
+            close = nearest(asked, bound.arguments) or list(bound.arguments)
+            raise BadOption(
+                f"{asked!r} is no argument of {name_of(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
+                found=f"arguments: {', '.join(bound.arguments)}", next=f"wrt={close[0]!r}",
+            )  # fmt: skip
+        return bound
+
+    def output(self, result: Any) -> Output:
+        """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
+        try:
+            return super().output(result)
+        except (BadOutput, NothingToDifferentiate):
+            if not any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for leaf in self.arguments):
+                self._refuse_no_floating(self.arguments)
+            raise
+
+    def _refuse_no_floating(self, every: Sequence[Any]) -> None:
+        tensors = {str(self.tape.describe(value).dtype) for value in every if self.tape.is_tensor(value)}
+        kinds = sorted(tensors | {type(value).__name__ for value in every if not self.tape.is_tensor(value)})
+        raise NothingToDifferentiate(
+            f"{name_of(self.probe.target)} has no floating argument to differentiate",
+            asked=f"bp.probe({name_of(self.probe.target)})",
+            found=f"arguments of type {', '.join(kinds)}" if kinds else "no arguments",
+            why="only floating point and complex values have derivatives",
+            next="pass floating point values, x.float() or 3.0",
+        )

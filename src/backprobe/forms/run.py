@@ -1,0 +1,145 @@
+"""One run of a probed program: forward, backward, and the recording; what every form of a program shares."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from backprobe.backends.base import Backend, Options, Tape
+from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
+from backprobe.names import Pattern, nearest, selection, strip
+from backprobe.output import Output, choose
+from backprobe.recording import Recording
+from backprobe.source.follow import innermost, package
+from backprobe.trace import NO_SITE, Trace, Value
+from backprobe.transcript import transcribe
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be recorded, and how: the arguments of ``probe``."""
+
+    target: Any
+    select: str | Sequence[str] | None
+    of: str | int | Callable[[Any], Any] | None
+    wrt: frozenset[str] | None
+    cotangent: Any
+    options: Options
+    backend: str | None
+
+
+class Run:
+    """One call of a probe. The forms differ in how the program is made to report."""
+
+    in_function = True
+    lifted_numbers: Sequence[str] = ()
+
+    def __init__(self, probe: Request, backend: Backend) -> None:
+        self.probe, self.backend = probe, backend
+        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        self.selection = selection(chosen, self.in_function)
+        self.tape: Tape = backend.open(probe.options)
+        self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
+        inner = innermost(probe.target if self.in_function else probe.target.forward)
+        home = package(inner.__code__.co_filename) if inner is not None else None
+        self.trace = Trace(self.tape, self.selection, home)
+
+    def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+        """Run forward and backward; whatever happens, nothing is left behind."""
+        try:
+            result = self._noting(functools.partial(self.forward, args, kwargs), "running")
+            self.returned(result)
+            output = self.output(result)
+            return self._noting(functools.partial(self._differentiated, result, output), "differentiating")
+        finally:
+            for put_back in reversed(self.undo):
+                put_back()
+            self.trace.release()
+            self.tape.release()
+
+    def returned(self, result: Any) -> None:
+        """What the target returned has a name."""
+        self.trace.name(self.trace.root, "return", result, NO_SITE)
+        if inspect.isgenerator(result) or inspect.iscoroutine(result):
+            result.close()
+            raise NothingToDifferentiate(
+                f"{name_of(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
+                asked=self.spelled(), next="probe a function that runs it to its end",
+            )  # fmt: skip
+
+    def _differentiated(self, result: Any, output: Output) -> Recording:
+        output_value = self.hold(output)
+        self.trace.close()
+        values = self.trace.values
+        captured = [value for value in values if value.capture is not None]
+        passed = self.tape.differentiate(output.tensor, output.cotangent, [value.capture for value in captured])
+        record = transcribe(self.trace, self.backend, captured, passed, output_value)
+        missed = self.selection.unmatched([*record.names, *self.trace.seen])
+        if missed:
+            self.refuse_unmatched(missed[0], record.names)
+        return Recording(record, result)
+
+    def _noting(self, step: Callable[[], T], doing: str) -> T:
+        """Run a step; an error of the program's gets a note that says where the probe was."""
+        try:
+            return step()
+        except BackprobeError:
+            raise
+        except BaseException as error:
+            note = f"backprobe: raised while {doing} {name_of(self.probe.target)} under a probe"
+            if self.trace.last is not None and self.trace.last[1].line:
+                scope, site = self.trace.last
+                where = f"{os.path.basename(scope.file)}:{site.line}"
+                note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
+            error.add_note(note)
+            for explained in (self.backend.explain_error(error), self.explain_error(error)):
+                if explained:
+                    error.add_note(explained)
+            raise
+
+    def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
+        """A pattern that matched nothing is an error with the nearest names of every kind."""
+        known = {strip(name) for name in (*names, *self.trace.seen, *self.known_names())}
+        close = nearest(pattern.text, {name.removeprefix(":") for name in known})
+        raise NothingMatched(
+            f"the pattern {pattern.text!r} matches nothing in {name_of(self.probe.target)}",
+            asked=self.spelled(pattern.text),
+            found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+            why=" ".join(self.trace.notes),
+            next=self.spelled(close[0]) if close else f"{self.spelled()}, for every name",
+        )
+
+    def spelled(self, pattern: str | None = None) -> str:
+        """How this probe is asked for, with a pattern to select by."""
+        return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
+
+    def hold(self, output: Output) -> Value:
+        """The value that is differentiated, which always has an entry."""
+        return self.trace.hold_output(output.tensor, output.path)
+
+    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def explain_error(self, error: BaseException) -> str | None:
+        """What the form itself did that may be behind an error of the program."""
+        return None
+
+    def output(self, result: Any) -> Output:
+        return self._noting(
+            lambda: choose(result, self.probe.of, self.probe.cotangent, self.tape), "choosing the output of"
+        )
+
+    def known_names(self) -> Sequence[str]:
+        """Names that the program has whether or not it ran them, for suggestions."""
+        return ()
+
+
+def name_of(target: Any) -> str:
+    """What a target is called in messages."""
+    return str(getattr(target, "__name__", None) or type(target).__name__)
