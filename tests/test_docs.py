@@ -39,7 +39,8 @@ def test_every_block_of_the_readme_runs_and_shows_what_it_says(tmp_path, monkeyp
     space, printed, compared = {"__name__": "readme"}, "", 0
     for at, (language, text) in enumerate(blocks((ROOT / "README.md").read_text())):
         if language == "python":
-            file = tmp_path / ("toy.py" if not printed else f"block{at}.py")
+            named = re.match(r"# (\w+\.py)\n", text)
+            file = tmp_path / (named[1] if named else "toy.py" if not printed else f"block{at}.py")
             file.write_text(text)
             exec(compile(text, str(file), "exec"), space)
             printed = capsys.readouterr().out or printed

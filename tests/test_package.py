@@ -12,14 +12,16 @@ import pytest
 import backprobe as bp
 
 ROOT = Path(__file__).parent.parent
-HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich", "click", "safetensors", "IPython"}
+HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich", "click", "safetensors", "IPython",
+         "sympy", "pygraphviz"}  # fmt: skip
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
-    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Edge", "Entry",
-    "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched", "NothingToDifferentiate",
-    "Overwritten", "Probe", "Recording", "Source", "StaleSource", "Stamp", "StrategyRefused", "UnknownName",
-    "Unsupported", "load", "probe", "stamp",
+    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Derivation", "Drawing",
+    "Edge", "Entry", "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched",
+    "NothingToDifferentiate", "Overwritten", "PathSums", "Probe", "Read", "Recording", "Source", "StaleSource",
+    "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "derive", "draw", "hvp", "jacobian", "load", "probe",
+    "stamp",
 }  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def test_the_public_names_are_exactly_these():
     assert list(bp.__all__) == sorted(bp.__all__)
     assert bp.__version__ == "0.1.0"
     visible = {name for name, value in vars(bp).items() if name[:1] != "_" and not inspect.ismodule(value)}
-    assert visible == PUBLIC
+    assert visible == PUBLIC | {"load_ipython_extension", "unload_ipython_extension"}
 
 
 def documented(module):
@@ -167,7 +169,9 @@ def test_the_version_is_read_from_the_package():
 @pytest.mark.parametrize("name", ["torch", "tensorflow", "jax"])
 def test_no_framework_is_a_requirement(name):
     required = settings()["project"]["dependencies"]
-    assert sorted(part.split(">")[0] for part in required) == ["click", "numpy", "rich", "safetensors"]
+    assert sorted(part.split(">")[0] for part in required) == [
+        "click", "numpy", "pygraphviz", "rich", "safetensors", "sympy"
+    ]  # fmt: skip
     assert any(part.startswith(name) for part in settings()["project"]["optional-dependencies"][name])
 
 

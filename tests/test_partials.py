@@ -298,7 +298,7 @@ def test_a_block_too_large_is_told_and_the_others_are_there():
         return u.sum()
 
     rec = probed(f, torch.ones(1001), torch.tensor(2.0), partials="full")
-    assert rec.notes == ("a Jacobian block of 1,002,001 elements was not taken: the most is 1,000,000",)
+    assert rec.notes == ("u: a Jacobian block of 1,002,001 elements was not taken: the most is 1,000,000",)
     assert list(rec["u"].partials) == ["w"]
     assert torch.equal(rec["u"].partials["w"], torch.ones(1001))
     assert torch.equal(rec["u"].contributions["x"], torch.full((1001,), 2.0))
@@ -678,8 +678,9 @@ def test_what_the_program_overwrites_of_an_unconnected_value_is_told():
 
     rec = probed(f, 2.0, 3.0)
     assert len(rec.notes) == 2
-    told = "the local partials of a value that is not connected are missing: one of the variables needed for gradient"
-    assert all(note.startswith(told) and "\n" not in note for note in rec.notes)
+    told = "it is not connected, and its local partials are missing: one of the variables needed for gradient"
+    assert [note.split(": ")[0] for note in rec.notes] == ["h#0", "unused"]
+    assert all(note.split(": ", 1)[1].startswith(told) and "\n" not in note for note in rec.notes)
     assert partials(rec) == {"∂h#1/∂h#0": 0, "∂return/∂x": 3}
     agrees(rec, 2)
 
@@ -691,7 +692,7 @@ def test_a_graph_that_the_program_has_freed_is_told():
         return x * slope
 
     rec = probed(f, 3.0)
-    told = "the local partials of a value that is not connected are missing: Trying to backward through the graph a sec"
+    told = "y: it is not connected, and its local partials are missing: Trying to backward through the graph a second"
     assert [note.startswith(told) for note in rec.notes] == [True]
     assert partials(rec) == {"∂return/∂x": 6}
     agrees(rec, 2)
@@ -812,7 +813,7 @@ def test_a_hook_of_the_users_is_called_once_and_its_entry_is_not_judged():
     assert contributions(rec)["x←u"] == 80
     sums = rec.path_sums
     assert (sums.agree, sums.judged, sums.unjudged) == (True, 4, ("u",))
-    assert "not judged, because of a hook of yours: u" in str(rec)
+    assert "not judged (a hook of yours, or a tensor that is nested): u" in str(rec)
 
 
 def test_a_hook_on_an_argument_is_called_once():
@@ -1365,3 +1366,25 @@ def test_what_is_not_differentiated_is_read_too():
 def test_what_is_not_selected_is_not_read():
     rec = bp.probe(toy, ["x", "v", "b"])(3.0, 2.0, 1.0)
     assert explained(rec)["v"] == ("u + b", {"b": "b"})
+
+
+def test_a_version_that_is_not_selected_does_not_stand_between_two_that_are():
+    def f(x):
+        u = x * 2
+        u += 1
+        return u**2
+
+    rec = bp.probe(f, ["x", "u#1"], partials=True)(torch.tensor(3.0))
+    assert partials(rec) == {"∂u#1/∂x": 2, "∂return/∂u#1": 14}
+    agrees(rec, 3)
+
+
+def test_a_read_after_a_write_through_a_slice_is_of_the_new_version():
+    def f(x):
+        z = x * 1
+        z[0:2] *= 2
+        y = z * 3
+        return y.sum()
+
+    rec = probed(f, torch.ones(3))
+    assert [(read.spelled, read.name) for read in rec["y"].reads] == [("z", "z#1")]

@@ -441,3 +441,10 @@ def test_what_cannot_be_saved_is_refused_before_anything_is_written(kind, tmp_pa
 def test_the_advice_for_what_cannot_be_saved_works(tmp_path):
     after = round_trip(bp.probe(unsavable, ["**", "!v", "!/<lambda>:return"])(1.0, UNSAVABLE["meta"]), tmp_path)
     assert list(after) == ["x", "u"]
+
+
+def test_a_bfloat16_scalar_loads_to_numpy(tmp_path):
+    rec = bp.probe(lambda x: x * 3)(torch.tensor(2.5, dtype=torch.bfloat16))
+    rec.save(tmp_path / "rec")
+    value = bp.load(tmp_path / "rec", to="numpy")["x"].value
+    assert (value.shape, value.dtype.name, float(value)) == ((), "float32", 2.5)

@@ -100,7 +100,7 @@ class PathSums:
 
     By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
     is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
-    ``unjudged`` names those that the sum says nothing about, because a hook of the user's changes them.
+    ``unjudged`` names those that the sum says nothing about: a hook of the user's changes them, or they are nested.
     """
 
     judged: int

@@ -131,6 +131,7 @@ class Scope:
         if self.trace.tape.is_tensor(owner):
             self.written(owner)
             self._settle(self.sites[at])
+            self.trace.renewed.clear()
         else:
             self.bind(at, value)
 

@@ -15,18 +15,16 @@ def transcribe(
 ) -> Record:  # fmt: skip
     """The record of one run; what the backward pass gave speaks of the captured values by position."""
     found = {id(value): outcome for value, outcome in zip(captured, passed.outcomes, strict=True)}
-    wanted = trace.selection.wants
-    named = [(value, [full(name) for name in value.names]) for value in trace.values]
-    named = [(value, fulls) for value, fulls in named if value is output or any(map(wanted, fulls))]
-    kept = [value for value, _ in named]
-    position = {id(value): at for at, value in enumerate(kept)}
-    printer = _Printer(trace, kept)
+    values = kept(trace, output)
+    named = [(value, [full(name) for name in value.names]) for value in values]
+    position = {id(value): at for at, value in enumerate(values)}
+    printer = _Printer(trace, values)
     names = {name: at for at, (_, fulls) in enumerate(named) for name in fulls}
     written = {name: printer.write(of) for value, fulls in named for name, of in zip(fulls, value.names, strict=True)}
     chosen = [_outermost_first(fulls, written) for _, fulls in named]
     at_capture = [position.get(id(value)) for value in captured]
     entries = []
-    for value, own in zip(kept, chosen, strict=True):
+    for value, own in zip(values, chosen, strict=True):
         outcome = found.get(id(value))
         inputs = tuple(
             Edge(chosen[at][0], link.partial, link.contribution)
@@ -41,8 +39,14 @@ def transcribe(
     printed = [chosen[at][0] if at is not None else "" for at in at_capture]
     return Record(
         backend.name, tuple(entries), names, written, backward, (position[id(output)],), stamp(), unseen,
-        (*trace.notes, *passed.notes), _path_sums(passed.sums, printed),
+        (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes)), _path_sums(passed.sums, printed),
     )  # fmt: skip
+
+
+def kept(trace: Trace, output: Value) -> list[Value]:
+    """The values that get an entry: those with a name that was selected, and the output."""
+    wanted = trace.selection.wants
+    return [value for value in trace.values if value is output or any(wanted(full(name)) for name in value.names)]
 
 
 def _path_sums(sums: Sums | None, printed: Sequence[str]) -> PathSums | None:

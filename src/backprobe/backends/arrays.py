@@ -68,7 +68,9 @@ class NumpyArrays:
         strides = [step * kind.itemsize for step in layout["stride"]]
         array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
         if layout["dtype"] == "bfloat16":
-            return (array.astype(numpy.uint32) << 16).view(numpy.float32)
+            # a shift of one number makes a scalar
+            wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
+            return wide.view(numpy.float32)
         return array
 
 

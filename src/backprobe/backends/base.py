@@ -83,7 +83,7 @@ class Backward:
     outcomes: list[Outcome]
     order: tuple[int, ...]
     sums: Sums | None = None
-    notes: tuple[str, ...] = ()
+    notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
 
 
 @dataclass(frozen=True)

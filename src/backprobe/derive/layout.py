@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from backprobe.derive.formula import Unwritten
 from backprobe.derive.writing import ATOM, MINUS, PRODUCT, Latex, Notation, Text, write
 from backprobe.errors import BackprobeError
 from backprobe.record import Entry, GradStatus, plain_text
-from backprobe.show.table import SMALL, describe
+from backprobe.show.table import SMALL, describe, place
 
 MOST_FACTORS = 24  # of a product, or terms of a sum, that are written in full
 ENDS = 4  # factors at either end of a product that is not
@@ -79,7 +78,9 @@ class Page:
         return self.notation.partial(self.chain.labels[of], self.chain.labels[to])
 
     def result(self) -> str:
-        return self.notation.number(self._shown(self.chain.total))
+        """What it all comes to: among single numbers a number, whatever their shape."""
+        total = self.chain.total
+        return self.notation.number(self._shown(single(total) if self.chain.scalars else total))
 
     def _row(self, terms: Sequence[str], about: str = "") -> Row:
         """A row in which nothing is said twice."""
@@ -261,7 +262,7 @@ class Page:
         source, name = entry.source, self.notation.name(self.chain.labels[at])
         if source is None:
             return None
-        where = self.notation.word(f"{os.path.basename(source.file)}:{source.line}")
+        where = self.notation.word(place(source))
         known = self.chain.formulas[at]
         if known is not None:
             formula = write(known.tree, [self.chain.labels[each] for each in known.symbols], self.dotted)[0]

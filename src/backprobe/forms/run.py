@@ -16,7 +16,7 @@ from backprobe.output import Output, choose
 from backprobe.recording import Recording
 from backprobe.source.follow import innermost, package
 from backprobe.trace import NO_SITE, Trace, Value
-from backprobe.transcript import transcribe
+from backprobe.transcript import kept, transcribe
 
 T = TypeVar("T")
 
@@ -76,8 +76,7 @@ class Run:
     def _differentiated(self, result: Any, output: Output) -> Recording:
         output_value = self.hold(output)
         self.trace.close()
-        values = self.trace.values
-        captured = [value for value in values if value.capture is not None]
+        captured = [v for v in kept(self.trace, output_value) if v.capture is not None]
         passed = self.tape.differentiate(output.tensor, output.cotangent, [value.capture for value in captured])
         record = transcribe(self.trace, self.backend, captured, passed, output_value)
         missed = self.selection.unmatched([*record.names, *self.trace.seen])

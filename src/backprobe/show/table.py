@@ -112,7 +112,7 @@ def path_sums(sums: PathSums) -> str:
         text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
         text += ": a backward on the way to it is not linear in what it is given"
     if sums.unjudged:
-        text += f"; not judged, because of a hook of yours: {', '.join(sums.unjudged[:8])}"
+        text += f"; not judged (a hook of yours, or a tensor that is nested): {', '.join(sums.unjudged[:8])}"
     return text
 
 

@@ -35,7 +35,7 @@ class Partials:
 
     links: dict[int, list[Link]] = field(default_factory=dict)
     sums: Sums | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
 
 
 def local_partials(
@@ -63,8 +63,8 @@ def local_partials(
                 if arrived is not None:
                     raise
                 # the program may free or overwrite what no path leads from to its output
-                local, notes = {}, [f"the local partials of a value that is not connected are missing: {_line(error)}"]
-            found.notes += notes
+                local, notes = {}, [f"it is not connected, and its local partials are missing: {_line(error)}"]
+            found.notes += [(positions[0], note) for note in notes]
             flows = run.contributions(local, arrived)
             for at, flow in zip(sources, flows, strict=True):
                 if flow is not None:
