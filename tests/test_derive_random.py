@@ -15,8 +15,9 @@ import torch
 import backprobe as bp
 from backprobe.derive import derive
 from backprobe.derive.chain import Chain
-from backprobe.derive.paths import inputs_of, ways
+from backprobe.derive.paths import ways
 from backprobe.derive.writing import Text, write
+from backprobe.graph import Graph
 
 COUNT = int(os.environ.get("RANDOM_DERIVATIONS", "200"))
 
@@ -98,7 +99,7 @@ READ_BACK = {
 def chain_of(rec, name):
     entries = rec.record.entries
     positions = {entry.name: at for at, entry in enumerate(entries)}
-    between = ways(inputs_of(entries), rec.record.outputs[0], positions[rec[name].name], lambda *_: True)
+    between = ways(Graph.of(rec.record), rec.record.outputs[0], positions[rec[name].name], lambda *_: True)
     return Chain(entries, between, recorded=True)
 
 

@@ -6,6 +6,7 @@ scopes of names: a called function lies in its caller, a module in the nearest m
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ def _flows(entries: Sequence[Entry]) -> Iterator[Flow]:
 
 
 def in_order(size: int, flows: Sequence[Flow]) -> list[int]:
-    """The positions in an order in which every value comes after what it is computed from. Raises BadRecording."""
+    """The positions, each after those that it is computed from, and else in their own order. Raises BadRecording."""
     into: Counter[int] = Counter(flow.target for flow in flows)
     targets: dict[int, list[int]] = defaultdict(list)
     for flow in flows:
@@ -82,12 +83,12 @@ def in_order(size: int, flows: Sequence[Flow]) -> list[int]:
     ready = [at for at in range(size) if not into[at]]
     order = []
     while ready:
-        at = ready.pop()
+        at = heapq.heappop(ready)
         order.append(at)
         for target in targets[at]:
             into[target] -= 1
             if not into[target]:
-                ready.append(target)
+                heapq.heappush(ready, target)
     if len(order) < size:
         raise _damaged("values that flow into themselves, in a circle")
     return order

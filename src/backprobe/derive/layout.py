@@ -48,8 +48,8 @@ class Row:
 class Page:
     """The rows of a derivation in one notation."""
 
-    def __init__(self, chain: Chain, arrays: Arrays, notation: Notation, steps: Notation) -> None:
-        self.chain, self.arrays, self.notation, self.dotted = chain, arrays, notation, steps
+    def __init__(self, chain: Chain, arrays: Arrays, notation: Notation) -> None:
+        self.chain, self.arrays, self.notation = chain, arrays, notation
 
     def rows(self) -> list[Row]:
         """The derivative: the paths, and their sum."""
@@ -265,7 +265,7 @@ class Page:
         where = self.notation.word(place(source))
         known = self.chain.formulas[at]
         if known is not None:
-            formula = write(known.tree, [self.chain.labels[each] for each in known.symbols], self.dotted)[0]
+            formula = write(known.tree, [self.chain.labels[each] for each in known.symbols], self.notation)[0]
             return Row([name, formula], where=where)
         if source.expression:
             return Row([name, self.notation.word(" ".join(source.expression.split()))], where=where)
@@ -299,8 +299,8 @@ class Made:
 
     def __init__(self, chain: Chain, arrays: Arrays, notes: Sequence[str]) -> None:
         self.notes = notes
-        self.plain = Page(chain, arrays, Text(), Text(dotted=True))
-        self.tex = Page(chain, arrays, Latex(), Latex(dotted=True))
+        self.plain = Page(chain, arrays, Text())
+        self.tex = Page(chain, arrays, Latex())
 
     def head(self) -> str:
         return self.plain.head()

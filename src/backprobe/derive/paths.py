@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from backprobe.errors import BadRecording
-from backprobe.record import Edge, Entry
+from backprobe.graph import Graph, in_order
+from backprobe.record import Edge
 
 Inputs = Mapping[int, Mapping[int, Edge]]
 """By the position of an entry: the edges into it, by the positions that they come from."""
@@ -44,22 +44,18 @@ class Ways:
         return found
 
 
-def inputs_of(entries: Sequence[Entry]) -> Inputs:
-    """The edges of a record by position. Raises BadRecording where they lead nowhere or in a circle."""
-    positions = {entry.name: at for at, entry in enumerate(entries)}
-    inputs: dict[int, dict[int, Edge]] = {}
-    for at, entry in enumerate(entries):
-        unknown = [edge.name for edge in entry.inputs if edge.name not in positions]
-        if unknown:
-            raise _damaged(f"{unknown[0]!r} flows into {entry.name!r}, and no entry has that name")
-        inputs[at] = {positions[edge.name]: edge for edge in entry.inputs}
-    if len(_ordered(range(len(entries)), inputs)) < len(entries):
-        raise _damaged("values that flow into themselves, in a circle")
+def inputs_of(graph: Graph) -> Inputs:
+    """The edges of a graph by position."""
+    inputs: dict[int, dict[int, Edge]] = {at: {} for at in range(len(graph.entries))}
+    for flow in graph.flows:
+        if flow.edge is not None:
+            inputs[flow.target][flow.source] = flow.edge
     return inputs
 
 
-def ways(inputs: Inputs, start: int, end: int, usable: Callable[[int, int], bool]) -> Ways:
+def ways(graph: Graph, start: int, end: int, usable: Callable[[int, int], bool]) -> Ways:
     """Every way from one value back to another along usable edges, given by the positions of consumer and source."""
+    inputs = inputs_of(graph)
     forth = {at: [source for source in inputs[at] if usable(at, source)] for at in inputs}
     back: dict[int, list[int]] = defaultdict(list)
     for at, sources in forth.items():
@@ -67,7 +63,7 @@ def ways(inputs: Inputs, start: int, end: int, usable: Callable[[int, int], bool
             back[source].append(at)
     between = _reached(start, forth) & _reached(end, back)
     own = {at: {source: inputs[at][source] for source in forth[at] if source in between} for at in between}
-    order = tuple(_ordered(between, own))
+    order = tuple(at for at in reversed(in_order(len(graph.entries), graph.flows)) if at in between)
     counts = Counter({start: 1})
     for at in order:
         for source in own[at]:
@@ -82,27 +78,3 @@ def _reached(start: int, onward: Mapping[int, Iterable[int]]) -> set[int]:
         found.update(new)
         pending += new
     return found
-
-
-def _ordered(among: Iterable[int], inputs: Inputs) -> list[int]:
-    """Each entry before its inputs; what lies on a circle, or behind one, is left out (Kahn's algorithm)."""
-    waiting = Counter(dict.fromkeys(among, 0))
-    for at in waiting:
-        waiting.update(inputs[at].keys())
-    ready = sorted(at for at, consumers in waiting.items() if not consumers)
-    order = []
-    while ready:
-        at = ready.pop()
-        order.append(at)
-        for source in inputs[at]:
-            waiting[source] -= 1
-            if not waiting[source]:
-                ready.append(source)
-    return order
-
-
-def _damaged(found: str) -> BadRecording:
-    return BadRecording(
-        "the recording is no graph of a computation", found=found,
-        why="a value can flow only into values that are computed after it", next="record and save it again",
-    )  # fmt: skip

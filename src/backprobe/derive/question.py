@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from backprobe.derive.chain import Chain
 from backprobe.derive.factors import size
-from backprobe.derive.paths import Ways, inputs_of, ways
+from backprobe.derive.paths import Ways, ways
 from backprobe.errors import BadOption
+from backprobe.graph import Graph
 from backprobe.record import Entry, GradStatus
 from backprobe.recording import Recording
 
@@ -18,14 +19,14 @@ def asked(recording: Recording, name: str, of: str | None) -> Chain:
     entry, start = recording[name], _output(recording, name, of)
     position = {each.name: at for at, each in enumerate(entries)}
     at, top = position[entry.name], position[start.name]
-    inputs = inputs_of(entries)
-    every = ways(inputs, top, at, lambda *_: True)
+    graph = Graph.of(recording.record)
+    every = ways(graph, top, at, lambda *_: True)
     if len(recording.outputs) == 1 and start is recording.outputs[0]:
         entry.grad  # noqa: B018 - raises where there is none
-        between = ways(inputs, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
+        between = ways(graph, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
         hidden = [each for each in every.order if entries[each].status is GradStatus.OPAQUE]
         return Chain(entries, between, recorded=True, hidden=hidden)
-    _refuse_unconnected(start, entry, every, bool(ways(inputs, at, top, lambda *_: True).count))
+    _refuse_unconnected(start, entry, every, bool(ways(graph, at, top, lambda *_: True).count))
     _refuse_tensors(start, entry, every, entries)
     return Chain(entries, every, recorded=False)
 

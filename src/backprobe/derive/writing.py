@@ -21,7 +21,6 @@ class Notation(Protocol):
     dots: str
     arrow: str
     comma: str
-    dotted: bool  # a dot also between a number and what it multiplies
 
     def name(self, name: str) -> str: ...
 
@@ -54,9 +53,6 @@ class Text:
     """Plain text in Unicode: ``2z+2``, ``cos(x)``, ``∂y/∂x``."""
 
     dot, dots, arrow, comma = "·", "⋯", "←", ", "
-
-    def __init__(self, *, dotted: bool = False) -> None:
-        self.dotted = dotted
 
     def name(self, name: str) -> str:
         shown = printable(name)
@@ -108,9 +104,6 @@ class Latex:
     """LaTeX that MathJax and LaTeX read alike."""
 
     dot, dots, arrow, comma = r" \cdot ", r"\cdots", r"\leftarrow", r",\ "
-
-    def __init__(self, *, dotted: bool = False) -> None:
-        self.dotted = dotted
 
     def name(self, name: str) -> str:
         """A letter as it is, a Greek one by its command, ``x1`` with an index, and all else upright.
@@ -231,7 +224,7 @@ def _sum(tree: Apply, names: Sequence[str], notation: Notation) -> str:
 
 def _product(tree: Apply, names: Sequence[str], notation: Notation) -> str:
     first, *rest = (within(factor, names, notation, PRODUCT) for factor in tree.args)
-    if isinstance(tree.args[0], Number) and not notation.dotted and rest and notation.follows(first, rest[0]):
+    if isinstance(tree.args[0], Number) and rest and notation.follows(first, rest[0]):
         first, rest = first + rest[0], rest[1:]
     return notation.dot.join([first, *rest])
 
