@@ -1,4 +1,4 @@
-"""What a running program reports, turned into named values: scopes, counts, aliases and versions.
+"""What a running program reports, turned into named values: counts, aliases and versions.
 
 A ``Trace`` belongs to one recording. The rewritten functions talk to its ``Scope``s, which know names; the backend's
 ``Tape`` knows tensors. Nothing here knows a framework.
@@ -8,49 +8,23 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Effect, Tape
+from backprobe.backends.base import Tape
 from backprobe.errors import NoSource
 from backprobe.names import Selection, quote, strip
 from backprobe.record import GradStatus
-from backprobe.source import own_names
+from backprobe.scope import OWN, Scope, Slot, Value
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.rewrite import Site
 from backprobe.structure import leaves
 
 PLAIN = (bool, int, float, complex, type(None))
-LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 HIGHER_ORDER = (map, filter, functools.reduce)
 T = TypeVar("T")
-OWN = "\0"  # between a local and the number of the comprehension it belongs to
 NO_SITE = Site("", 0, "")
-
-Slot = tuple[tuple[str, "Value"], ...]
-"""The values under one name: a tensor's under the leaf "", those of a container under their leaves."""
-
-NamedAs = tuple["Scope | None", str, int, str]
-"""Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
-
-
-@dataclass(eq=False, slots=True)
-class Value:
-    """One value under its names: a tensor at one version, a plain number or None, or what a module never returned."""
-
-    tensor: Any
-    version: int
-    capture: Any
-    scope: Scope
-    site: Site
-    plain: Any = None
-    absent: tuple[GradStatus, str] | None = None  # status and reason of what a module returned, where it is not there
-    previous: Value | None = None  # the same object's version before a write
-    expression: str = ""  # what computes exactly this value
-    reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
-    names: list[NamedAs] = field(default_factory=list)
 
 
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
@@ -62,136 +36,6 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
             return method(self, *args)
 
     return quiet
-
-
-class Scope:
-    """One entry of a function or of a module's forward, and what it has bound so far."""
-
-    def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
-        self.trace, self.parent, self.path, self.count, self.file = trace, parent, path, count, file
-        above: str = parent.full if parent is not None and path.startswith("/") else ""
-        self.full: str = f"{above}{path}#{count}" if path else ""
-        self.stripped = strip(self.full)
-        self.sites: Sequence[Site] = ()
-        self.counts: dict[str, int] = {}  # how often each local was bound
-        self.entered: dict[str, int] = {}  # how often each function was entered from here
-        self.slots: dict[str, Slot] = {}  # what each live name holds now
-        self.passed_over: dict[str, bool] = {}  # names that were not selected: is what they hold differentiated?
-        self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
-        self.comprehensions = 0
-        self.dirty = False  # something was called that may have written to a value
-        self.follows = trace.selection.wants_calls(self.stripped)
-
-    # what rewritten code calls
-
-    slice = slice
-
-    def bind(self, at: int, value: Any) -> Any:
-        """A statement binds ``value`` to the local of site ``at``."""
-        site = self.sites[at]
-        if self.dirty:
-            self._settle(site)
-        self.trace.name(self, site.local, value, site)
-        self.returned.clear()
-        return value
-
-    def name(self, at: int, value: Any) -> Any:
-        """As ``bind``, in the middle of a statement whose calls are not over."""
-        site = self.sites[at]
-        if self.dirty:
-            self.trace.sweep(self, site)
-        self.trace.name(self, site.local, value, site)
-        return value
-
-    def done(self, at: int, value: Any) -> Any:
-        """A statement that binds nothing is over."""
-        if self.dirty:
-            self._settle(self.sites[at])
-        self.returned.clear()
-        self.trace.renewed.clear()
-        return value
-
-    def writing(self, value: Any) -> None:
-        if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.writing(value)
-
-    def written(self, value: Any) -> None:
-        if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.written(value)
-            self.dirty = True
-
-    def wrote(self, at: int, value: Any) -> Any:
-        """``u += …`` is over: ``value`` is what the name holds now, the same object or a new one."""
-        self.written(value)
-        self._settle(self.sites[at])
-        return self.bind(at, value)
-
-    def stored(self, at: int, owner: Any, value: Any) -> None:
-        """``owner[…] = value`` is over: a write where the owner is a tensor, a binding of ``owner[…]`` elsewhere."""
-        if self.trace.tape.is_tensor(owner):
-            self.written(owner)
-            self._settle(self.sites[at])
-            self.trace.renewed.clear()
-        else:
-            self.bind(at, value)
-
-    def expose(self, value: Any) -> Any:
-        if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.expose(value)
-        return value
-
-    def each(self, template: Any, values: Any) -> Iterator[Any]:
-        """The items of a comprehension's iterable, each bound to the comprehension's targets."""
-        self.comprehensions += 1
-        own = f"{OWN}{self.comprehensions}"
-        try:
-            for value in values:
-                self._bind_template(template, value, own)
-                yield value
-        finally:
-            for key in [key for key in self.slots if key.endswith(own)]:
-                del self.slots[key]
-
-    def forget(self, *names: str) -> None:
-        """The program deleted these names."""
-        for name in names:
-            self.slots.pop(name, None)
-
-    def call(self, function: Any, flagged: bool = False) -> Any:
-        """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
-        trace = self.trace
-        if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
-            return own_names.seen_by(function)
-        if not trace.is_recording:
-            return function
-        if self.follows:
-            followed = trace.follow(self, function)
-            if followed is not None:
-                return followed
-        effect = trace.tape.effect(function, flagged)
-        if effect is Effect.READS:
-            return function
-        self.dirty = True
-        return function if effect is Effect.UNKNOWN else functools.partial(trace.call_writer, function)
-
-    def exit(self) -> None:
-        self.trace.leave(self)
-
-    # looking after writes, and the targets of comprehensions
-
-    def _settle(self, site: Site) -> None:
-        self.dirty = False
-        self.trace.sweep(self, site)
-
-    def _bind_template(self, template: Any, value: Any, own: str) -> None:
-        if isinstance(template, int):
-            site = self.sites[template]
-            if self.dirty:
-                self.trace.sweep(self, site)
-            self.trace.name(self, site.local, value, site, own)
-        elif isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
-            for inner, item in zip(template, value, strict=True):
-                self._bind_template(inner, item, own)
 
 
 class Trace:

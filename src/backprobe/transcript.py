@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from backprobe.backends.base import Backend, Backward, Description, Outcome, Sums
 from backprobe.environment import stamp
 from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Record, Source, plain_text
-from backprobe.trace import NamedAs, Scope, Trace, Value
+from backprobe.scope import NamedAs, Scope, Value
+from backprobe.trace import Trace
 
 
 def transcribe(

@@ -10,10 +10,11 @@ from backprobe.backends.base import Tape
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.forms.run import Run, name_of
 from backprobe.output import Output, choose
+from backprobe.scope import LOOKS_AT_FRAME, Scope, Value
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
 from backprobe.source.rewrite import Site
 from backprobe.structure import leaves
-from backprobe.trace import LOOKS_AT_FRAME, NO_SITE, Scope, Trace, Value
+from backprobe.trace import NO_SITE, Trace
 
 
 class CellScope(Scope):

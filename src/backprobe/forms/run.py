@@ -14,8 +14,9 @@ from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferenti
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
 from backprobe.recording import Recording
+from backprobe.scope import Value
 from backprobe.source.follow import innermost, package
-from backprobe.trace import NO_SITE, Trace, Value
+from backprobe.trace import NO_SITE, Trace
 from backprobe.transcript import kept, transcribe
 
 T = TypeVar("T")
