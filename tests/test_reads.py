@@ -1,0 +1,200 @@
+"""What a value was computed by, and the values that its expression mentions: the recorded source behind each entry."""
+
+import torch
+
+import backprobe as bp
+
+
+def probed(function, *args, **options):
+    return bp.probe(function, **options)(*args)
+
+
+def toy(x, w, b):
+    u = x * w
+    v = u + b
+    a = torch.relu(v)
+    return a
+
+
+def vector(*numbers):
+    return torch.tensor(numbers or (1.0, 2.0, 3.0))
+
+
+def explained(rec):
+    """Name -> the expression that computes it, and what that spells as which entry."""
+    return {
+        name: (entry.source.expression, {read.spelled: read.name for read in entry.reads})
+        for name, entry in rec.items() if entry.source
+    }  # fmt: skip
+
+
+def test_an_assignment_is_its_expression():
+    found = explained(bp.probe(toy)(3.0, 2.0, 1.0))
+    assert found == {
+        "x": ("", {}), "w": ("", {}), "b": ("", {}), "u": ("x * w", {"x": "x", "w": "w"}),
+        "v": ("u + b", {"u": "u", "b": "b"}), "a": ("torch.relu(v)", {"v": "v"}),
+    }  # fmt: skip
+
+
+def test_each_element_of_a_written_tuple_is_its_own_expression():
+    def f(x, w):
+        a, (b, c) = x * w, (x + b0, w - 1)
+        return a * b * c
+
+    b0 = 2.0
+    found = explained(bp.probe(f)(3.0, 2.0))
+    assert found["a"] == ("x * w", {"x": "x", "w": "w"})
+    assert found["b"] == ("x + b0", {"x": "x"})
+    assert found["c"] == ("w - 1", {"w": "w"})
+
+
+def test_what_a_call_returns_in_parts_has_no_expression():
+    def f(x):
+        a, b = torch.unbind(x)
+        *c, d = x * 2, x * 3
+        return a * b * d.sum() * c[0].sum()
+
+    found = explained(bp.probe(f)(vector(1.0, 2.0)))
+    assert [found[name] for name in "abd"] == [("", {"x": "x"})] * 3
+
+
+def test_an_augmented_assignment_reads_the_version_before():
+    def f(x, b):
+        u = x * 2
+        u += b
+        u += u
+        return u
+
+    found = explained(bp.probe(f)(3.0, 1.0))
+    assert found["u#1"] == ("u + b", {"u": "u#0", "b": "b"})
+    assert found["u#2"] == ("u + u", {"u": "u#1"})
+
+
+def test_an_augmented_assignment_of_a_number_reads_the_binding_before():
+    def f(x):
+        k = 2
+        k += 1
+        return x * k
+
+    found = explained(bp.probe(f)(3.0))
+    assert found["k#1"] == ("k + 1", {"k": "k#0"})
+    assert found["return"] == ("x * k", {"x": "x", "k": "k#1"})
+
+
+def test_a_name_bound_again_reads_its_last_binding():
+    def f(x):
+        u = x * 2
+        u = u + x
+        return u
+
+    assert explained(bp.probe(f)(3.0))["u#1"] == ("u + x", {"u": "u#0", "x": "x"})
+
+
+def test_a_walrus_is_its_expression_and_is_read():
+    def f(x):
+        y = (u := x * 2) + 1
+        return y
+
+    found = explained(bp.probe(f)(3.0))
+    assert found["u"] == ("x * 2", {"x": "x"})
+    assert found["y"] == ("(u := (x * 2)) + 1", {"x": "x", "u": "u"})
+
+
+def test_return_is_its_expression():
+    assert explained(bp.probe(lambda x, w: x * w)(3.0, 2.0))["return"] == ("x * w", {"x": "x", "w": "w"})
+
+    def f(x):
+        u = x * 2
+        return u
+
+    rec = bp.probe(f)(3.0)
+    assert explained(rec)["u"] == ("x * 2", {"x": "x"})  # one entry, and what computed it
+
+
+def test_calls_that_were_followed_are_read_in_order():
+    def func(t):
+        r = t * 2
+        return r
+
+    def other(t):
+        return t + 1
+
+    def f(x):
+        y = func(x) * other(x) + func(x)
+        return y
+
+    rec = bp.probe(f)(3.0)
+    reads = [(read.spelled, read.name) for read in rec["y"].reads]
+    assert reads[0] == ("x", "x")
+    assert reads[1:] == [("func()", "/func#0:r"), ("other()", "/other:return"), ("func()", "/func#1:r")]
+    assert rec["y"].source.expression == "func(x) * other(x) + func(x)"
+
+
+def test_a_call_of_an_earlier_statement_is_not_read():
+    def func(t):
+        return t * 2
+
+    def f(x):
+        func(x)
+        y = x * 3
+        u = func(y)
+        v = u * y
+        return v
+
+    found = explained(bp.probe(f)(3.0))
+    assert found["y"] == ("x * 3", {"x": "x"})
+    assert found["v"] == ("u * y", {"u": "u", "y": "y"})
+
+
+def test_a_leaf_of_a_container_is_read_by_its_path():
+    def f(x):
+        pair = x * 2, x * 3
+        table = {"k": x * 4, "n": [x * 5]}
+        return pair[0] * table["k"] * table["n"][0]
+
+    rec = bp.probe(f)(3.0)
+    assert explained(rec)["pair.0"] == ("x * 2", {"x": "x"})
+    assert explained(rec)["pair.1"] == ("x * 3", {"x": "x"})
+    assert {read.spelled: read.name for read in rec["return"].reads} == {
+        "pair.0": "pair.0", "pair.1": "pair.1", "table.k": "table.k", "table.n.0": "table.n.0"
+    }  # fmt: skip
+
+
+def test_an_attribute_is_read_as_it_is_spelled():
+    class Box:
+        pass
+
+    def f(x):
+        box = Box()
+        box.h = x * 2
+        y = box.h * 3
+        return y
+
+    assert explained(bp.probe(f)(3.0))["y"] == ("box.h * 3", {"box.h": "box.h"})
+
+
+def test_what_is_not_differentiated_is_read_too():
+    def f(x):
+        n = 3
+        cut = (x * 2).detach()
+        return x * cut * n
+
+    rec = bp.probe(f)(3.0)
+    assert explained(rec)["return"][1] == {"x": "x", "cut": "cut", "n": "n"}
+    assert {name: [edge.name for edge in e.inputs] for name, e in rec.items() if e.inputs} == {"return": ["x"]}
+
+
+def test_what_is_not_selected_is_not_read():
+    rec = bp.probe(toy, ["x", "v", "b"])(3.0, 2.0, 1.0)
+    assert explained(rec)["v"] == ("u + b", {"b": "b"})
+
+
+def test_a_read_after_a_write_through_a_slice_is_of_the_new_version():
+    def f(x):
+        z = x * 1
+        z[0:2] *= 2
+        y = z * 3
+        return y.sum()
+
+    rec = probed(f, torch.ones(3))
+    assert [(read.spelled, read.name) for read in rec["y"].reads] == [("z", "z#1")]
