@@ -385,3 +385,40 @@ def test_the_svg_is_well_formed_for_every_strange_value():
 
     rec = bp.probe(strange, partials=True)(torch.ones(3), torch.tensor(1 + 2j))
     ElementTree.fromstring(bp.draw(rec).svg)
+
+
+# why a gradient is zero
+
+
+def test_a_gradient_is_zero_where_what_it_flows_into_is_off_or_leads_nowhere():
+    def program(b, w):
+        unused = b * 5
+        dead = F.relu(b - 10)
+        return dead + w
+
+    assert "zero: every local partial onward is 0" in drawn(program, 1.0, 2.0).nodes["b"]
+
+
+def test_a_cotangent_of_zero_is_called_so():
+    shown = drawn(lambda x: x * 2, 1.0, probe={"cotangent": 0.0})
+    assert "zero: the cotangent is 0" in shown.nodes["return"]
+
+
+# many edges
+
+
+def test_what_gradients_flow_through_is_never_torn_apart():
+    def dense(x):
+        values = [x * 1.0]
+        for _ in range(15):
+            y = sum(values) * 0.1
+            values.append(y)
+        return y
+
+    shown = drawn(dense, 1.0)
+    assert len(shown.groups["node"]) == 17
+
+
+def test_an_edge_along_which_something_not_finite_flows_looks_so(specials):
+    edge = next(g for g in specials.groups["edge"] if "nonfinite" in g.get("class").split())
+    assert next(edge.iter(f"{SVG}path")).get("stroke-width") == "3.5"

@@ -183,3 +183,30 @@ def test_subclasses_of_the_users_see_the_same_operations():
     Seeing.seen.clear()
     bp.probe(f)(x)
     assert [func for func in Seeing.seen if func in bare] == bare
+
+
+def test_a_leaf_that_gets_its_name_in_inference_mode():
+    weight = torch.tensor(2.0, requires_grad=True)
+
+    def f(x):
+        u = x * weight
+        with torch.inference_mode():
+            p = weight
+        return u * p
+
+    rec = bp.probe(f)(torch.tensor(3.0, requires_grad=True))
+    assert (rec["p"].grad.item(), rec["x"].grad.item()) == (12.0, 4.0)
+
+
+def test_a_frame_that_raises_stands_at_its_own_line():
+    """A notebook shows where a frame stands, not where its traceback says that it stood."""
+
+    def f(x):
+        y = x * 2
+        z = y[5]
+        return z
+
+    with pytest.raises(IndexError) as caught:
+        bp.probe(f)(torch.ones(2))
+    frame = next(entry for entry in caught.traceback if entry.name == "f")
+    assert frame._rawentry.tb_frame.f_lineno == frame._rawentry.tb_lineno == f.__code__.co_firstlineno + 2

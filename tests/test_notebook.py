@@ -635,7 +635,7 @@ def test_an_error_of_ours_is_its_message_alone(book):
         ("loss = x * 2\n", "one two", ["the cell assigns no 'two'", "'one' would receive"]),
         ("u = x * torch.ones(3)\n", "u", ["the output is not a scalar", "asked: %%probe u", "shape (3,)",
                                           'next:  --cotangent "torch.ones(3)", or a last line']),
-        ("u = x * 2\n", "u --cotangent torch.ones(3)", ["another shape than the output", '"torch.ones()"']),
+        ("u = x * 2\n", "u --cotangent torch.ones(3)", ["another shape than the output", '"torch.ones(())"']),
         ("u = x * 2\n", "u --cotangent 3+", ["the cotangent is not an expression", "--cotangent 3+"]),
         ("u = x * 2\n", "u --cotangent nowhere", ["NameError", "evaluating the cotangent of the cell"]),
         ("u = x * 1j\n", "u", ["the output is complex", "next:  --cotangent"]),
@@ -744,3 +744,12 @@ def test_a_later_cell_may_run_backward_through_what_the_cell_computed(book, opti
     book.probe("x = torch.tensor(3.0, requires_grad=True)\na = x * x\n", f"a rec {option}")
     assert book.run("a.backward()").error is None
     assert book.names["x"].grad.item() == 6
+
+
+@pytest.mark.parametrize("rebinds", ["setup()", "exec('y = x * 2')", "globals()['y'] = x * 2"])
+def test_an_older_value_of_a_name_that_is_bound_out_of_sight_is_no_input(book, rebinds):
+    book.run("x = torch.tensor(3.0, requires_grad=True); y = torch.tensor(10.0)")
+    book.run("def setup():\n    global y\n    y = x * 2")
+    rec = book.probe(f"{rebinds}\nz = y * 3\n", "z rec")
+    assert rec["z"].value.item() == 18
+    assert all(entry.value.item() != 10 for entry in rec.values())

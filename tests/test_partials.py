@@ -1205,3 +1205,24 @@ def test_a_version_that_is_not_selected_does_not_stand_between_two_that_are():
     rec = bp.probe(f, ["x", "u#1"], partials=True)(torch.tensor(3.0))
     assert partials(rec) == {"∂u#1/∂x": 2, "∂return/∂u#1": 14}
     agrees(rec, 3)
+
+
+def test_rounding_in_a_coarser_dtype_on_the_way_is_no_disagreement():
+    def f(x, w):
+        u = x.float() * w.float()
+        return u.double() * 1.1
+
+    args = (torch.tensor(1.23456789, dtype=torch.float64), torch.tensor(2.3456789, dtype=torch.float64))
+    assert bp.probe(f, partials=True)(*args).path_sums.agree
+
+
+def test_what_is_opaque_is_not_judged_to_agree():
+    def f(x):
+        x = x.clone().detach().requires_grad_()
+        y = (x - 1) ** 2
+        with torch.no_grad():
+            x -= 0.1
+        return y
+
+    rec = bp.probe(f, partials=True)(torch.tensor(3.0))
+    assert rec.path_sums.judged == len(rec.grads()) == 1

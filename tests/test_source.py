@@ -63,6 +63,12 @@ class Log:
             return reporting(function, opener(self.names, True))
         return function
 
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.exit()
+
     def exit(self):
         self.names.append("exit")
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 import backprobe as bp
+from backprobe.draw import check_path
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.names import nearest
 
@@ -58,6 +59,8 @@ def run_function(
     Python shows it.
     """
     try:
+        if drawing is not None:
+            check_path(drawing)
         keywords = _arguments(arguments)
         target = _load(function)
         probed = bp.probe(

@@ -63,7 +63,9 @@ def draw(
             f"draw draws a recording, not {type(recording).__name__}", asked=f"bp.draw({recording!r})",
             next="bp.draw(bp.probe(f, partials=True)(x))",
         )  # fmt: skip
-    _check(depth, apart, direction)
+    _check(depth, apart, direction, roll, contributions)
+    if path is not None:
+        check_path(path)
     if contributions and recording.path_sums is None:
         raise BadOption(
             "the recording has no contributions", asked="contributions=True", found="a recording without partials",
@@ -90,14 +92,9 @@ class Drawing:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an ``.svg`` or ``.png`` file, replacing one that is there. Raises BadOption for another ending."""
+        check_path(path)
         target = Path(path)
-        kind = target.suffix.lower()
-        if kind not in (".svg", ".png"):
-            raise BadOption(
-                "a drawing is saved as .svg or .png", asked=f"path={str(path)!r}",
-                found=f"the ending {kind!r}" if kind else "no ending", next=f"path={target.stem + '.svg'!r}",
-            )  # fmt: skip
-        data = self.png() if kind == ".png" else self.svg.encode()
+        data = self.png() if target.suffix.lower() == ".png" else self.svg.encode()
         try:
             target.write_bytes(data)
         except OSError as error:
@@ -116,11 +113,32 @@ class Drawing:
         return f'<div style="overflow-x: auto">{self.svg}</div>'
 
 
-def _check(depth: Any, apart: Any, direction: Any) -> None:
+def check_path(path: Any) -> None:
+    """Raise BadOption where no drawing can be written: before anything is laid out."""
+    if not isinstance(path, str | os.PathLike):
+        raise BadOption("path is a text", asked=f"path={path!r}", next="path='circuit.svg'")
+    target = Path(path)
+    kind = target.suffix.lower()
+    if kind not in (".svg", ".png"):
+        raise BadOption(
+            "a drawing is saved as .svg or .png", asked=f"path={str(path)!r}",
+            found=f"the ending {kind!r}" if kind else "no ending", next=f"path={target.stem + '.svg'!r}",
+        )  # fmt: skip
+    if not target.parent.is_dir():
+        raise BadOption(
+            f"the drawing cannot be written to {target}", asked=f"path={str(path)!r}",
+            found=f"no folder {target.parent}", next="a path in a folder that exists",
+        )  # fmt: skip
+
+
+def _check(depth: Any, apart: Any, direction: Any, roll: Any, contributions: Any) -> None:
+    for name, value in (("roll", roll), ("contributions", contributions)):
+        if not isinstance(value, bool):
+            raise BadOption(f"{name} is True or False", asked=f"{name}={value!r}", next=f"{name}=True")
     for name, value in (("depth", depth), ("apart", apart)):
-        if value is not None and (type(value) is not int or value < 1):
+        if (value is not None or name == "apart") and (type(value) is not int or value < 1):
             raise BadOption(f"{name} is a whole number from 1 on", asked=f"{name}={value!r}", next=f"{name}=2")
-    if direction is not None and direction not in DIRECTIONS:
+    if direction is not None and (not isinstance(direction, str) or direction not in DIRECTIONS):
         raise BadOption('direction is "right" or "down"', asked=f"direction={direction!r}", next='direction="down"')
 
 
@@ -133,11 +151,12 @@ def _drafted(record: Record, view: View) -> Circuit:
     """The circuit, collapsed as far as it must be where the caller left that open. Raises BadOption if that is none."""
     graph = Graph.of(record)
     draft = Draft(record, graph, view)
-    if len(draft.members) > CROWDED and view.depth is None:
+    if (len(draft.members) > CROWDED or len(draft.flows) > MOST) and view.depth is None:
         draft = _collapsed(record, graph, view) or draft
-    if len(draft.members) > MOST:
+    if max(len(draft.members), len(draft.flows)) > MOST:
         raise BadOption(
-            f"{len(draft.members):,} nodes are too many to draw", asked=f"depth={view.depth}, roll={view.roll}",
+            f"{len(draft.members):,} nodes and {len(draft.flows):,} edges are too many to draw",
+            asked=f"depth={view.depth}, roll={view.roll}",
             found=f"{len(record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
             next="bp.draw(rec, depth=1), roll=True, or a probe of fewer values: bp.probe(f, ['loss', 'h.*'])",
         )  # fmt: skip
@@ -151,6 +170,6 @@ def _collapsed(record: Record, graph: Graph, view: View) -> Draft | None:
         depths = range(deepest, 0, -1) if deepest else [None] if roll else []
         for depth in depths:
             draft = Draft(record, graph, replace(view, depth=depth, roll=roll, collapsed=True))
-            if len(draft.members) <= CROWDED:
+            if len(draft.members) <= CROWDED and len(draft.flows) <= MOST:
                 return draft
     return None

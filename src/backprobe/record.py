@@ -58,12 +58,15 @@ class Source:
     """Where a value got its name: file, line (from 1), the text of that line, and the expression that computes it.
 
     The expression is empty where none stands for exactly this value: an argument, one part of what a call returned.
+    ``calls`` are the functions that it called, in the order in which it came to them: ``torch.relu``, by the library
+    and the function's own name, and an empty text for a function of the user's that was followed.
     """
 
     file: str
     line: int
     text: str
     expression: str = ""
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

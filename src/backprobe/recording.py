@@ -91,8 +91,9 @@ class Recording(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
-        if not isinstance(name, str):
-            raise UnknownName(f"a name is a text, not {type(name).__name__}", asked=f"rec[{name!r}]", next="rec['u']")
+        if not isinstance(name, str) or not name:
+            found = f"a name is a text, not {type(name).__name__}" if name != "" else "a name is not empty"
+            raise UnknownName(found, asked=f"rec[{name!r}]", next="rec['u']")
         readings = [found for found in self._readings(canonical(name)) if found]
         positions = {self._record.names[full] for found in readings for full in found}
         tensors = {at for at in positions if self._record.entries[at].status is not GradStatus.NOT_TENSOR}

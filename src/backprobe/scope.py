@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.base import Effect
@@ -43,6 +43,7 @@ class Value:
     absent: tuple[GradStatus, str] | None = None  # status and reason of what a module returned, where it is not there
     previous: Value | None = None  # the same object's version before a write
     expression: str = ""  # what computes exactly this value
+    calls: tuple[str, ...] = ()  # what the expression called
     reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
     names: list[NamedAs] = field(default_factory=list)
 
@@ -60,6 +61,7 @@ class Scope:
         self.entered: dict[str, int] = {}  # how often each function was entered from here
         self.slots: dict[str, Slot] = {}  # what each live name holds now
         self.passed_over: dict[str, bool] = {}  # names that were not selected: is what they hold differentiated?
+        self.calls: list[str] = []  # what the running statement has called
         self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
@@ -76,6 +78,7 @@ class Scope:
             self._settle(site)
         self.trace.name(self, site.local, value, site)
         self.returned.clear()
+        self.calls.clear()
         return value
 
     def name(self, at: int, value: Any) -> Any:
@@ -91,6 +94,7 @@ class Scope:
         if self.dirty:
             self._settle(self.sites[at])
         self.returned.clear()
+        self.calls.clear()
         self.trace.renewed.clear()
         return value
 
@@ -150,12 +154,20 @@ class Scope:
         if self.follows:
             followed = trace.follow(self, function)
             if followed is not None:
+                self.calls.append("")
                 return followed
+        self.calls.append(_origin(function))
         effect = trace.tape.effect(function, flagged)
         if effect is Effect.READS:
             return function
         self.dirty = True
         return function if effect is Effect.UNKNOWN else functools.partial(trace.call_writer, function)
+
+    def __enter__(self) -> Scope:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.exit()
 
     def exit(self) -> None:
         self.trace.leave(self)
@@ -175,3 +187,12 @@ class Scope:
         elif isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
             for inner, item in zip(template, value, strict=True):
                 self._bind_template(inner, item, own)
+
+
+def _origin(function: Any) -> str:
+    """The library and name of a function; of any other callable, of its type, without asking the object anything."""
+    if not isinstance(function, BuiltinFunctionType | FunctionType):
+        return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}"
+    owner = getattr(function, "__self__", None)  # a method's object, or a builtin function's module
+    module = function.__module__ or (owner if isinstance(owner, type) else type(owner)).__module__
+    return f"{module.split('.')[0]}.{function.__name__}"

@@ -258,6 +258,10 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
     )
 
 
+def _decode_source(data: Mapping[str, Any]) -> Source:
+    return Source(**{**data, "calls": tuple(data["calls"])})
+
+
 def _decode_path_sums(data: Mapping[str, Any]) -> PathSums:
     return PathSums(**{**data, "unjudged": tuple(data["unjudged"])})
 
@@ -270,7 +274,7 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
     return Entry(
         name=data["name"], aliases=tuple(data["aliases"]), status=GradStatus(data["status"]), reason=data["reason"],
         shape=None if data["shape"] is None else tuple(data["shape"]), dtype=data["dtype"], device=data["device"],
-        source=None if data["source"] is None else Source(**data["source"]), op=data["op"],
+        source=None if data["source"] is None else _decode_source(data["source"]), op=data["op"],
         inputs=tuple(
             Edge(edge["name"], decoded(edge["partial"]), decoded(edge["contribution"])) for edge in data["inputs"]
         ),
@@ -315,7 +319,8 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
     if entry.source is not None:
         _check_text(entry.source.file)
         _check_text(entry.source.text)
-        _check_text(entry.source.expression)
+        for text in (entry.source.expression, *entry.source.calls):
+            _check_text(text)
         numbers.append(entry.source.line)
     if any(type(number) is not int for number in numbers):
         raise ValueError(f"{numbers} where whole numbers belong")

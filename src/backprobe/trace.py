@@ -232,7 +232,7 @@ class Trace:
         for leaf, value in slot:
             if value.site is site and value.scope is scope and not value.expression:
                 origin = site.origin.at(leaf)
-                value.expression = origin.expression
+                value.expression, value.calls = origin.expression, tuple(scope.calls)
                 mentioned = [(name, scope.slots[name]) for name in origin.reads if name in scope.slots]
                 value.reads = [
                     (spelled + inside, before)

@@ -103,7 +103,11 @@ def _entry(
     reads: tuple[Read, ...],
 ) -> Entry:  # fmt: skip
     scope, site = value.scope, value.site
-    source = Source(scope.file, site.line, site.text, value.expression) if scope is not None and site.line else None
+    source = (
+        Source(scope.file, site.line, site.text, value.expression, value.calls)
+        if scope is not None and site.line
+        else None
+    )
     if outcome is None:
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,

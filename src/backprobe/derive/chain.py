@@ -70,6 +70,12 @@ class Chain:
             found[to] += found[of] * number
         return found
 
+    def is_one_of_several(self, of: int, to: int) -> bool:
+        """Does the one value flow into the other along other ways than their edge?"""
+        if self.between.count == 1:
+            return False
+        return any(each != to and self.between.leads(each, to) for each in self.between.inputs[of])
+
     def number(self, of: int, to: int) -> float:
         number = self.factors[of, to].number
         assert number is not None

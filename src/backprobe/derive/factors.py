@@ -48,7 +48,6 @@ class Known:
     symbols: tuple[int, ...]
     values: tuple[Any, ...]  # of the symbols, at the elements that are checked
     rounding: Rounding
-    sampled: bool
 
 
 class Disagrees(Unwritten):
@@ -105,7 +104,7 @@ class Factors:
             raise Unwritten(_without_expression(entry))
         self._refuse_numbers(entry)
         reads = [(read.spelled, read.name) for read in entry.reads if read.name in self.positions]
-        formula = parse(source.expression, reads, self._members(entry))
+        formula = parse(source.expression, reads, self._members(entry), source.calls)
         symbols = tuple(self.positions[name] for name in formula.names)
         for symbol in symbols:
             self._refuse_numbers(self.entries[symbol])
@@ -118,7 +117,7 @@ class Factors:
         ours, errors = evaluate(formula.tree, values, rounding)
         recorded = self._values(at, shape, chosen)
         _compare(f"`{_short(source.expression)}`", ours, errors, recorded, rounding)
-        return Known(formula.tree, symbols, values, rounding, chosen is not None)
+        return Known(formula.tree, symbols, values, rounding)
 
     def _members(self, entry: Entry) -> list[tuple[str, str]]:
         """The parameters, and what modules returned, that flow into an entry: their paths, and their names."""
@@ -220,6 +219,8 @@ def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: Roundin
         return
     if numpy.any(~numpy.isfinite(ours) & numpy.isfinite(recorded)):
         raise Unwritten(f"{what} is not finite in double precision here")
+    if numpy.any(~numpy.isfinite(recorded) & numpy.isfinite(ours)):
+        raise Unwritten(f"{what} left the range of the dtype that it is recorded in")
     raise Disagrees(f"{what} gives {_first_apart(ours, recorded)} is recorded")
 
 

@@ -17,6 +17,7 @@ LARGEST = 200  # nodes of its syntax tree: beyond, nobody reads the formula, and
 DEEPEST = 40  # nodes within nodes, far from Python's recursion limit
 SHOWN = 60  # characters of source in a reason
 
+LIBRARIES = ("torch", "math", "builtins", "numpy", "jax", "tensorflow", "keras")  # whose functions have formulas
 OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
 ALSO = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "absolute": "abs", "negative": "neg", "multiply": "mul",
@@ -43,17 +44,23 @@ class Formula:
     names: tuple[str, ...]
 
 
-def parse(expression: str, reads: Sequence[tuple[str, str]], members: Sequence[tuple[str, str]] = ()) -> Formula:
+def parse(
+    expression: str,
+    reads: Sequence[tuple[str, str]],
+    members: Sequence[tuple[str, str]] = (),
+    calls: Sequence[str] | None = None,
+) -> Formula:
     """The formula of an expression; ``reads`` are the values that it mentions, as it spells them and as they are named.
 
     ``members`` are the parameters and returned values of modules that flow into it, by path and name: a module's
-    ``self.scale`` is the one whose path ends in ``scale``, and so is ``self.norm(x)``. Raises Unwritten.
+    ``self.scale`` is the one whose path ends in ``scale``, and so is ``self.norm(x)``. ``calls`` are the functions that
+    were called, as ``Source`` has them: what a name in the text stands for. Raises Unwritten.
 
     >>> parse("2 * x + b", [("x", "x"), ("b", "/f:c")]).names
     ('x', '/f:c')
     """
     node = _syntax(expression)
-    builder = _Builder(node, reads, members)
+    builder = _Builder(node, reads, members, calls)
     tree = builder.build(node)
     if not builder.names:
         raise Unwritten(f"{_shown(node)} mentions no recorded value")
@@ -82,7 +89,10 @@ def _syntax(expression: str) -> ast.expr:
 class _Builder:
     """One walk over one expression."""
 
-    def __init__(self, node: ast.expr, reads: Sequence[tuple[str, str]], members: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, node: ast.expr, reads: Sequence[tuple[str, str]], members: Sequence[tuple[str, str]],
+        calls: Sequence[str] | None,
+    ) -> None:  # fmt: skip
         self.known: dict[str, list[str]] = defaultdict(list)
         for spelled, name in reads:
             self.known[spelled].append(name)
@@ -90,12 +100,24 @@ class _Builder:
         self.calls = {id(call): at for at, call in _numbered(node)}
         self.called = Counter(_last_name(part) for part in ast.walk(node) if isinstance(part, ast.Call))
         self.names: list[str] = []
+        made = list(_as_called(node))
+        if calls is None:
+            calls = [f"{LIBRARIES[0]}.{_last_name(call)}" for call in made]
+        elif len(calls) != len(made):
+            raise Unwritten(f"which functions {_shown(node)} called is not recorded")
+        self.origins = {id(call): origin for call, origin in zip(made, calls, strict=True)}
+        followed = [part for part in _in_order(node) if self.origins.get(id(part)) == ""]
+        results = [(spelled, name) for spelled, name in reads if "()" in spelled]
+        in_turn = len(results) == len(followed) and all(spelled.endswith("()") for spelled, _ in results)
+        self.results = {id(call): name for call, (_, name) in zip(followed, results, strict=False)} if in_turn else {}
 
     def build(self, node: ast.expr) -> Tree:
         name = self.recorded(node)
         if name is not None:
             return self.symbol(name)
         match node:
+            case ast.NamedExpr(target=target):
+                return self.build(target)
             case ast.Constant(value=value):
                 return _number(value, node)
             case ast.BinOp(left=left, op=ast.Sub(), right=right):
@@ -121,6 +143,8 @@ class _Builder:
 
     def recorded(self, node: ast.expr) -> str | None:
         """The name of the entry that a part of the expression stands for."""
+        if isinstance(node, ast.Subscript) and len(set(self.known.get(ast.unparse(node), []))) == 1:
+            return self.known[ast.unparse(node)][0]
         spelled = self.spelled(node)
         if spelled is None:
             return None
@@ -151,6 +175,8 @@ class _Builder:
 
     def returned(self, call: ast.Call, leaf: str) -> str | None:
         """What a followed call of the user's function returned: calls return in the order in which they are made."""
+        if id(call) in self.results and not leaf:
+            return self.results[id(call)]
         function = f"{quote(_last_name(call))}()"
         found, made = self.known.get(function + leaf, []), self.called[_last_name(call)]
         if len(found) == made:
@@ -160,8 +186,11 @@ class _Builder:
         return self.member(ast.unparse(call.func)) if made == 1 and not leaf else None
 
     def call(self, node: ast.Call) -> Tree:
-        function = ALSO.get(_last_name(node), _last_name(node))
-        if any(spelled.startswith(f"{quote(_last_name(node))}()") for spelled in self.known):
+        library, _, own = self.origins[id(node)].rpartition(".")
+        function = ALSO.get(own, own) if library in LIBRARIES else ""
+        if not self.origins[id(node)] or any(
+            spelled.startswith(f"{quote(_last_name(node))}()") for spelled in self.known
+        ):
             raise Unwritten(f"`{_last_name(node)}` is a function of yours, and what this call returned is not recorded")
         if function == "matmul" or function not in OPERANDS:
             raise Unwritten(
@@ -194,6 +223,18 @@ def _numbered(node: ast.expr) -> Iterator[tuple[int, ast.Call]]:
         if isinstance(part, ast.Call):
             yield made[_last_name(part)], part
             made[_last_name(part)] += 1
+
+
+def _as_called(node: ast.AST) -> Iterator[ast.Call]:
+    """Every call in the order in which Python comes to what is called: a function before its arguments."""
+    if isinstance(node, ast.Call):
+        yield from _as_called(node.func)
+        yield node
+        rest: list[ast.AST] = [*node.args, *node.keywords]
+    else:
+        rest = list(ast.iter_child_nodes(node))
+    for part in rest:
+        yield from _as_called(part)
 
 
 def _in_order(node: ast.AST) -> Iterator[ast.AST]:

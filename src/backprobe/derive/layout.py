@@ -11,7 +11,7 @@ from backprobe.backends.base import Arrays
 from backprobe.derive.chain import Chain, pairs
 from backprobe.derive.factors import Factor, single, size
 from backprobe.derive.formula import Unwritten
-from backprobe.derive.writing import ATOM, MINUS, PRODUCT, Latex, Notation, Text, write
+from backprobe.derive.writing import ATOM, MINUS, PRODUCT, Latex, Notation, Text, rounded, write
 from backprobe.errors import BackprobeError
 from backprobe.record import Entry, GradStatus, plain_text
 from backprobe.show.table import SMALL, describe, place
@@ -77,6 +77,11 @@ class Page:
     def partial(self, of: int, to: int) -> str:
         return self.notation.partial(self.chain.labels[of], self.chain.labels[to])
 
+    def local(self, of: int, to: int) -> str:
+        """The symbol of a local partial: marked where the whole derivative, along other ways too, is another one."""
+        symbol = self.partial(of, to)
+        return self.notation.direct(symbol) if self.chain.is_one_of_several(of, to) else symbol
+
     def result(self) -> str:
         """What it all comes to: among single numbers a number, whatever their shape."""
         total = self.chain.total
@@ -89,7 +94,7 @@ class Page:
 
     def _seed(self) -> str:
         seed = self.chain.seed
-        return self.notation.word("cotangent") if seed is None else self.notation.number(f"{seed:.6g}")
+        return self.notation.word("cotangent") if seed is None else self.notation.number(rounded(seed))
 
     def _with_seed(self, factors: Sequence[str]) -> str:
         seeded = factors if self.chain.seed == 1 else [self._seed(), *factors]
@@ -105,7 +110,7 @@ class Page:
     def _path(self, way: Sequence[int]) -> list[str]:
         """The product along a path: by names, as formulas, in numbers, and what it comes to."""
         factors = [self.chain.factors[pair] for pair in pairs(way)]
-        terms = [self._with_seed([self.partial(*pair) for pair in pairs(way)]), self._formulas(factors)]
+        terms = [self._with_seed([self.local(*pair) for pair in pairs(way)]), self._formulas(factors)]
         return [*terms, *self._numbers(factors), *self._comes_to(way)]
 
     def _along(self, way: Sequence[int]) -> Row:
@@ -142,7 +147,7 @@ class Page:
         return self.notation.jacobian(self.partial(factor.of, factor.towards), _shape(of), _shape(to)), ATOM
 
     def _signed(self, number: float) -> Written:
-        return self.notation.number(f"{number + 0.0:.6g}"), MINUS if number < 0 else ATOM  # + 0.0: no -0
+        return self.notation.number(rounded(number)), MINUS if number < 0 else ATOM
 
     def _numbers(self, factors: Sequence[Factor]) -> list[str]:
         """The product in numbers, where each factor is small enough to be shown."""
@@ -194,7 +199,7 @@ class Page:
         """The rule at the asked value itself, where there are too many paths to list: one term for each consumer."""
         chain, end = self.chain, self.chain.between.end
         consumers = list(chain.contributions())
-        terms = [self._added([self._rest(at, self.partial(at, end)) for at in consumers])]
+        terms = [self._added([self._rest(at, self.local(at, end)) for at in consumers])]
         terms.append(self._added([self._rest(at, self._formula_of(at, end)) for at in consumers]))
         if chain.scalars:
             numbers = [(self._product_of(chain.totals[at], chain.number(at, end)), PRODUCT) for at in consumers]
@@ -262,7 +267,7 @@ class Page:
         source, name = entry.source, self.notation.name(self.chain.labels[at])
         if source is None:
             return None
-        where = self.notation.word(place(source))
+        where = self.notation.word(place(source.file, source.line))
         known = self.chain.formulas[at]
         if known is not None:
             formula = write(known.tree, [self.chain.labels[each] for each in known.symbols], self.notation)[0]
@@ -291,7 +296,7 @@ class Page:
         return self.notation.word("here " + ", ".join(shown) + more) if shown else ""
 
     def _shown(self, tensor: Any) -> str:
-        return f"{tensor + 0.0:.6g}" if isinstance(tensor, float) else describe(tensor, self.arrays)
+        return rounded(tensor) if isinstance(tensor, float) else describe(tensor, self.arrays)
 
 
 class Made:
@@ -341,6 +346,6 @@ def _number(entry: Entry) -> str | None:
     if entry.status is GradStatus.NOT_TENSOR:
         return plain_text(entry.held_value)
     try:
-        return f"{single(entry.value):.6g}"
+        return rounded(single(entry.value))
     except (Unwritten, BackprobeError):
         return None

@@ -27,9 +27,9 @@ class Ways:
     def count(self) -> int:
         return self.counts.get(self.end, 0)
 
-    def consumers(self, at: int) -> list[int]:
-        """What an entry flows into, the output first."""
-        return [consumer for consumer in self.order if at in self.inputs.get(consumer, ())]
+    def leads(self, start: int, end: int) -> bool:
+        """Does any way lead from one of these entries back to another?"""
+        return end in _reached(start, self.inputs)
 
     def listed(self) -> list[tuple[int, ...]]:
         """Every way from the start to the end: to be called only where their count is small."""

@@ -11,6 +11,7 @@ from backprobe.show.table import printable
 
 SUM, MINUS, QUOTIENT, PRODUCT, POWER, ATOM = range(6)  # how tightly the outermost operation binds
 OPERATORS = frozenset("/*+-=<>|^·∂ ")  # a name that holds one is bracketed, or a formula could be read in two ways
+EXPONENTS = frozenset("eEjJ")  # behind a number they would read as a part of it
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -40,6 +41,10 @@ class Notation(Protocol):
 
     def partial(self, above: str, below: str) -> str: ...
 
+    def direct(self, partial: str) -> str:
+        """A partial that leaves out what flows along other ways."""
+        ...
+
     def jacobian(self, partial: str, of: str, towards: str) -> str:
         """What is named and not written out, with its shapes."""
         ...
@@ -56,7 +61,7 @@ class Text:
 
     def name(self, name: str) -> str:
         shown = printable(name)
-        return f"‹{shown}›" if OPERATORS & set(shown) else shown
+        return f"‹{shown}›" if OPERATORS & set(shown) or shown == "π" else shown  # the constant is π
 
     def number(self, text: str) -> str:
         return text
@@ -92,12 +97,16 @@ class Text:
     def partial(self, above: str, below: str) -> str:
         return f"∂{self.name(above)}/∂{self.name(below)}"
 
+    def direct(self, partial: str) -> str:
+        return f"{partial}|direct"
+
     def jacobian(self, partial: str, of: str, towards: str) -> str:
         return f"J[{partial}: {of}×{towards}]"
 
     def follows(self, coefficient: str, factor: str) -> bool:
         letters = factor.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹")
-        return len(letters) == 1 and letters.isalpha() and coefficient.replace(".", "").isdigit()
+        plain = len(letters) == 1 and letters.isalpha() and letters not in EXPONENTS
+        return plain and coefficient.replace(".", "").isdigit()
 
 
 class Latex:
@@ -113,6 +122,8 @@ class Latex:
         """
         if name in GREEK:
             return f"\\{name}"
+        if name == "π":
+            return r"\langle\mathrm{π}\rangle"  # the constant is \pi
         indexed = re.fullmatch("([A-Za-z])([0-9]*)", name)
         if indexed is None:
             return upright(name)
@@ -143,7 +154,7 @@ class Latex:
             case "pi":
                 return r"\pi"
             case "e":
-                return "e"
+                return r"\exp\left(1\right)"
         return FUNCTIONS.get(function, rf"\operatorname{{{function}}}") + self.brackets(inside)
 
     def power(self, base: str, exponent: str) -> str:
@@ -155,16 +166,20 @@ class Latex:
     def partial(self, above: str, below: str) -> str:
         return rf"\frac{{\partial {self.name(above)}}}{{\partial {self.name(below)}}}"
 
+    def direct(self, partial: str) -> str:
+        return rf"\left.{partial}\right|_{{\mathrm{{direct}}}}"
+
     def jacobian(self, partial: str, of: str, towards: str) -> str:
         return rf"J\left[{partial}:\ {of} \times {towards}\right]"
 
     def follows(self, coefficient: str, factor: str) -> bool:
-        return "\\" not in coefficient and not factor[0].isdigit() and not factor.startswith((r"\left", r"\frac"))
+        plain = not factor[0].isdigit() and factor[0] not in EXPONENTS
+        return plain and "\\" not in coefficient and not factor.startswith((r"\left", r"\frac"))
 
 
 GREEK = frozenset({
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
-    "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi",
+    "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi",
     "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega",
 })  # fmt: skip
 FUNCTIONS: Mapping[str, str] = {
@@ -232,6 +247,11 @@ def _product(tree: Apply, names: Sequence[str], notation: Notation) -> str:
 def _exponent(tree: Tree, names: Sequence[str], notation: Notation) -> str:
     text, binding = write(tree, names, notation)
     return text if isinstance(notation, Latex) or binding == ATOM else notation.brackets(text)
+
+
+def rounded(value: float) -> str:
+    """A recorded number: whole ones in full as far as a double holds them, others to six digits."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def number_text(value: int | float) -> str:

@@ -108,7 +108,7 @@ class CellRun(Run):
 
     def explain_error(self, error: BaseException) -> str | None:
         line = self.cell.calls("backward") or self.cell.calls("grad")
-        if not self.has_run or line is None or not isinstance(error, RuntimeError):
+        if not self.has_run or line is None or "second time" not in str(error):
             return None
         return (
             f"backprobe: line {line} of the cell runs backward itself, which frees the graph; leave that out, the "
@@ -132,7 +132,7 @@ class CellRun(Run):
         try:
             return choose(tensor, None, cotangent, self.tape)
         except BadOutput as error:
-            shape = ", ".join(map(str, self.tape.describe(tensor).shape or ()))
+            shape = ", ".join(map(str, self.tape.describe(tensor).shape or ("()",)))
             error.asked = error.asked if code is not None else self.spelled()
             error.next = f'--cotangent "torch.ones({shape})", or a last line with a real scalar made from the output'
             raise

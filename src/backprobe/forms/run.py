@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
 from backprobe.recording import Recording
 from backprobe.scope import Value
+from backprobe.show.table import place
 from backprobe.source.follow import innermost, package
 from backprobe.trace import NO_SITE, Trace
 from backprobe.transcript import kept, transcribe
@@ -95,7 +95,7 @@ class Run:
             note = f"backprobe: raised while {doing} {name_of(self.probe.target)} under a probe"
             if self.trace.last is not None and self.trace.last[1].line:
                 scope, site = self.trace.last
-                where = f"{os.path.basename(scope.file)}:{site.line}"
+                where = place(scope.file, site.line)
                 note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
             error.add_note(note)
             for explained in (self.backend.explain_error(error), self.explain_error(error)):

@@ -77,24 +77,27 @@ class Captions:
         return f"gradient rms {summary.rms:.3g} max {summary.largest:.3g}{bad}"
 
     def _why_zero(self, at: int) -> str:
-        onward = self.onward.get(at, [])
+        entries = self.record.entries
+        onward = [flow for flow in self.onward.get(at, []) if entries[flow.target].status is GradStatus.OK]
+        if not onward:
+            return "the cotangent is 0" if at in self.record.outputs else "nothing flows back to it"
         partials = [flow.edge.partial for flow in onward if flow.edge is not None]
         if partials and all(partial is not None and self._is_zero(partial) for partial in partials):
             return "every local partial onward is 0"
-        if onward and all(self._is_zero(self.record.entries[flow.target].grad_or_none) for flow in onward):
+        if all(self._is_zero(entries[flow.target].grad) for flow in onward):
             return "so is the gradient of all it flows into"
         contributions = [flow.edge.contribution for flow in onward if flow.edge is not None]
         if contributions and all(contribution is not None for contribution in contributions):
             together = len(contributions) > 1 and not all(map(self._is_zero, contributions))
             return "what flows back cancels" if together else "nothing flows back"
-        return "partials=True tells why"
+        return "partials=True tells why" if self.record.path_sums is None else "what flows back to it is 0"
 
     def _why_not_finite(self, at: int) -> str:
         names = [self.record.entries[flow.target] for flow in self.onward.get(at, [])]
         came = [entry.name for entry in names if entry.status is GradStatus.OK and self.kind(entry) == "nonfinite"]
         if came:
             return f"it came with the gradient of {came[0]}"
-        born = [flow for flow in self.onward.get(at, []) if self._is_not_finite(flow.edge and flow.edge.contribution)]
+        born = [flow for flow in self.onward.get(at, []) if self.is_not_finite(flow.edge and flow.edge.contribution)]
         if born:
             return f"it arises on the way from {self.record.entries[born[0].target].name}, whose gradient is finite"
         return f"first here, of {' and '.join(entry.name for entry in names[:3])}" if names else "the cotangent is not"
@@ -103,7 +106,7 @@ class Captions:
         summary = self.summary(tensor) if tensor is not None else None
         return summary is not None and not summary.nonfinite and not summary.largest
 
-    def _is_not_finite(self, tensor: Any) -> bool:
+    def is_not_finite(self, tensor: Any) -> bool:
         summary = self.summary(tensor) if tensor is not None else None
         return summary is not None and bool(summary.nonfinite)
 

@@ -60,6 +60,7 @@ class Arrow:
     label: str
     carries: bool
     level: int | None
+    is_finite: bool = True
     tooltip: str = ""
 
 
@@ -97,17 +98,22 @@ class Draft:
 
     def circuit(self) -> Circuit:
         """Everything that is drawn."""
-        flows: dict[tuple[str, str], list[Flow]] = defaultdict(list)
-        for flow in self.graph.flows:
-            source, target = self.key(flow.source), self.key(flow.target)
-            if source in self.members and target in self.members and not self._is_inside(flow, source, target):
-                flows[source, target].append(flow)
-        arrows = [self._arrow(source, target, own) for (source, target), own in flows.items()]
+        arrows = [self._arrow(source, target, own) for (source, target), own in self.flows.items()]
         nodes = [self._node(key, positions) for key, positions in self.members.items()]
         frames = self._frames(nodes)
         nodes, frames = _unframed(nodes, frames)
         nodes, arrows = _apart(nodes, arrows, self.view.apart)
         return Circuit(tuple(nodes), tuple(arrows), tuple(frames), (*self._footer(), *_legend(nodes, arrows)))
+
+    @cached_property
+    def flows(self) -> dict[tuple[str, str], list[Flow]]:
+        """What flows between two nodes, by their keys."""
+        found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
+        for flow in self.graph.flows:
+            source, target = self.key(flow.source), self.key(flow.target)
+            if source in self.members and target in self.members and not self._is_inside(flow, source, target):
+                found[source, target].append(flow)
+        return found
 
     # which values are drawn, and as which node
 
@@ -233,7 +239,9 @@ class Draft:
         label = self.captions.arrow(flows[0], upstream=self.view.contributions) if len(flows) == 1 else ""
         pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows[:MOST_LINES]]
         more = f" and {len(flows) - MOST_LINES} more" if len(flows) > MOST_LINES else ""
-        return Arrow(source, target, label, bool(carrying), max(sizes, default=None), ", ".join(pairs) + more)
+        is_finite = not any(map(self.captions.is_not_finite, contributions))
+        size = max(sizes, default=None)
+        return Arrow(source, target, label, bool(carrying), size, is_finite, ", ".join(pairs) + more)
 
     # below
 
@@ -263,6 +271,8 @@ def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
     """What the looks mean, as far as they tell anything here."""
     if len({node.level for node in nodes} - {None}) > 1:
         yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
+    if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
+        yield "line without a number: several values flow along it"
     if any(not arrow.carries for arrow in arrows):
         yield "dashed line: read, but nothing flows back"
 
@@ -277,7 +287,7 @@ def _tooltip(entry: Entry) -> str:
     names = " = ".join((entry.name, *entry.aliases))
     if entry.source is None:
         return names
-    return f"{names}  {place(entry.source)}  {entry.source.text}"
+    return f"{names}  {place(entry.source.file, entry.source.line)}  {entry.source.text}"
 
 
 def _rolls(graph: Graph, captions: Captions) -> dict[str, str]:
@@ -307,7 +317,9 @@ def _without_counts(scope: str) -> str:
 
 def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node], list[Arrow]]:
     """A value that flows into very many others, such as a mask, is named beside each of them instead."""
-    consumers = Counter(arrow.source for arrow in arrows)
+    # not what gradients flow through: the graph would fall to pieces
+    through = {arrow.target for arrow in arrows if arrow.carries}
+    consumers = Counter(arrow.source for arrow in arrows if arrow.source not in through)
     by_key = {node.key: node for node in nodes}
     kept: list[Arrow] = []
     for at, arrow in enumerate(arrows):

@@ -19,6 +19,7 @@ from backprobe.show.circuit import Arrow, Circuit, Frame, Node, fitted
 from backprobe.show.table import printable
 
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
+ALARM = "#b00020"
 INK, FAINT, PAPER = "#1b1f24", "#5b6470", "#ffffff"
 FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")  # light to dark: they survive a print without colour
 MOST_PIXELS = 24_000_000  # of a PNG: what a viewer still opens at once
@@ -114,7 +115,7 @@ SHAPES = {
 BORDERS = {
     "ok": {},
     "zero": {"color": FAINT, "penwidth": "1.5", "style": "filled,dotted"},
-    "nonfinite": {"color": "#b00020", "penwidth": "3.5"},
+    "nonfinite": {"color": ALARM, "penwidth": "3.5"},
     "missing": {"color": FAINT, "style": "filled,dashed", "fillcolor": "#f3f4f6"},
 }
 
@@ -122,10 +123,14 @@ BORDERS = {
 def _arrow(arrow: Arrow) -> dict[str, str]:
     look = {"class": "carries" if arrow.carries else "cut", "tooltip": _plain(arrow.tooltip)}
     if arrow.label:
-        look["label"] = _table([_text(part) for part in fitted(arrow.label)])
+        look["label"] = _table(
+            [_text(part) for part in fitted(arrow.label)], beside='<td width="5"></td>'
+        )  # clear of the line
     if not arrow.carries:
         look |= {"style": "dashed", "arrowhead": "empty"}
-    if arrow.level is not None:
+    if not arrow.is_finite:
+        look |= {"class": "carries nonfinite", "color": ALARM, "penwidth": "3.5"}
+    elif arrow.level is not None:
         look["penwidth"] = f"{0.8 + 0.6 * arrow.level:.1f}"
     return look
 
@@ -141,8 +146,8 @@ def _wrapped(line: str) -> list[str]:
 # text for Graphviz
 
 
-def _table(rows: Iterable[str]) -> str:
-    cells = "".join(f'<tr><td align="left">{row}</td></tr>' for row in rows)
+def _table(rows: Iterable[str], beside: str = "") -> str:
+    cells = "".join(f'<tr>{beside}<td align="left">{row}</td></tr>' for row in rows)
     return f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1">{cells}</table>>'
 
 

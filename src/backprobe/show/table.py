@@ -13,7 +13,7 @@ from typing import Any
 
 from backprobe.backends.base import Arrays, load_arrays
 from backprobe.errors import Overwritten
-from backprobe.record import Entry, GradStatus, PathSums, Record, Source, plain_text
+from backprobe.record import Entry, GradStatus, PathSums, Record, plain_text
 
 SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")
@@ -51,7 +51,7 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     source = ""
     if entry.source is not None:
         statement = entry.source.text.replace("\n", " ")
-        source = f"{place(entry.source)}  {statement}"
+        source = f"{place(entry.source.file, entry.source.line)}  {statement}"
     return Row(name, value, printable(gradient), printable(source), entry.status is GradStatus.OK)
 
 
@@ -60,12 +60,12 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
-def place(source: Source) -> str:
-    """The file and line of a source; of a notebook's cell its number, as in the notebook's own tracebacks."""
+def place(file: str, line: int) -> str:
+    """A file and line; of a notebook's cell its number, as in the notebook's own tracebacks."""
     notebook = sys.modules.get("IPython")
     shell = notebook.get_ipython() if notebook is not None else None
-    named = shell.compile.format_code_name(source.file) if shell is not None else None
-    return f"{named[1] if named is not None else os.path.basename(source.file)}:{source.line}"
+    named = shell.compile.format_code_name(file) if shell is not None else None
+    return f"{named[1] if named is not None else os.path.basename(file)}:{line}"
 
 
 def describe(tensor: Any, backend: Arrays) -> str:
@@ -110,7 +110,7 @@ def path_sums(sums: PathSums) -> str:
         text += f" (largest relative difference {sums.difference:.1g})" if sums.difference else ", exactly"
     else:
         text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
-        text += ": a backward on the way to it is not linear in what it is given"
+        text += ": a backward that is not linear in what it is given does that, a hook, or coarse rounding"
     if sums.unjudged:
         text += f"; not judged (a hook of yours, or a tensor that is nested): {', '.join(sums.unjudged[:8])}"
     return text

@@ -81,10 +81,12 @@ class Cell:
 
     @property
     def read_first(self) -> tuple[str, ...]:
-        """The names that the cell certainly reads before it could have assigned them."""
+        """The names that the cell certainly reads before anything can have assigned them: a call might."""
         found: dict[str, None] = {}
         assigned: set[str] = set()
         for statement in self.tree.body:
+            if any(isinstance(part, ast.Call | ast.ImportFrom) for part in ast.walk(statement)):
+                break
             found |= dict.fromkeys(name for name in header_reads(statement) if name not in assigned)
             assigned |= _names([statement], inside=True).stored.keys()
         return tuple(found)

@@ -152,8 +152,8 @@ class _Rewriter(ast.NodeTransformer):
             only = ast.copy_location(ast.Return(node.body), node.body)
             node = untyped(ast.copy_location(ast.FunctionDef("<lambda>", arguments, [only], []), node))
         body = self._body(node.body)
-        leaving: list[ast.stmt] = [ast.Expr(self._report("exit"))]
-        node.body = [*entering, ast.Try(body, [], [], leaving)]
+        # not try and finally: after its last line a frame that raises would say that this is where it stands
+        node.body = [*entering, ast.With([ast.withitem(ast.Name(SCOPE))], body)]
         node.decorator_list, node.returns = [], None
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
         arguments.kw_defaults = [default and ast.Constant(None) for default in arguments.kw_defaults]
@@ -520,10 +520,12 @@ def _capture(pattern: ast.AST) -> str | None:
 
 
 def _reads(expression: ast.AST) -> tuple[str, ...]:
-    """The variables and attributes that an expression reads, as their locals are named."""
+    """The variables, attributes and items that an expression reads, as their locals are named."""
     found: list[str] = []
     for part in ast.walk(expression):
-        if isinstance(part, ast.Name) or (isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name)):
+        if isinstance(part, ast.Name) or (
+            isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.value, ast.Name)
+        ):
             found.append(ast.unparse(part))
     return tuple(dict.fromkeys(found))
 

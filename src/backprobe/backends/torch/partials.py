@@ -46,11 +46,14 @@ def local_partials(
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
     unknown: set[int] = set()  # something more flows into these than was taken
+    coarse: dict[int, float] = {}  # the rounding of the coarsest dtype that flows into these
     with _stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
             if not sources:
                 continue
+            for at in sources:
+                coarse[at] = max(coarse.get(at, 0.0), _rounding(captures[positions[0]]))
             run = _Pass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
             if run.is_nested:
                 unknown.update(sources)
@@ -75,8 +78,13 @@ def local_partials(
                     for nth, at in enumerate(sources)
                 ]
     _lead_around(captures, recorded, arrivals, found.links)
-    found.sums = _compare(captures, recorded, arrivals, flowing, unknown)
+    found.sums = _compare(captures, recorded, arrivals, flowing, unknown, coarse)
     return found
+
+
+def _rounding(capture: Capture) -> float:
+    assert capture.alias is not None
+    return torch.finfo(capture.alias.dtype).eps
 
 
 def _line(error: BaseException) -> str:
@@ -191,7 +199,8 @@ class _Pass:
         products: dict[int, Product] = {}
         if not arrived.is_meta:
             dense = arrived.to_dense() if arrived.is_sparse else arrived
-            products = {nth: _product(dense, block, self._shape(nth)) for nth, block in local.items()}
+            eps = _rounding(self.consumer)
+            products = {nth: _product(dense, block, self._shape(nth), eps) for nth, block in local.items()}
         if self.like.numel() == 1 and len(products) == len(self.sources):
             found = [products[nth][0] for nth in range(len(self.sources))]
             if all(bool(flow.isfinite().all()) for flow in found):
@@ -245,11 +254,11 @@ Product = tuple[Tensor, Tensor]
 """A gradient times a Jacobian block, and how far rounding may carry either of that and what autograd flows."""
 
 
-def _product(gradient: Tensor, block: Tensor, shape: tuple[int, ...]) -> Product:
+def _product(gradient: Tensor, block: Tensor, shape: tuple[int, ...], eps: float) -> Product:
     """The block has the shape of its value, or none where that is one number, followed by ``shape``."""
     row, rows = gradient.reshape(1, -1).to(block.dtype), block.reshape(gradient.numel(), math.prod(shape))
     kind = torch.finfo(block.dtype)
-    rounding = row.abs() @ (rows.abs() * math.sqrt(kind.eps) + kind.tiny)
+    rounding = row.abs() @ (rows.abs() * math.sqrt(max(kind.eps, eps)) + kind.tiny)
     return (row @ rows).reshape(shape), rounding.reshape(shape)
 
 
@@ -262,17 +271,18 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 
 def _compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
-    flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int],
+    flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
 ) -> Sums:  # fmt: skip
     """Do the contributions into each edge sum to what arrived there?
 
-    Two sums of the same terms in different orders differ by rounding; half the digits of the dtype must agree.
+    Two sums of the same terms in different orders differ by rounding; half the digits of the coarsest dtype that takes
+    part must agree. What is opaque has no gradient to compare.
     """
     judged, worst, largest, agree = 0, None, 0.0, True
     unjudged: list[int] = []
     for edge, positions in recorded.items():
         arrived = arrivals.arrived.get(edge)
-        if arrived is None:
+        if arrived is None or all(captures[at].opaque for at in positions):
             continue
         hooked = any(captures[at].tensor._backward_hooks for at in positions)
         if hooked or positions[0] in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
@@ -280,7 +290,7 @@ def _compare(
             continue
         judged += 1
         difference = _difference(arrived, flowing.get(positions[0], ()))
-        agree = agree and difference <= math.sqrt(torch.finfo(arrived.dtype).eps)
+        agree = agree and difference <= math.sqrt(max(torch.finfo(arrived.dtype).eps, coarse.get(positions[0], 0.0)))
         if difference > largest:
             worst, largest = positions[0], difference
     return Sums(judged, largest, worst, agree, tuple(unjudged))

@@ -111,7 +111,13 @@ def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
     """The derivative of <gradient, vector> towards a live value; None where the value is a copy without history."""
     if not value.requires_grad:
         return None
-    made = torch.as_tensor(vector, dtype=gradient.dtype, device=gradient.device)
+    try:
+        made = torch.as_tensor(vector, dtype=gradient.dtype, device=gradient.device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BadOption(
+            "the vector is no tensor and no numbers", asked=f"a {type(vector).__name__}", found=str(error),
+            next=f"a vector of shape {tuple(gradient.shape)}",
+        ) from error  # fmt: skip
     if made.shape != gradient.shape:
         raise BadOption(
             "the vector has another shape than the value", asked=f"a vector of shape {tuple(made.shape)}",

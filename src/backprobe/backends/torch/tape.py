@@ -119,7 +119,8 @@ class TorchTape:
             if tensor.dtype != base.dtype:
                 capture.opaque = OTHER_DTYPE
         else:
-            capture.edge = get_gradient_edge(tensor)
+            with torch.inference_mode(False):  # where torch makes a view of a leaf to find its edge
+                capture.edge = get_gradient_edge(tensor)
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
             previous.opaque = capture.opaque = (
                 "it was written in place where autograd did not look (no_grad, detach or another argument on the same "
