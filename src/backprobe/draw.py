@@ -104,7 +104,8 @@ class Drawing:
             ) from error  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"<backprobe.Drawing of {len(self._circuit.nodes)} nodes and {len(self._circuit.arrows)} edges>"
+        nodes, edges = len(self._circuit.nodes), len(self._circuit.arrows)
+        return f"<backprobe.Drawing of {nodes} node{'s' * (nodes != 1)} and {edges} edge{'s' * (edges != 1)}>"
 
     def _repr_svg_(self) -> str:
         return self.svg

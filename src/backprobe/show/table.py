@@ -39,7 +39,8 @@ def rows(record: Record) -> list[Row]:
 def _row(entry: Entry, backend: Arrays) -> Row:
     name = "\n= ".join(printable(name) for name in (entry.name, *entry.aliases[:3]))
     if len(entry.aliases) > 3:
-        name += f"\n= and {len(entry.aliases) - 3} more names"
+        more = len(entry.aliases) - 3
+        name += f"\n= and {more} more name{'s' * (more != 1)}"
     try:
         value = describe(entry.value, backend)
     except Overwritten:
