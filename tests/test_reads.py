@@ -198,3 +198,12 @@ def test_a_read_after_a_write_through_a_slice_is_of_the_new_version():
 
     rec = probed(f, torch.ones(3))
     assert [(read.spelled, read.name) for read in rec["y"].reads] == [("z", "z#1")]
+
+
+def test_the_output_has_its_expression_also_where_it_is_not_selected():
+    def f(x):
+        c = x * 2
+        d = c + 1
+        return d * c
+
+    assert explained(bp.probe(f, ["x", "c"])(torch.tensor(3.0)))["return"] == ("d * c", {"c": "c"})

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -18,13 +19,26 @@ from backprobe.names import Selection, quote, strip
 from backprobe.record import GradStatus
 from backprobe.scope import OWN, Scope, Slot, Value
 from backprobe.source.follow import innermost, package, reporting
-from backprobe.source.rewrite import Site
+from backprobe.source.rewrite import Origin, Site
 from backprobe.structure import leaves
 
 PLAIN = (bool, int, float, complex, type(None))
 HIGHER_ORDER = (map, filter, functools.reduce)
 T = TypeVar("T")
 NO_SITE = Site("", 0, "")
+
+
+@dataclass(frozen=True)
+class Mentioned:
+    """What an expression of a scope can mention: live names, and what the running statement has called so far."""
+
+    slots: Mapping[str, Slot] = field(default_factory=dict)
+    returned: Sequence[tuple[str, Slot]] = ()
+    calls: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, scope: Scope) -> Mentioned:
+        return cls(scope.slots, tuple(scope.returned), tuple(scope.calls))
 
 
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
@@ -57,6 +71,7 @@ class Trace:
         self.root = Scope(self, None, "", 0)
         self.last: tuple[Scope, Site] | None = None
         self.return_site = NO_SITE
+        self.at_return = Mentioned()
 
     # scopes
 
@@ -135,7 +150,7 @@ class Trace:
             scope.slots, scope.returned = {}, []
         for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
             held.clear()
-        self.last = None
+        self.last, self.at_return = None, Mentioned()
         del self.root
 
     # following calls
@@ -202,7 +217,7 @@ class Trace:
             return
         self.last = (scope, site)
         if scope is self.root and local == "return" and site.line:
-            self.return_site = site
+            self.return_site, self.at_return = site, Mentioned.of(scope)
         found = self._leaves(value)
         prefix = f"{scope.stripped}:{local}"
         wanted = [self.selection.might_want(prefix + strip(leaf)) for leaf, _ in found]
@@ -231,15 +246,17 @@ class Trace:
         """Note what computes the values that this statement made, and those that this mentions, as they were before."""
         for leaf, value in slot:
             if value.site is site and value.scope is scope and not value.expression:
-                origin = site.origin.at(leaf)
-                value.expression, value.calls = origin.expression, tuple(scope.calls)
-                mentioned = [(name, scope.slots[name]) for name in origin.reads if name in scope.slots]
-                value.reads = [
-                    (spelled + inside, before)
-                    for spelled, held in mentioned + scope.returned for inside, read in held
-                    if (before := read.previous if read in self.renewed else read) is not None and before is not value
-                ]  # fmt: skip
+                self._explain_one(value, site.origin.at(leaf), Mentioned.of(scope))
         self.renewed.clear()
+
+    def _explain_one(self, value: Value, origin: Origin, around: Mentioned) -> None:
+        value.expression, value.calls = origin.expression, around.calls
+        mentioned = [(name, around.slots[name]) for name in origin.reads if name in around.slots]
+        value.reads = [
+            (spelled + inside, before)
+            for spelled, held in [*mentioned, *around.returned] for inside, read in held
+            if (before := read.previous if read in self.renewed else read) is not None and before is not value
+        ]  # fmt: skip
 
     def _leaves(self, value: Any) -> list[tuple[str, Any]]:
         """The tensors and plain numbers in a value: itself, or the leaves of a container that holds a tensor."""
@@ -321,6 +338,8 @@ class Trace:
             count = self.root.counts.get(local, 0)
             self.root.counts[local] = count + 1
             value.names.append((self.root, local, count, leaf))
+        if path is not None and value.site is self.return_site and not value.expression:
+            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
         return value
 
     # versions
