@@ -422,3 +422,11 @@ def test_what_gradients_flow_through_is_never_torn_apart():
 def test_an_edge_along_which_something_not_finite_flows_looks_so(specials):
     edge = next(g for g in specials.groups["edge"] if "nonfinite" in g.get("class").split())
     assert next(edge.iter(f"{SVG}path")).get("stroke-width") == "3.5"
+
+
+def test_a_module_key_that_looks_like_a_count_is_a_key():
+    model = torch.nn.ModuleDict({"c#1": torch.nn.Linear(2, 1)})
+    model.forward = lambda x: model["c#1"](x).sum()
+    shown = Drawn(bp.draw(bp.probe(model, partials=True)(torch.ones(2))).svg)
+    assert shown.frames == ["`c#1`"]
+    assert {"weight", "bias"} < set(shown.nodes)

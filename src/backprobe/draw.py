@@ -80,7 +80,13 @@ def draw(
 
 
 class Drawing:
-    """A drawn circuit: ``svg`` is its text, ``png()`` its picture; ``save`` writes either."""
+    """A drawn circuit: ``svg`` is its text, ``png()`` its picture; ``save`` writes either.
+
+    >>> import torch, backprobe as bp
+    >>> drawing = bp.draw(bp.probe(lambda x: x * 3)(torch.tensor(2.0)))
+    >>> drawing.svg.startswith("<svg"), drawing.png()[1:4]
+    (True, b'PNG')
+    """
 
     def __init__(self, circuit: Circuit, direction: str) -> None:
         self._circuit, self._direction = circuit, direction

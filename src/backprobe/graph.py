@@ -44,6 +44,7 @@ class Graph:
 
     entries: tuple[Entry, ...]
     flows: tuple[Flow, ...]
+    order: tuple[int, ...]  # each entry after those that it is computed from
     boxes: Mapping[str, Box]
     box_of: tuple[str | None, ...]
     parameters: frozenset[int]
@@ -53,10 +54,11 @@ class Graph:
     def of(cls, record: Record) -> Graph:
         """The graph of a record. Raises BadRecording where its edges lead nowhere or in a circle."""
         flows = tuple(_flows(record.entries))
-        in_order(len(record.entries), flows)
+        order = tuple(_in_order(len(record.entries), flows))
         boxes = _boxes(record.names)
         parameters = frozenset(at for name, at in record.names.items() if split(name)[1] is None)
-        return cls(record.entries, flows, boxes, _box_of(record, boxes), parameters, _returned(record.names, boxes))
+        inside, returned = _box_of(record, boxes), _returned(record.names, boxes)
+        return cls(record.entries, flows, order, boxes, inside, parameters, returned)
 
 
 def _flows(entries: Sequence[Entry]) -> Iterator[Flow]:
@@ -74,7 +76,7 @@ def _flows(entries: Sequence[Entry]) -> Iterator[Flow]:
         yield from (Flow(at, target, None) for at in sorted(read) if cut or entries[at].status in NO_DERIVATIVE)
 
 
-def in_order(size: int, flows: Sequence[Flow]) -> list[int]:
+def _in_order(size: int, flows: Sequence[Flow]) -> list[int]:
     """The positions, each after those that it is computed from, and else in their own order. Raises BadRecording."""
     into: Counter[int] = Counter(flow.target for flow in flows)
     targets: dict[int, list[int]] = defaultdict(list)

@@ -78,6 +78,10 @@ class Edge:
     ``partials="full"`` asked for the whole Jacobian block, of the value's shape followed by the input's.
     ``contribution`` is what flows into the input's gradient along this edge, the value's own gradient times the local
     partial (a vector-Jacobian product), in the input's shape. Either is None where it was not asked for or not there.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0))["return"].inputs
+    (Edge(name='x', partial=tensor(3.), contribution=tensor(3.)),)
     """
 
     name: str
@@ -91,6 +95,10 @@ class Read:
 
     ``u``, ``self.scale``, ``pair.0`` for a leaf of ``pair``, and ``func()`` for what a call of ``func`` returned, once
     for each call in the order in which they returned.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0))["return"].reads
+    (Read(spelled='x', name='x'),)
     """
 
     spelled: str
@@ -104,6 +112,11 @@ class PathSums:
     By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
     is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
     ``unjudged`` names those that the sum says nothing about: a hook of the user's changes them, or they are nested.
+    ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0)).path_sums
+    PathSums(judged=2, difference=0.0, worst=None, agree=True, unjudged=())
     """
 
     judged: int

@@ -18,6 +18,11 @@ class Derivation:
     where ``path_count`` is more than can be listed). ``steps`` say what each value on the way was computed by, and
     ``notes`` where a recorded number stands for a formula, and why. ``agrees`` is whether every number that could be
     checked, of each formula and of the whole sum, is the recorded one.
+
+    >>> import torch, backprobe as bp
+    >>> derivation = bp.derive(bp.probe(lambda x: x * x, partials=True)(torch.tensor(3.0)), "x")
+    >>> derivation.value, derivation.paths, derivation.agrees
+    (tensor(6.), [('return', 'x')], True)
     """
 
     text: str = field(repr=False)

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from backprobe.graph import Graph, in_order
+from backprobe.graph import Graph
 from backprobe.record import Edge
 
 Inputs = Mapping[int, Mapping[int, Edge]]
@@ -63,7 +63,7 @@ def ways(graph: Graph, start: int, end: int, usable: Callable[[int, int], bool])
             back[source].append(at)
     between = _reached(start, forth) & _reached(end, back)
     own = {at: {source: inputs[at][source] for source in forth[at] if source in between} for at in between}
-    order = tuple(at for at in reversed(in_order(len(graph.entries), graph.flows)) if at in between)
+    order = tuple(at for at in reversed(graph.order) if at in between)
     counts = Counter({start: 1})
     for at in order:
         for source in own[at]:

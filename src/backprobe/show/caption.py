@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.backends.base import Arrays, Summary
 from backprobe.errors import Overwritten
 from backprobe.graph import Flow, Graph
-from backprobe.names import split
+from backprobe.names import split, strip
 from backprobe.record import Entry, GradStatus, Record, plain_text
 from backprobe.show.table import SMALL, describe
 
@@ -34,7 +34,7 @@ class Captions:
         scope, local = split(self.full[written])
         if local is None:
             box = self.graph.box_of[at]
-            return written.removeprefix(self.graph.boxes[box].full.split("#")[0] + ".") if box else written
+            return written.removeprefix(strip(self.graph.boxes[box].full) + ".") if box else written
         own = split(written)[1]
         return own if own is not None else "return" if scope else written
 
