@@ -23,7 +23,8 @@ contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(READY)
-	$(BIN)/pytest -n 2 -m "not gpu"
+	$(BIN)/pytest -n 2 -m "not gpu" --ignore=tests/frameworks
+	$(BIN)/pytest -n 2 tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
 
 bench: $(READY)
 	$(BIN)/python bench/probe.py

@@ -73,7 +73,7 @@ def test_an_output_that_is_no_scalar():
         "  asked: its gradient\n"
         "  found: shape (2, 3)\n"
         "  why:   only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product\n"
-        "  next:  cotangent=torch.ones_like(output), or of=lambda result: result.sum()"
+        "  next:  cotangent=numpy.ones((2, 3)), or of=lambda result: result[0, 0]"
     )
     text = message(bp.BadOutput, lambda: bp.probe(toy, cotangent=torch.ones(3))(torch.ones(2), torch.ones(2)))
     assert "another shape than the output" in text
@@ -107,7 +107,7 @@ def test_no_floating_input():
         "  asked: bp.probe(toy)\n"
         "  found: arguments of type int64\n"
         "  why:   only floating point and complex values have derivatives\n"
-        "  next:  pass floating point values, x.float() or 3.0"
+        "  next:  pass floating point values, 3.0 instead of 3"
     )
     text = message(bp.NothingToDifferentiate, lambda: bp.probe(lambda: torch.ones(()))())
     assert "found: no arguments" in text

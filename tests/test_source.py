@@ -34,8 +34,11 @@ class Log:
     def done(self, at, value):
         return value
 
-    def stored(self, at, owner, value):
-        self.bind(at, value)
+    def storing(self, at, owner, value):
+        return self.bind(at, value)
+
+    def stored(self, at, owner):
+        pass
 
     def writing(self, value):
         self.names.append("writing")

@@ -438,12 +438,12 @@ def test_numpy_needs_no_torch(tmp_path):
     assert lines[-1] == "  next:  pip install 'backprobe[torch]', or to=\"numpy\""
 
 
-@pytest.mark.parametrize("to", ["bogus", "", "Torch", 3, "jax"])
+@pytest.mark.parametrize("to", ["bogus", "", "Torch", 3, "mxnet"])
 def test_loading_to_what_is_not_there_is_a_clear_error(saved, to):
     with pytest.raises(bp.BadOption) as caught:
         bp.load(saved, to=to)
     assert str(caught.value) == (
-        f'a recording loads to torch or numpy, not to {to!r}\n  asked: to={to!r}\n  next:  to="numpy"'
+        f'a recording loads to torch, tensorflow, jax, numpy, not to {to!r}\n  asked: to={to!r}\n  next:  to="numpy"'
     )
 
 

@@ -28,7 +28,7 @@ def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: 
     """The output of a program. Raises BadOutput or NothingToDifferentiate."""
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
-        path, tensor = _only(result, floating)
+        path, tensor = _only(result, floating, tape)
     elif callable(of):
         path, tensor = None, of(result)
     else:
@@ -38,19 +38,20 @@ def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: 
             "what should be differentiated is no floating tensor", asked=f"of={of!r}",
             found=f"{type(tensor).__name__}", next=_choices(floating),
         )  # fmt: skip
-    if not getattr(tensor, "requires_grad", True):
+    if not tape.is_differentiated(tensor):
         raise NothingToDifferentiate(
             "the output depends on nothing that is differentiated",
             asked="the gradients of the return value" + (f" at {path.lstrip('.')!r}" if path else ""),
             found="an output without history",
-            why="no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad)",
-            next="requires_grad_() on an input or parameter; in the function form, remove what cuts the graph",
+            why="no argument or parameter requires a gradient, or the graph was cut on the way "
+            "(detach, no_grad, stop_gradient)",
+            next="requires_grad_() on a PyTorch input or parameter; in the function form, remove what cuts the graph",
         )
     return Output(tensor, path, _cotangent(tensor, cotangent, tape))
 
 
-def _only(result: Any, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
-    connected = [(path, leaf) for path, leaf in floating if getattr(leaf, "requires_grad", True)]
+def _only(result: Any, floating: list[tuple[str, Any]], tape: Tape) -> tuple[str, Any]:
+    connected = [(path, leaf) for path, leaf in floating if tape.is_differentiated(leaf)]
     distinct = {id(leaf): (path, leaf) for path, leaf in reversed(connected or floating)}
     if len(distinct) == 1:
         return next(iter(distinct.values()))
@@ -94,13 +95,13 @@ def _cotangent(tensor: Any, cotangent: Any, tape: Tape) -> Any:
             raise BadOutput(
                 "the output is complex", asked="its gradient", found=f"dtype {tape.describe(tensor).dtype}",
                 why="only a real scalar has one gradient",
-                next="cotangent=1.0, or of=lambda result: result.abs()",
+                next="cotangent=1.0, or of=lambda result: abs(result)",
             )  # fmt: skip
         if tape.size(tensor) != 1:
             raise BadOutput(
                 "the output is not a scalar", asked="its gradient", found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next="cotangent=torch.ones_like(output), or of=lambda result: result.sum()",
+                next=f"cotangent=numpy.ones({shape}), or of=lambda result: result[{', '.join('0' * len(shape or ()))}]",
             )  # fmt: skip
         return None
     made = tape.cotangent(tensor, cotangent)

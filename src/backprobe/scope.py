@@ -52,9 +52,8 @@ class Scope:
     """One entry of a function or of a module's forward, and what it has bound so far."""
 
     def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
-        self.trace, self.parent, self.path, self.count, self.file = trace, parent, path, count, file
-        above: str = parent.full if parent is not None and path.startswith("/") else ""
-        self.full: str = f"{above}{path}#{count}" if path else ""
+        self.trace, self.parent, self.path, self.file = trace, parent, path, file
+        self.renumber(count)
         self.stripped = strip(self.full)
         self.sites: Sequence[Site] = ()
         self.counts: dict[str, int] = {}  # how often each local was bound
@@ -67,6 +66,12 @@ class Scope:
         self.dirty = False  # something was called that may have written to a value
         self.follows = trace.selection.wants_calls(self.stripped)
 
+    def renumber(self, count: int) -> None:
+        """Which of the entries of its path this is, and so its full name."""
+        self.count = count
+        above: str = self.parent.full if self.parent is not None and self.path.startswith("/") else ""
+        self.full: str = f"{above}{self.path}#{count}" if self.path else ""
+
     # what rewritten code calls
 
     slice = slice
@@ -76,7 +81,7 @@ class Scope:
         site = self.sites[at]
         if self.dirty:
             self._settle(site)
-        self.trace.name(self, site.local, value, site)
+        value = self.trace.name(self, site.local, value, site)
         self.returned.clear()
         self.calls.clear()
         return value
@@ -86,8 +91,7 @@ class Scope:
         site = self.sites[at]
         if self.dirty:
             self.trace.sweep(self, site)
-        self.trace.name(self, site.local, value, site)
-        return value
+        return self.trace.name(self, site.local, value, site)
 
     def done(self, at: int, value: Any) -> Any:
         """A statement that binds nothing is over."""
@@ -113,14 +117,16 @@ class Scope:
         self._settle(self.sites[at])
         return self.bind(at, value)
 
-    def stored(self, at: int, owner: Any, value: Any) -> None:
-        """``owner[…] = value`` is over: a write where the owner is a tensor, a binding of ``owner[…]`` elsewhere."""
+    def storing(self, at: int, owner: Any, value: Any) -> Any:
+        """``owner[…] = value`` is about to run: a write where the owner is a tensor, a binding elsewhere."""
+        return value if self.trace.tape.is_tensor(owner) else self.bind(at, value)
+
+    def stored(self, at: int, owner: Any) -> None:
+        """``owner[…] = value`` is over."""
         if self.trace.tape.is_tensor(owner):
             self.written(owner)
             self._settle(self.sites[at])
             self.trace.renewed.clear()
-        else:
-            self.bind(at, value)
 
     def expose(self, value: Any) -> Any:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
@@ -133,8 +139,7 @@ class Scope:
         own = f"{OWN}{self.comprehensions}"
         try:
             for value in values:
-                self._bind_template(template, value, own)
-                yield value
+                yield self._bind_template(template, value, own)
         finally:
             for key in [key for key in self.slots if key.endswith(own)]:
                 del self.slots[key]
@@ -178,15 +183,16 @@ class Scope:
         self.dirty = False
         self.trace.sweep(self, site)
 
-    def _bind_template(self, template: Any, value: Any, own: str) -> None:
+    def _bind_template(self, template: Any, value: Any, own: str) -> Any:
         if isinstance(template, int):
             site = self.sites[template]
             if self.dirty:
                 self.trace.sweep(self, site)
-            self.trace.name(self, site.local, value, site, own)
-        elif isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
-            for inner, item in zip(template, value, strict=True):
-                self._bind_template(inner, item, own)
+            return self.trace.name(self, site.local, value, site, own)
+        if isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
+            bound = [self._bind_template(inner, item, own) for inner, item in zip(template, value, strict=True)]
+            return bound if self.trace.tape.exchanges else value
+        return value
 
 
 def _origin(function: Any) -> str:

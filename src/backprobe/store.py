@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from backprobe.backends.base import Arrays, load_arrays
+from backprobe.backends.base import ARRAYS, Arrays, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip
@@ -109,8 +109,10 @@ def _replace(beside: Path, target: Path) -> None:
 
 def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record, tuple[Any] | None]:
     """Read a record and, if it was saved, the result. Raises BadRecording; runs nothing."""
-    if to not in (None, "torch", "numpy"):
-        raise BadOption(f"a recording loads to torch or numpy, not to {to!r}", asked=f"to={to!r}", next='to="numpy"')
+    if to is not None and to not in ARRAYS:
+        raise BadOption(
+            f"a recording loads to {', '.join(ARRAYS)}, not to {to!r}", asked=f"to={to!r}", next='to="numpy"'
+        )
     folder = Path(path)
     data = _checked(folder)
     try:

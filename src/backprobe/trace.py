@@ -20,7 +20,7 @@ from backprobe.record import GradStatus
 from backprobe.scope import OWN, Scope, Slot, Value
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.rewrite import Origin, Site
-from backprobe.structure import leaves
+from backprobe.structure import exchanged, leaves
 
 PLAIN = (bool, int, float, complex, type(None))
 HIGHER_ORDER = (map, filter, functools.reduce)
@@ -57,7 +57,7 @@ class Trace:
 
     def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
         self.tape, self.selection, self.home = tape, selection, home
-        self.operations = selection.asks_operations
+        self.operations = selection.asks_operations or tape.exchanges
         self.values: list[Value] = []
         self.notes: dict[str, None] = {}
         self.seen: dict[str, None] = {}  # names the program has that were not selected
@@ -159,12 +159,15 @@ class Trace:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
         if isinstance(function, BuiltinFunctionType | type):
             return functools.partial(self._higher_order, scope, function) if function in HIGHER_ORDER else None
+        higher_order = self.tape.higher_order(function)
+        if higher_order is not None:
+            return functools.partial(self._higher_order, scope, higher_order)
         label, call = "", None
-        inner = innermost(function)
-        if inner is None:
-            # in the model form a module has its own path, whoever calls it
-            called = self.tape.called(function) if self.selection.in_function else None
-            label = type(function).__name__
+        # in the model form a module has its own path, whoever calls it
+        called = self.tape.called(function, self.selection.in_function)
+        inner = innermost(called[0] if called is not None else function)
+        if called is not None or inner is None:
+            label = type(function).__name__ if innermost(function) is None else ""
             self._note_hidden(function)
             function, call = called or (MethodType(type(function).__call__, function), None)
             inner = innermost(function)
@@ -175,7 +178,7 @@ class Trace:
         except NoSource as error:
             self.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
             return None
-        return followed if call is None else functools.partial(call, followed)
+        return followed if call is None else functools.partial(self._call_settled, call, followed)
 
     def _note_hidden(self, function: Any) -> None:
         """A decorator that is no Python function, such as lru_cache, hides the user's function inside it."""
@@ -188,8 +191,43 @@ class Trace:
         installed = package(function.__code__.co_filename)
         return installed is None or (installed != "" and installed == self.home)
 
-    def _higher_order(self, scope: Scope, function: Any, first: Any, *rest: Any) -> Any:
-        return function(self.follow(scope, first) or first, *rest)
+    def _higher_order(self, scope: Scope, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        followed = functools.partial(self._followed, scope)
+        return self._call_settled(
+            function, *map(followed, args), **{name: followed(value) for name, value in kwargs.items()}
+        )
+
+    def _followed(self, scope: Scope, argument: Any) -> Any:
+        """An argument with the user's functions in it exchanged for reporting ones."""
+        if isinstance(argument, tuple | list) and argument and all(map(callable, argument)):
+            return [self._followed(scope, one) for one in argument]
+        return (self.follow(scope, argument) or argument) if callable(argument) else argument
+
+    def _call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what may run a function several times and keep but one of these runs: the others leave no trace."""
+        first = len(self.values)
+        result = function(*args, **kwargs)
+        lost = [v for v in self.values[first:] if v.capture is not None and self.tape.is_lost(v.capture)]
+        if lost:
+            self._drop(lost, self.values[first:])
+        return result
+
+    def _drop(self, lost: Sequence[Value], among: Sequence[Value]) -> None:
+        scopes = {scope for value in lost for scope, *_ in value.names if scope is not None}
+        gone = set(lost)
+        left = {scope: None for value in among if value.capture is not None and value not in gone
+                for scope, *_ in value.names if scope is not None}  # fmt: skip
+        for scope in sorted(scopes - left.keys(), key=lambda scope: -scope.count):
+            siblings = scope.parent.entered if scope.parent is not None else self.entered
+            siblings[scope.path] -= 1
+            for other in left:
+                if other.parent is scope.parent and other.path == scope.path and other.count > scope.count:
+                    other.renumber(other.count - 1)
+        for scope in left:
+            scope.renumber(scope.count)  # below one that was renumbered
+        for value in lost:
+            value.names.clear()
+        self.values = [value for value in self.values if value.names or value not in gone]
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments, saving before and looking after."""
@@ -208,13 +246,20 @@ class Trace:
     # naming values
 
     @quietly
-    def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> None:
+    def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> Any:
         """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container.
 
-        ``own`` tells the variable of a comprehension from one of the function with the same name.
+        ``own`` tells the variable of a comprehension from one of the function with the same name. Returns what the
+        program goes on with.
         """
         if not self.is_recording:
-            return
+            return value
+        if self.tape.exchanges:
+            value = exchanged(value, self.tape.tap, [])
+        self._name(scope, local, value, site, own)
+        return value
+
+    def _name(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
         self.last = (scope, site)
         if scope is self.root and local == "return" and site.line:
             self.return_site, self.at_return = site, Mentioned.of(scope)
@@ -222,7 +267,7 @@ class Trace:
         prefix = f"{scope.stripped}:{local}"
         wanted = [self.selection.might_want(prefix + strip(leaf)) for leaf, _ in found]
         if not any(wanted):
-            if found:
+            if found and (self.selection.asks_operations or not local.endswith("()")):
                 self.seen[prefix] = None
             scope.slots.pop(local + own, None)
             scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
@@ -301,10 +346,10 @@ class Trace:
         self.values.append(value)
         return value
 
-    def name_returned(self, path: str, output: Any) -> None:
+    def name_returned(self, path: str, output: Any) -> Any:
         """A module has returned, its own hooks included; ``output`` is what its caller gets."""
         if not self.is_recording:
-            return
+            return output
         finished = self.finished.get(path)
         if not path:
             scope = self.root
@@ -313,13 +358,16 @@ class Trace:
         else:
             scope = self.enter_module(path)
             del self.live[scope]
-        self.name(scope, "return", output, NO_SITE)
+        return self.name(scope, "return", output, NO_SITE)
 
     @quietly
-    def name_path(self, path: str, tensor: Any) -> None:
+    def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
+        if self.tape.exchanges:
+            tensor = self.tape.tap(tensor)
         if self.selection.might_want(path):
             self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
+        return tensor
 
     def name_absent(self, path: str, status: GradStatus, reason: str) -> None:
         """A module that was selected, and whose return value is not there."""
@@ -331,6 +379,8 @@ class Trace:
     @quietly
     def hold_output(self, tensor: Any, path: str | None) -> Value:
         """The value that is differentiated, which always has an entry."""
+        if self.tape.exchanges:
+            tensor = self.tape.tap(tensor)
         known = self.latest.get(id(tensor))
         value = self._value(self.root, tensor, self.return_site)
         if value is not known or not value.names:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from backprobe.errors import BadOption, NoBackend
 from backprobe.record import GradStatus
 
-BACKENDS = {"torch": "backprobe.backends.torch"}
+BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
 ARRAYS = BACKENDS | {"numpy": "backprobe.backends.arrays"}
 
 
@@ -87,6 +87,16 @@ class Backward:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """What a program that has run asks of its tape: its result, what of it is differentiated, and towards what."""
+
+    result: Any
+    output: Any
+    cotangent: Any
+    captures: Sequence[Any]
+
+
+@dataclass(frozen=True)
 class Summary:
     """Statistics of one tensor over its finite values: root mean square, largest magnitude, and how many are not."""
 
@@ -98,6 +108,33 @@ class Summary:
 
 class Tape(Protocol):
     """One recording in a framework: captures values while the program runs, then differentiates."""
+
+    exchanges: bool
+    """Must the program go on with ``tap(tensor)`` in the place of each tensor it makes?"""
+
+    def run(
+        self,
+        program: Callable[[Mapping[str, Any]], Ran],
+        inputs: Mapping[str, Any],
+        wrt: frozenset[str] | None,
+        undo: list[Callable[[], None]],
+    ) -> tuple[Any, Backward]:
+        """Run a program forward and backward: its result, and what backward gave.
+
+        ``inputs`` are what is to be differentiated, by name: those of a function, or none where the flags of the
+        framework's own tensors stand. ``wrt`` names some of them. The program is given them made differentiable; what
+        puts back the old leaves of the caller's own containers is added to ``undo``. Backward runs once, and once more
+        from each capture towards its inputs alone where partials are asked for.
+        """
+        ...
+
+    def tap(self, value: Any) -> Any:
+        """What the program goes on with in the place of this value: the same for the same tensor."""
+        ...
+
+    def is_lost(self, capture: Any) -> bool:
+        """Was this captured in a run of a function that the framework has thrown away, to trace it again?"""
+        ...
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Within this context, what the tape does with tensors is not seen by modes or subclasses of the user's."""
@@ -138,11 +175,15 @@ class Tape(Protocol):
         """Is it a callable whose code the framework fixes or traces, which must be called as it is?"""
         ...
 
-    def called(self, function: Any) -> tuple[Any, Callable[..., Any]] | None:
-        """For an object such as a module: the function that calling it runs, and how to call it with another instead.
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        """For what the framework calls in a way of its own: the function that it runs, and how to run another instead.
 
-        None for an object that just has a ``__call__`` of its own.
+        Such are its modules (where ``modules_too``) and its transformations. None for anything else.
         """
+        ...
+
+    def higher_order(self, function: Any) -> Callable[..., Any] | None:
+        """For a function of the framework that calls functions given to it: what to call in its place. Else None."""
         ...
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -173,10 +214,6 @@ class Tape(Protocol):
         """Keep nothing any longer."""
         ...
 
-    def differentiate(self, output: Any, cotangent: Any, captures: Sequence[Any]) -> Backward:
-        """Run backward once, and once more from each capture towards its inputs alone where partials are asked for."""
-        ...
-
 
 class Arrays(Protocol):
     """The tensors of a recording as data: what showing and saving need of a framework."""
@@ -203,15 +240,8 @@ class Backend(Arrays, Protocol):
 
     def is_model(self, value: Any) -> bool: ...
 
-    def open(self, options: Options) -> Tape: ...
-
-    def lift(
-        self, arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]
-    ) -> Mapping[str, Any]:
-        """The arguments of a function by parameter name, with those to be differentiated made so.
-
-        What puts back the old leaves of the caller's own containers is added to ``undo``.
-        """
+    def open(self, options: Options) -> Tape:
+        """Raises Unsupported for options that this framework does not have."""
         ...
 
     def refuse(self, target: Any, asked: str) -> None:
@@ -229,14 +259,28 @@ class Backend(Arrays, Protocol):
         """What an error raised by the framework's backward pass means for a probe, if backprobe knows more."""
         ...
 
-    def module_paths(self, model: Any) -> Iterable[str]:
+    def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
+        """A call of a model that is about to be made."""
+        ...
+
+
+class ModelCall(Protocol):
+    """One call of a model."""
+
+    inputs: Mapping[str, Any]
+    """What of the model and of its arguments ``Tape.run`` is to make differentiable; empty where flags stand."""
+
+    forward: Any
+    """The function of the model's own that this call runs."""
+
+    def module_paths(self) -> Iterable[str]:
         """The paths of the modules that can run, the model itself being ""."""
         ...
 
-    def parameters(self, model: Any) -> Iterable[tuple[str, Any]]: ...
+    def parameter_paths(self) -> Iterable[str]: ...
 
-    def observing(self, model: Any, observer: ModuleObserver) -> Any:
-        """A context manager in which the model's modules report to the observer."""
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        """Call the model; in the course of it its parameters and modules report to the observer."""
         ...
 
 
@@ -244,10 +288,11 @@ class Backend(Arrays, Protocol):
 class ModuleObserver:
     """What the model form wants to hear: which forwards to exchange for reporting ones, and what modules return."""
 
+    parameter: Callable[[str, Any], Any]  # (path, parameter) -> what takes its place, the same where nothing does
     wants_output: Callable[[str], bool]
     wants_locals: Callable[[str], bool]
     rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
-    returned: Callable[[str, Any], None]  # (path, what the module returned)
+    returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what takes its place
     writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
     written: Callable[[Any], None]  # (inputs of a module that has worked in place)
 

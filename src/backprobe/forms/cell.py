@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,8 +60,7 @@ class CellScope(Scope):
 
     def last(self, at: int, value: Any) -> None:
         """The last expression, which is what the cell returns: it has a name if it holds a tensor."""
-        self.result = value
-        (super().bind if _holds_tensor(value, self.trace.tape) else self.done)(at, value)
+        self.result = (super().bind if _holds_tensor(value, self.trace.tape) else self.done)(at, value)
 
     def exit(self) -> None:
         """Keep no value; what the cell made and left for later, such as a generator, may still report here."""
@@ -83,7 +81,7 @@ class CellRun(Run):
     def cell(self) -> Cell:
         return self.probe.target  # type: ignore[no-any-return]
 
-    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
         with refusing_depth(self.cell.file):
             scope = CellScope(self.trace, self.cell, self._tensors_read())
             certain = self.cell.read_first
@@ -103,8 +101,9 @@ class CellRun(Run):
         held = {name: self.cell.value(name) for name in self.cell.read}
         return {name: value for name, value in held.items() if _holds_tensor(value, self.tape)}
 
-    def returned(self, result: Any) -> None:
+    def returned(self, result: Any) -> Any:
         """The last expression has had its name already."""
+        return result
 
     def explain_error(self, error: BaseException) -> str | None:
         line = self.cell.calls("backward") or self.cell.calls("grad")
@@ -117,7 +116,7 @@ class CellRun(Run):
 
     def output(self, result: Any) -> Output:
         self.output_name, tensor = self._chosen(result)
-        if not getattr(tensor, "requires_grad", True):
+        if not self.tape.is_differentiated(tensor):
             raise NothingToDifferentiate(
                 "the output depends on nothing that is differentiated", asked=self.spelled(),
                 found=f"{self.output_name or 'the last expression'} without history",
@@ -127,8 +126,9 @@ class CellRun(Run):
             )  # fmt: skip
         code, cotangent = self.probe.cotangent, None
         if code is not None:
-            evaluated = functools.partial(eval, code, self.cell.globals, self.cell.locals)
-            cotangent = self._noting(evaluated, "evaluating the cotangent of")
+            self.doing = "evaluating the cotangent of"
+            cotangent = eval(code, self.cell.globals, self.cell.locals)
+            self.doing = "choosing the output of"
         try:
             return choose(tensor, None, cotangent, self.tape)
         except BadOutput as error:
@@ -145,7 +145,7 @@ class CellRun(Run):
             return None, result
         floating = self._floating_names()
         for name in reversed(floating):
-            if getattr(self.cell.value(name), "requires_grad", True):
+            if self.tape.is_differentiated(self.cell.value(name)):
                 return name, self.cell.value(name)
         raise NothingToDifferentiate(
             "the cell computes nothing that can be differentiated", asked=self.spelled(),

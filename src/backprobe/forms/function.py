@@ -18,19 +18,30 @@ from backprobe.structure import leaves
 class FunctionRun(Run):
     """The function form: the function itself is rewritten, and its arguments are made differentiable."""
 
-    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    lifted_numbers: Sequence[str] = ()
+
+    def starts_at(self) -> Any:
+        """What is rewritten: of a callable that is no function, the function that calling it runs."""
         target = self.probe.target
+        called = self.tape.called(target, False)
+        if called is not None:
+            return called[0]
         method = type(target).__call__
-        own_call = innermost(target) is None and isinstance(method, FunctionType)
-        function = MethodType(method, target) if own_call else target
-        reporting_function = reporting(function, self.trace.root_opener, operations=self.trace.operations)
-        bound = self._bound(function, args, kwargs)
-        lifted = self.backend.lift(bound.arguments, self.probe.wrt, self.undo)
-        self.arguments = [leaf for value in lifted.values() for _, leaf in leaves(value)]
-        self.lifted_numbers = [name for name, value in bound.arguments.items()
-                               if isinstance(value, int | float) and lifted[name] is not value]  # fmt: skip
-        bound.arguments.update(lifted)
-        return reporting_function(*bound.args, **bound.kwargs)
+        return MethodType(method, target) if innermost(target) is None and isinstance(method, FunctionType) else target
+
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        function = self.starts_at()
+        self.reporting = reporting(function, self.trace.root_opener, operations=self.trace.operations)
+        self.bound = self._bound(function, args, kwargs)
+        return self.bound.arguments
+
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
+        given = self.bound.arguments
+        self.arguments = [leaf for value in inputs.values() for _, leaf in leaves(value)]
+        self.lifted_numbers = [name for name, value in given.items()
+                               if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
+        given.update(inputs)
+        return self.reporting(*self.bound.args, **self.bound.kwargs)
 
     def explain_error(self, error: BaseException) -> str | None:
         if not self.lifted_numbers or not isinstance(error, TypeError):
@@ -78,5 +89,5 @@ class FunctionRun(Run):
             asked=f"bp.probe({name_of(self.probe.target)})",
             found=f"arguments of type {', '.join(kinds)}" if kinds else "no arguments",
             why="only floating point and complex values have derivatives",
-            next="pass floating point values, x.float() or 3.0",
+            next="pass floating point values, 3.0 instead of 3",
         )

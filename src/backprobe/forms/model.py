@@ -20,29 +20,34 @@ class ModelRun(Run):
 
     in_function = False
 
-    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def starts_at(self) -> Any:
+        return self.backend.call(self.probe.target, (), {}).forward
+
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.probe.wrt is not None:
             raise BadOption(
                 "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
                 why="the flags requires_grad of parameters and inputs stand",
                 next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
-        model = self.probe.target
-        self.paths = self.backend.module_paths(model)
-        for path, parameter in self.backend.parameters(model):
-            self.trace.name_path(_quoted(path), parameter)
+        self.call = self.backend.call(self.probe.target, args, kwargs)
+        return self.call.inputs
+
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
         executed: set[str] = set()
 
-        def returned(path: str, output: Any) -> None:
+        def returned(path: str, output: Any) -> Any:
             executed.add(path)
-            self.trace.name_returned(_quoted(path), output)
+            return self.trace.name_returned(_quoted(path), output)
+
+        def parameter(path: str, tensor: Any) -> Any:
+            return self.trace.name_path(_quoted(path), tensor)
 
         observer = ModuleObserver(
-            self._wants_output, self._wants_locals, self._rewritten, returned, self._writing, self._written
+            parameter, self._wants_output, self._wants_locals, self._rewritten, returned, self._writing, self._written
         )
-        with self.backend.observing(model, observer):
-            result = model(*args, **kwargs)
-        for path in self.paths:
+        result = self.call.run(inputs, observer)
+        for path in self.call.module_paths():
             if path not in executed and self._wants_output(path):
                 self.trace.name_absent(_quoted(path), GradStatus.NOT_EXECUTED, "its module did not run")
         return result
@@ -73,8 +78,7 @@ class ModelRun(Run):
         return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
     def known_names(self) -> Sequence[str]:
-        parameters = (path for path, _ in self.backend.parameters(self.probe.target))
-        return [_quoted(path) for path in (*self.paths, *parameters) if path]
+        return [_quoted(path) for path in (*self.call.module_paths(), *self.call.parameter_paths()) if path]
 
 
 @functools.lru_cache(65536)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Backend, Options, Tape
+from backprobe.backends.base import Backend, Backward, Options, Ran, Tape
 from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
@@ -39,7 +39,9 @@ class Run:
     """One call of a probe. The forms differ in how the program is made to report."""
 
     in_function = True
-    lifted_numbers: Sequence[str] = ()
+    doing = "running"
+    differentiated: Value
+    captured: Sequence[Value] = ()
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
@@ -47,52 +49,63 @@ class Run:
         self.selection = selection(chosen, self.in_function)
         self.tape: Tape = backend.open(probe.options)
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
-        inner = innermost(probe.target if self.in_function else probe.target.forward)
+        inner = innermost(self.starts_at())
         home = package(inner.__code__.co_filename) if inner is not None else None
         self.trace = Trace(self.tape, self.selection, home)
+
+    def starts_at(self) -> Any:
+        """The function that the run begins with: what is installed beside it is followed as the user's own code is."""
+        return self.probe.target
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward; whatever happens, nothing is left behind."""
         try:
-            result = self._noting(functools.partial(self.forward, args, kwargs), "running")
-            self.returned(result)
-            output = self.output(result)
-            return self._noting(functools.partial(self._differentiated, result, output), "differentiating")
+            inputs = self.inputs(args, kwargs)
+            run = functools.partial(self.tape.run, self._program, inputs, self.probe.wrt, self.undo)
+            return self._recording(*self._noting(run))
         finally:
             for put_back in reversed(self.undo):
                 put_back()
             self.trace.release()
             self.tape.release()
 
-    def returned(self, result: Any) -> None:
+    def _program(self, inputs: Mapping[str, Any]) -> Ran:
+        """The program itself, up to the choice of what is differentiated."""
+        result = self.returned(self.forward(inputs))
+        self.doing = "choosing the output of"
+        output = self.output(result)
+        self.doing = "differentiating"
+        self.differentiated = self.hold(output)
+        self.trace.close()
+        self.captured = [v for v in kept(self.trace, self.differentiated) if v.capture is not None]
+        return Ran(result, self.differentiated.tensor, output.cotangent, [value.capture for value in self.captured])
+
+    def returned(self, result: Any) -> Any:
         """What the target returned has a name."""
-        self.trace.name(self.trace.root, "return", result, NO_SITE)
+        result = self.trace.name(self.trace.root, "return", result, NO_SITE)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()
             raise NothingToDifferentiate(
                 f"{name_of(self.probe.target)} returns a {type(result).__name__}, which has computed nothing yet",
                 asked=self.spelled(), next="probe a function that runs it to its end",
             )  # fmt: skip
+        return result
 
-    def _differentiated(self, result: Any, output: Output) -> Recording:
-        output_value = self.hold(output)
-        self.trace.close()
-        captured = [v for v in kept(self.trace, output_value) if v.capture is not None]
-        passed = self.tape.differentiate(output.tensor, output.cotangent, [value.capture for value in captured])
-        record = transcribe(self.trace, self.backend, captured, passed, output_value)
+    def _recording(self, result: Any, passed: Backward) -> Recording:
+        record = transcribe(self.trace, self.backend, self.captured, passed, self.differentiated)
         missed = self.selection.unmatched([*record.names, *self.trace.seen])
         if missed:
             self.refuse_unmatched(missed[0], record.names)
         return Recording(record, result)
 
-    def _noting(self, step: Callable[[], T], doing: str) -> T:
+    def _noting(self, step: Callable[[], T]) -> T:
         """Run a step; an error of the program's gets a note that says where the probe was."""
         try:
             return step()
         except BackprobeError:
             raise
         except BaseException as error:
-            note = f"backprobe: raised while {doing} {name_of(self.probe.target)} under a probe"
+            note = f"backprobe: raised while {self.doing} {name_of(self.probe.target)} under a probe"
             if self.trace.last is not None and self.trace.last[1].line:
                 scope, site = self.trace.last
                 where = place(scope.file, site.line)
@@ -123,7 +136,11 @@ class Run:
         """The value that is differentiated, which always has an entry."""
         return self.trace.hold_output(output.tensor, output.path)
 
-    def forward(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What is to be made differentiable, by name."""
+        return {}
+
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
     def explain_error(self, error: BaseException) -> str | None:
@@ -131,9 +148,7 @@ class Run:
         return None
 
     def output(self, result: Any) -> Output:
-        return self._noting(
-            lambda: choose(result, self.probe.of, self.probe.cotangent, self.tape), "choosing the output of"
-        )
+        return choose(result, self.probe.of, self.probe.cotangent, self.tape)
 
     def known_names(self) -> Sequence[str]:
         """Names that the program has whether or not it ran them, for suggestions."""

@@ -273,8 +273,8 @@ class _Rewriter(ast.NodeTransformer):
             return [*before, self._assign(place, self._report("bind", site, held))]
         return [
             ast.Expr(self._report("writing", place.value)),
-            self._assign(place, held),
-            ast.Expr(self._report("stored", site, place.value, held)),
+            self._assign(place, self._report("storing", site, place.value, held)),
+            ast.Expr(self._report("stored", site, place.value)),
         ]
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> ast.NamedExpr:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Description, ModuleObserver, Options, Summary
+from backprobe.backends.base import Description, Options, Summary
 from backprobe.backends.torch import modules, strategies, tensors
-from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.tape import TorchTape
 
 FREED = "backward through the graph a second time"
@@ -31,11 +30,6 @@ class TorchBackend:
     def open(self, options: Options) -> TorchTape:
         return TorchTape(options)
 
-    def lift(
-        self, arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Callable[[], None]]
-    ) -> Mapping[str, Any]:
-        return lift(arguments, wrt, undo)
-
     def refuse(self, target: Any, asked: str) -> None:
         modules.refuse(target, asked)
 
@@ -55,19 +49,8 @@ class TorchBackend:
             )
         return None
 
-    def module_paths(self, model: torch.nn.Module) -> Iterable[str]:
-        idle = torch.nn.Module.forward  # what a container such as ModuleList has
-        return [
-            path
-            for path, module in model.named_modules(remove_duplicate=False)
-            if getattr(type(module), "forward", None) is not idle
-        ]
-
-    def parameters(self, model: torch.nn.Module) -> Iterable[tuple[str, Tensor]]:
-        return model.named_parameters(remove_duplicate=False)
-
-    def observing(self, model: torch.nn.Module, observer: ModuleObserver) -> Any:
-        return modules.observing(model, observer)
+    def call(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> modules.TorchModelCall:
+        return modules.TorchModelCall(model, args, kwargs)
 
     def describe(self, tensor: Tensor) -> Description:
         return tensors.describe(tensor)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,37 @@ from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.base import ModuleObserver
 from backprobe.errors import Unsupported
+
+
+@dataclass(frozen=True)
+class TorchModelCall:
+    """PyTorch's ``ModelCall``: nothing of the model is altered, and the flags ``requires_grad`` stand."""
+
+    model: Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def forward(self) -> Any:
+        return self.model.forward
+
+    def module_paths(self) -> Iterable[str]:
+        idle = Module.forward  # what a container such as ModuleList has
+        return [
+            path
+            for path, module in self.model.named_modules(remove_duplicate=False)
+            if getattr(type(module), "forward", None) is not idle
+        ]
+
+    def parameter_paths(self) -> Iterable[str]:
+        return [path for path, _ in self.model.named_parameters(remove_duplicate=False)]
+
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        for path, parameter in self.model.named_parameters(remove_duplicate=False):
+            observer.parameter(path, parameter)
+        with observing(self.model, observer):
+            return self.model(*self.args, **self.kwargs)
 
 
 @contextmanager

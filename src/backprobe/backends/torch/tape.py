@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Backward, Description, Effect, Options
+from backprobe.backends.base import Backward, Description, Effect, Options, Ran
 from backprobe.backends.torch import effects, modules
+from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, version
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
 from backprobe.backends.torch.tensors import Geometry, describe, same_content
@@ -31,6 +32,8 @@ is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 class TorchTape:
     """PyTorch's ``Tape``."""
+
+    exchanges = False
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -75,7 +78,7 @@ class TorchTape:
         except (TypeError, ValueError, RuntimeError) as error:
             raise BadOutput(
                 "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
-                next="cotangent=torch.ones_like(output)",
+                next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
 
     def ones_like(self, output: Tensor) -> Tensor:
@@ -169,10 +172,13 @@ class TorchTape:
     def is_compiled(self, function: Any) -> bool:
         return hasattr(function, "_torchdynamo_orig_callable")
 
-    def called(self, function: Any) -> tuple[Any, Callable[..., Any]] | None:
-        if not isinstance(function, torch.nn.Module):
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        if not (modules_too and isinstance(function, torch.nn.Module)):
             return None
         return modules.original_forward(function), partial(modules.call_with, function)
+
+    def higher_order(self, function: Any) -> None:
+        return None
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         found = effects.targets(function, args, kwargs)
@@ -239,11 +245,24 @@ class TorchTape:
             handle = tensor.register_hook(partial(self.hooked.take, capture))  # type: ignore[no-untyped-call]
             self.hook_handles.append(handle)
 
-    # backward
+    # forward and backward
 
-    def differentiate(self, output: Tensor, cotangent: Any, captures: Sequence[Capture]) -> Backward:
-        self.settle(captures)
-        return differentiate(self.options, self.hooked, output, cotangent, captures)
+    def run(
+        self,
+        program: Callable[[Mapping[str, Any]], Ran],
+        inputs: Mapping[str, Any],
+        wrt: frozenset[str] | None,
+        undo: list[Callable[[], None]],
+    ) -> tuple[Any, Backward]:
+        ran = program(lift(inputs, wrt, undo))
+        self.settle(ran.captures)
+        return ran.result, differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
+
+    def tap(self, value: Any) -> Any:
+        return value
+
+    def is_lost(self, capture: Capture) -> bool:
+        return False
 
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: what can be known only now."""
