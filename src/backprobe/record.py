@@ -141,7 +141,9 @@ class Entry:
     the value as the framework does (dtype without the framework's prefix). ``source`` is None for what no line of
     code binds, such as a module's parameter. ``op`` is the operation as the source spells it. ``inputs`` are the
     recorded values that flow directly into this one; values that are not recorded are skipped over. ``reads`` are the
-    recorded values that its expression mentions, whether or not they are differentiated.
+    recorded values that its expression mentions, whether or not they are differentiated. ``axes`` says what the
+    leading axes of value and gradient count where a value is computed many times at once, as inside ``jax.lax.scan``
+    and ``jax.vmap``: ``("step",)`` for each step of a loop, ``("batch",)`` for each example. It is empty elsewhere.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Entry:
     reads: tuple[Read, ...]
     held_value: Any = field(repr=False)
     held_grad: Any = field(repr=False)
+    axes: tuple[str, ...] = ()
 
     @property
     def value(self) -> Any:

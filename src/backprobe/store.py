@@ -238,7 +238,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
             {"name": edge.name, "partial": encoded(edge.partial), "contribution": encoded(edge.contribution)}
             for edge in entry.inputs
         ],
-        "reads": [asdict(read) for read in entry.reads],
+        "reads": [asdict(read) for read in entry.reads], "axes": list(entry.axes),
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
@@ -282,7 +282,7 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         ),
         reads=tuple(Read(**read) for read in data["reads"]),
         held_value=Lost(data["lost"]) if data["lost"] is not None else decoded(data["value"]),
-        held_grad=decoded(data["grad"]),
+        held_grad=decoded(data["grad"]), axes=tuple(data.get("axes", ())),
     )  # fmt: skip
 
 

@@ -162,14 +162,17 @@ class Trace:
         higher_order = self.tape.higher_order(function)
         if higher_order is not None:
             return functools.partial(self._higher_order, scope, higher_order)
-        label, call = "", None
+        label = ""
         # in the model form a module has its own path, whoever calls it
-        called = self.tape.called(function, self.selection.in_function)
-        inner = innermost(called[0] if called is not None else function)
+        called: tuple[Any, Any] | None = self.tape.called(function, self.selection.in_function)
+        inner, call = innermost(function), None
         if called is not None or inner is None:
-            label = type(function).__name__ if innermost(function) is None else ""
-            self._note_hidden(function)
-            function, call = called or (MethodType(type(function).__call__, function), None)
+            if called is None:
+                self._note_hidden(function)
+                called = MethodType(type(function).__call__, function), None
+            if getattr(called[0], "__self__", None) is function:
+                label = type(function).__name__
+            function, call = called
             inner = innermost(function)
         if inner is None or not self._is_users(inner) or self.tape.is_compiled(function):
             return None
@@ -178,7 +181,7 @@ class Trace:
         except NoSource as error:
             self.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
             return None
-        return followed if call is None else functools.partial(self._call_settled, call, followed)
+        return followed if call is None else functools.partial(self.call_settled, call, followed)
 
     def _note_hidden(self, function: Any) -> None:
         """A decorator that is no Python function, such as lru_cache, hides the user's function inside it."""
@@ -193,7 +196,7 @@ class Trace:
 
     def _higher_order(self, scope: Scope, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         followed = functools.partial(self._followed, scope)
-        return self._call_settled(
+        return self.call_settled(
             function, *map(followed, args), **{name: followed(value) for name, value in kwargs.items()}
         )
 
@@ -203,7 +206,7 @@ class Trace:
             return [self._followed(scope, one) for one in argument]
         return (self.follow(scope, argument) or argument) if callable(argument) else argument
 
-    def _call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may run a function several times and keep but one of these runs: the others leave no trace."""
         first = len(self.values)
         result = function(*args, **kwargs)
@@ -260,7 +263,8 @@ class Trace:
         return value
 
     def _name(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
-        self.last = (scope, site)
+        if self.selection.asks_operations or not local.endswith("()"):
+            self.last = (scope, site)
         if scope is self.root and local == "return" and site.line:
             self.return_site, self.at_return = site, Mentioned.of(scope)
         found = self._leaves(value)
@@ -313,8 +317,9 @@ class Trace:
     def _same(self, held: Slot, found: list[tuple[str, Any]], wanted: list[bool]) -> bool:
         """Does a name already hold these very objects, at these versions? Numbers alone are bound anew each time."""
         new = [item for item, want in zip(found, wanted, strict=True) if want]
+        identity = self.tape.identity
         return any(value.tensor is not None for _, value in held) and all(
-            old == leaf and (item is value.tensor and self.tape.version(item) == value.version
+            old == leaf and (identity(item) == identity(value.tensor) and self.tape.version(item) == value.version
                              if value.tensor is not None else item is value.plain)
             for (old, value), (leaf, item) in zip(held, new, strict=True)
         )  # fmt: skip
@@ -325,10 +330,10 @@ class Trace:
             value = Value(None, 0, None, scope, site, plain=item)
             self.values.append(value)
             return value
-        known = self.latest.get(id(item))
+        known = self.latest.get(self.tape.identity(item))
         if known is not None and self.tape.version(item) != known.version:
             self.sweep(scope, site)  # written out of sight: every name on that memory gets its new version
-            swept = self.latest[id(item)]
+            swept = self.latest[self.tape.identity(item)]
             if swept is known:
                 return self._capture(scope, item, site, known)
             known = swept
@@ -342,7 +347,7 @@ class Trace:
         unrecorded = any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
         capture = self.tape.capture(tensor, reads, unrecorded, previous.capture if previous else None, through)
         value = Value(tensor, version, capture, scope, site, previous=previous)
-        self.latest[id(tensor)] = value
+        self.latest[self.tape.identity(tensor)] = value
         self.values.append(value)
         return value
 
@@ -381,7 +386,7 @@ class Trace:
         """The value that is differentiated, which always has an entry."""
         if self.tape.exchanges:
             tensor = self.tape.tap(tensor)
-        known = self.latest.get(id(tensor))
+        known = self.latest.get(self.tape.identity(tensor))
         value = self._value(self.root, tensor, self.return_site)
         if value is not known or not value.names:
             local, leaf = ("of()", "") if path is None else ("return", path)
@@ -427,7 +432,7 @@ class Trace:
         slot = []
         for leaf, value in live.slots[key]:
             if value.tensor is not None and self.tape.version(value.tensor) != value.version:
-                latest = self.latest[id(value.tensor)]
+                latest = self.latest[self.tape.identity(value.tensor)]
                 if self.tape.version(value.tensor) != latest.version:
                     latest = self._capture(scope, value.tensor, site, value)
                     self.renewed.add(latest)

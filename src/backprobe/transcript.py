@@ -112,10 +112,11 @@ def _entry(
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
                      reads, value.plain, None)  # fmt: skip
-    described = backend.describe(value.tensor) if value.tensor is not None else Description()
+    held = outcome.value if outcome.axes else value.tensor
+    described = backend.describe(held) if value.tensor is not None else Description()
     return Entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
-        described.device, source, site.op, inputs, reads, outcome.value, outcome.grad,
+        described.device, source, site.op, inputs, reads, outcome.value, outcome.grad, outcome.axes,
     )  # fmt: skip
 
 

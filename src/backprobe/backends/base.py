@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from backprobe.errors import BadOption, NoBackend
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Source
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
 ARRAYS = BACKENDS | {"numpy": "backprobe.backends.arrays"}
@@ -63,6 +63,7 @@ class Outcome:
     value: Any
     grad: Any
     inputs: tuple[Link, ...]
+    axes: tuple[str, ...] = ()  # see ``Entry``
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,33 @@ class Summary:
     largest: float
 
 
-class Tape(Protocol):
+class Tensors(Protocol):
+    """What choosing the output asks of a framework's tensors."""
+
+    def is_tensor(self, value: Any) -> bool: ...
+
+    def is_floating(self, tensor: Any) -> bool: ...
+
+    def is_complex(self, tensor: Any) -> bool: ...
+
+    def size(self, tensor: Any) -> int: ...
+
+    def describe(self, tensor: Any) -> Description: ...
+
+    def is_differentiated(self, value: Any) -> bool:
+        """Is it a tensor that requires a gradient?"""
+        ...
+
+    def cotangent(self, output: Any, cotangent: Any) -> Any:
+        """The cotangent as a tensor of the output's dtype and device."""
+        ...
+
+    def ones_like(self, output: Any) -> Any:
+        """The cotangent that sums an output."""
+        ...
+
+
+class Tape(Tensors, Protocol):
     """One recording in a framework: captures values while the program runs, then differentiates."""
 
     exchanges: bool
@@ -132,6 +159,14 @@ class Tape(Protocol):
         """What the program goes on with in the place of this value: the same for the same tensor."""
         ...
 
+    def identity(self, tensor: Any) -> int:
+        """The same number for what is the same tensor."""
+        ...
+
+    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function; where the framework traces, as a whole, so that what is inside its own loops is seen."""
+        ...
+
     def is_lost(self, capture: Any) -> bool:
         """Was this captured in a run of a function that the framework has thrown away, to trace it again?"""
         ...
@@ -140,22 +175,8 @@ class Tape(Protocol):
         """Within this context, what the tape does with tensors is not seen by modes or subclasses of the user's."""
         ...
 
-    def is_tensor(self, value: Any) -> bool: ...
-
-    def is_floating(self, tensor: Any) -> bool: ...
-
-    def is_complex(self, tensor: Any) -> bool: ...
-
-    def size(self, tensor: Any) -> int: ...
-
-    def describe(self, tensor: Any) -> Description: ...
-
     def version(self, tensor: Any) -> int:
         """A number that changes when the tensor's memory is written."""
-        ...
-
-    def is_differentiated(self, value: Any) -> bool:
-        """Is it a tensor that requires a gradient?"""
         ...
 
     def capture(self, tensor: Any, reads: Sequence[Any], unrecorded: bool, previous: Any, through: bool) -> Any:
@@ -200,14 +221,6 @@ class Tape(Protocol):
 
     def expose(self, tensor: Any) -> None:
         """The program takes a handle through which it may write unseen."""
-        ...
-
-    def cotangent(self, output: Any, cotangent: Any) -> Any:
-        """The cotangent as a tensor of the output's dtype and device."""
-        ...
-
-    def ones_like(self, output: Any) -> Any:
-        """The cotangent that sums an output."""
         ...
 
     def release(self) -> None:
@@ -263,6 +276,10 @@ class Backend(Arrays, Protocol):
         """A call of a model that is about to be made."""
         ...
 
+    def program(self, target: Any, session: Any) -> Program | None:
+        """For a target that is a graph already: what runs it. None for any other. Raises BadOption, Unsupported."""
+        ...
+
 
 class ModelCall(Protocol):
     """One call of a model."""
@@ -281,6 +298,54 @@ class ModelCall(Protocol):
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         """Call the model; in the course of it its parameters and modules report to the observer."""
+        ...
+
+
+@dataclass(frozen=True)
+class Node:
+    """One value of a graph that has names of its own, before it runs."""
+
+    names: tuple[str, ...]  # (":u", ":split.1") without counts, the one to print first
+    is_parameter: bool = False
+    by_default: bool = True  # is it recorded where no pattern asks for it?
+    op: str = ""
+
+
+class Program(Tensors, Protocol):
+    """One run of a target that is a graph already. Its methods are called in this order."""
+
+    name: str
+    """What the target is called in messages."""
+
+    arrays: str
+    """Which of ``ARRAYS`` what it gives are."""
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Take the arguments of the run. Raises BadOption."""
+        ...
+
+    def target(self, of: Any) -> tuple[Any, Any]:
+        """What the run returns, symbolically, and ``of`` as it is to be applied to that."""
+        ...
+
+    def nodes(self, output: Any) -> Sequence[Node]:
+        """Every value that the graph has a name for, in the order of execution."""
+        ...
+
+    def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
+        """Run once, forward and backward: the result, what was differentiated, and what became of the wanted nodes."""
+        ...
+
+    def source(self, node: int) -> Source | None:
+        """The line of the user's that made a node."""
+        ...
+
+    def notes(self) -> Sequence[str]:
+        """Sentences about what could not be seen."""
+        ...
+
+    def explain_error(self, error: BaseException) -> str | None:
+        """What an error of the run means, if backprobe knows more."""
         ...
 
 
@@ -318,6 +383,15 @@ def load_backend(name: str) -> Backend:
             f"the framework {name} is not installed", asked=f"backend={name!r}", found=str(error),
             next=f"pip install 'backprobe[{name}]'",
         ) from error  # fmt: skip
+
+
+def find_program(name: str | None, target: Any, session: Any) -> Program | None:
+    """What runs a target that is a graph of an imported framework already; None for a target that is none."""
+    for known in BACKENDS if name is None else (name,):
+        program = load_backend(known).program(target, session) if known in sys.modules else None
+        if program is not None:
+            return program
+    return None
 
 
 def find_backend(name: str | None, values: Iterable[Any]) -> Backend:

@@ -184,7 +184,7 @@ class CellRun(Run):
         if name is None:
             return super().hold(output)
         self.trace.return_site = self.bound[name]
-        known = self.trace.latest.get(id(output.tensor))
+        known = self.trace.latest.get(self.tape.identity(output.tensor))
         already = list(known.names) if known is not None else []
         value = super().hold(output)
         if value.names and (value is not known or value.names != already):

@@ -46,7 +46,8 @@ class ModelRun(Run):
         observer = ModuleObserver(
             parameter, self._wants_output, self._wants_locals, self._rewritten, returned, self._writing, self._written
         )
-        result = self.call.run(inputs, observer)
+        result = self.trace.call_settled(self.tape.staged, self.call.run, inputs, observer)
+        executed.add("")
         for path in self.call.module_paths():
             if path not in executed and self._wants_output(path):
                 self.trace.name_absent(_quoted(path), GradStatus.NOT_EXECUTED, "its module did not run")

@@ -261,6 +261,11 @@ class TorchTape:
     def tap(self, value: Any) -> Any:
         return value
 
+    identity = staticmethod(id)
+
+    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
     def is_lost(self, capture: Capture) -> bool:
         return False
 

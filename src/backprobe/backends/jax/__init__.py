@@ -1,0 +1,85 @@
+"""JAX: the adapter that the rest of backprobe talks to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.base import Description, ModelCall, Options
+from backprobe.backends.host import HostArrays
+from backprobe.backends.jax.tape import JaxTape, describe, is_array
+from backprobe.errors import StrategyRefused, Unsupported
+
+VALUE_WANTED = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+
+
+class JaxBackend(HostArrays):
+    """JAX's ``Backend``."""
+
+    name = "jax"
+
+    def is_tensor(self, value: Any) -> bool:
+        return is_array(value)
+
+    def is_model(self, value: Any) -> bool:
+        return False
+
+    def open(self, options: Options) -> JaxTape:
+        if options.strategy != "edges":
+            raise StrategyRefused(
+                f"the strategy {options.strategy!r} is PyTorch's", asked=f"strategy={options.strategy!r}",
+                found="JAX", why="JAX transposes the linearized program, once for all values", next='strategy="edges"',
+            )  # fmt: skip
+        if options.create_graph:
+            raise Unsupported(
+                "a recording of JAX keeps no graph to differentiate again", asked="create_graph=True", found="JAX",
+                why="in JAX a gradient is differentiated by differentiating the function that computes it",
+                next="jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
+            )  # fmt: skip
+        return JaxTape(options)
+
+    def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
+        raise NotImplementedError
+
+    def refuse(self, target: Any, asked: str) -> None:
+        if isinstance(target, jax.stages.Compiled | jax.stages.Lowered):
+            raise Unsupported(
+                "a compiled function cannot be probed", asked=asked, found=type(target).__name__,
+                why="its code was fixed when it was compiled; names put in now would be missed silently",
+                next="probe the function itself, or jax.jit(function)",
+            )  # fmt: skip
+
+    def second(self, value: Any, gradient: Any, vector: Any) -> Any:
+        return None
+
+    def explain_error(self, error: BaseException) -> str | None:
+        if isinstance(error, VALUE_WANTED):
+            return (
+                "backprobe: the program asks for the number in a value that JAX only traces, inside jit, scan, cond, "
+                "vmap or checkpoint; it does so without the probe too"
+            )
+        if isinstance(error, ValueError) and "Reverse-mode differentiation" in str(error):
+            return "backprobe: a loop can be differentiated if its number of turns is known beforehand: lax.scan"
+        return None
+
+    def describe(self, tensor: Any) -> Description:
+        return describe(tensor)
+
+    def to_host(self, tensor: Any) -> Any:
+        if isinstance(tensor, jax.core.Tracer):
+            raise Unsupported(
+                "a recording made inside jit has no numbers yet", asked="the numbers of a value", found=str(tensor),
+                why="jax.jit traces the function that the probe is called in, and computes later",
+                next="return what you need from the jitted function: rec['u'].grad",
+            )  # fmt: skip
+        return numpy.asarray(tensor)
+
+    def from_host(self, array: Any, dtype: str) -> Any:
+        return jnp.asarray(array, dtype)
+
+
+BACKEND = JaxBackend()

@@ -1,0 +1,118 @@
+"""What the linearized program gives to each captured value: gradient, edges, local partials, and their sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.base import Backward, Link, Options, Outcome, Ran, Sums
+from backprobe.backends.host import path_sums
+from backprobe.backends.jax.linear import LARGEST_BLOCK, LinearProgram
+from backprobe.backends.jax.primitives import Tap
+from backprobe.record import GradStatus
+
+NOT_CONNECTED = "no path leads from it to the output"
+UNSEEN = "it is computed inside a transformation that backprobe does not see into"
+NOT_TAKEN = "the branch that computes it was not taken"
+
+
+def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], ran: Ran) -> Backward:
+    """One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs."""
+    captures: Sequence[Tap] = ran.captures
+    position = {tap.key: at for at, tap in enumerate(captures)}
+    program = LinearProgram(derivative, inputs, position)
+    cotangent = jnp.ones(ran.output.shape, ran.output.dtype) if ran.cotangent is None else ran.cotangent
+    gradients = program.gradients(_conjugate(cotangent))
+    skipped = {tap.key for tap in captures if _was_skipped(tap)}
+    sources = [
+        [key for key in program.flows_into(tap.key) if key not in skipped] if tap.key in program.marks else []
+        for tap in captures
+    ]
+    found = _Links(program, options.partials, position)
+    links = [
+        found.of(tap, own, gradients.get(tap.key)) if options.partials else tuple(Link(position[key]) for key in own)
+        for tap, own in zip(captures, sources, strict=True)
+    ]
+    outcomes = [_outcome(tap, program, gradients, own) for tap, own in zip(captures, links, strict=True)]
+    order = tuple(position[key] for key in program.live if key in position)
+    sums = _sums(outcomes, ran, captures) if options.partials else None
+    return Backward(outcomes, order, sums, tuple(found.notes))
+
+
+def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Link, ...]) -> Outcome:
+    status, reason, gradient = _status(tap, program, gradients)
+    return Outcome(status, reason, None if _was_skipped(tap) else tap.value, gradient, links, tap.axes)
+
+
+def _was_skipped(tap: Tap) -> bool:
+    """Was it in a branch that was not taken?"""
+    return tap.ran is not None and not isinstance(tap.ran, jax.core.Tracer) and not numpy.any(tap.ran)
+
+
+def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> tuple[GradStatus, str, Any]:
+    if tap.opaque or tap.value is None:
+        return GradStatus.OPAQUE, tap.opaque or UNSEEN, None
+    if not jnp.issubdtype(tap.tapped.dtype, jnp.inexact):
+        return tap.status, tap.reason, None
+    if _was_skipped(tap):
+        return GradStatus.NOT_EXECUTED, NOT_TAKEN, None
+    if not tap.has_tangent:
+        return tap.status, tap.reason, None
+    if tap.key in gradients:
+        return GradStatus.OK, "", _conjugate(gradients[tap.key])
+    return GradStatus.NOT_CONNECTED, NOT_CONNECTED, None
+
+
+def _conjugate(gradient: Any) -> Any:
+    """JAX's gradient of a complex value is the conjugate of PyTorch's and TensorFlow's, which is ours."""
+    return jnp.conj(gradient) if jnp.issubdtype(gradient.dtype, jnp.complexfloating) else gradient
+
+
+class _Links:
+    """The edges into each value, with their local partials."""
+
+    def __init__(self, program: LinearProgram, partials: bool | str, position: Mapping[int, int]) -> None:
+        self.program, self.partials, self.position = program, partials, position
+        self.notes: list[tuple[int, str]] = []
+
+    def of(self, tap: Tap, sources: Sequence[int], gradient: Any) -> tuple[Link, ...]:
+        if not sources:
+            return ()
+        flow = self.program.local(tap.key, sources)
+        like = self.program.like(tap.key)
+        contributions = flow(gradient) if gradient is not None else [None] * len(sources)
+        blocks = self._blocks(tap, sources, flow, like)
+        return tuple(
+            Link(self.position[key], block, None if flowed is None else _conjugate(flowed))
+            for key, block, flowed in zip(sources, blocks, contributions, strict=True)
+        )
+
+    def _blocks(self, tap: Tap, sources: Sequence[int], flow: Callable[[Any], Sequence[Any]], like: Any) -> list[Any]:
+        size = math.prod(like.shape)
+        real = not jnp.issubdtype(like.dtype, jnp.complexfloating)
+        if size == 1 and real:
+            return list(map(_conjugate, flow(jnp.ones(like.shape, like.dtype))))
+        if self.partials != "full" or not real or not size:
+            return [None] * len(sources)
+        most = max(size * math.prod(self.program.like(source).shape) for source in sources)
+        if most > LARGEST_BLOCK:
+            note = f"a Jacobian block of {most:,} elements was not taken: the most is {LARGEST_BLOCK:,}"
+            self.notes.append((self.position[tap.key], note))
+            return [None] * len(sources)
+        basis = jnp.eye(size, dtype=like.dtype).reshape(size, *like.shape)
+        rows = jax.vmap(flow)(basis)
+        return [_conjugate(row.reshape(*like.shape, *row.shape[1:])) for row in rows]
+
+
+def _sums(outcomes: Sequence[Outcome], ran: Ran, captures: Sequence[Tap]) -> Sums | None:
+    if any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes):
+        return None  # inside a jit there are no numbers yet to compare
+    arrays = [None if outcome.grad is None else numpy.asarray(outcome.grad) for outcome in outcomes]
+    epsilons = [float(jnp.finfo(a.dtype).eps) if a is not None else 0.0 for a in arrays]
+    output = next((at for at, tap in enumerate(captures) if tap.tapped is ran.output), None)
+    return path_sums(outcomes, arrays, epsilons, output)

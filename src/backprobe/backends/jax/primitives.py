@@ -1,0 +1,129 @@
+"""The marks that taps leave in a program, which survive jit, scan, vmap and remat. Each is the identity.
+
+``tap`` marks a value. Where the program is linearized it leaves ``mark`` in the linear program, where the value's
+tangent passes. ``peek`` reports a value. ``perturb`` adds a tangent to a value's own, wherever it has one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakValueDictionary
+
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+from backprobe.backends.jax import private
+from backprobe.record import GradStatus
+
+KEYS = itertools.count(1)
+
+
+@dataclass(eq=False)
+class Tap:
+    """One marked value: what is known of it while the program is traced."""
+
+    level: Any  # the trace that linearizes
+    raw: Any
+    tapped: Any = None
+    key: int = field(default_factory=lambda: next(KEYS))
+    value: Any = None  # once it was peeked at
+    axes: tuple[str, ...] = ()  # what the leading axes of a value count that is computed many times at once
+    has_tangent: bool = False
+    captured: bool = False
+    ran: Any = None  # inside a branch: whether the branch ran, at each step of the loops around it
+    depth: int = 0
+    lost: bool = False
+    status: GradStatus = GradStatus.OK  # why there is no tangent
+    reason: str = ""
+    opaque: str = ""
+
+
+TAPS: WeakValueDictionary[int, Tap] = WeakValueDictionary()
+"""The taps of open recordings by key: a jaxpr may outlive the recording that it was traced for."""
+
+
+def primitive(name: str, lower: Callable[..., Any] = lambda context, x, *rest, **params: [x]) -> Primitive:
+    """An identity in its first operand."""
+    made = Primitive(f"backprobe_{name}")
+    made.def_impl(lambda x, *rest, **params: x)
+    made.def_abstract_eval(lambda x, *rest, **params: x)
+    mlir.register_lowering(made, lower)
+    return made
+
+
+tap_p, mark_p, peek_p, perturb_p = map(primitive, ("tap", "mark", "peek", "perturb"))
+
+
+def _is_ours(key: int, primal: Any) -> bool:
+    """Is the level at which a rule runs the one that linearizes for the tap, and not one inside it?"""
+    tap = TAPS.get(key)
+    return tap is not None and not private.reaches(primal, tap.level)
+
+
+def _tap_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
+    (x,), (tangent,) = primals, tangents
+    if type(tangent) is ad.Zero or not _is_ours(key, x):
+        return tap_p.bind(x, key=key, batch=batch), tangent
+    TAPS[key].has_tangent = True
+    return x, mark_p.bind(tangent, key=key)
+
+
+def _peek_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
+    (x,), (tangent,) = primals, tangents
+    if _is_ours(key, x):
+        _report(x, key, batch)
+    else:
+        peek_p.bind(x, key=key, batch=batch)
+    return x, tangent
+
+
+def _report(x: Any, key: int, batch: int) -> Any:
+    tap = TAPS.get(key)
+    if tap is not None:
+        tap.value = x
+        tap.axes = ("batch",) * batch
+    return x
+
+
+def _perturb_jvp(primals: Any, tangents: Any, *, key: int) -> Any:
+    (x, eps), (tangent, own) = primals, tangents
+    tap = TAPS.get(key)
+    if type(tangent) is ad.Zero or type(own) is ad.Zero or tap is None:
+        return perturb_p.bind(x, eps, key=key), tangent
+    tap.has_tangent = True
+    return perturb_p.bind(x, eps, key=key), ad.add_tangents(tangent, own)
+
+
+def _leading(primitive: Primitive) -> Callable[..., Any]:
+    """Under ``vmap`` the axis of the examples becomes the first."""
+
+    def rule(operands: Any, axes: Any, *, key: int, batch: int) -> Any:
+        x = jnp.moveaxis(operands[0], axes[0], 0)
+        return primitive.bind(x, key=key, batch=batch + 1), 0
+
+    return rule
+
+
+def _perturb_batched(operands: Any, axes: Any, *, key: int) -> Any:
+    (x, eps), (of_x, of_eps) = operands, axes
+    size = x.shape[of_x] if of_x is not None else eps.shape[of_eps]
+
+    def leading(operand: Any, axis: int | None) -> Any:
+        return jnp.broadcast_to(operand, (size, *operand.shape)) if axis is None else jnp.moveaxis(operand, axis, 0)
+
+    return perturb_p.bind(leading(x, of_x), leading(eps, of_eps), key=key), 0
+
+
+peek_p.def_impl(_report)
+ad.primitive_jvps[tap_p] = _tap_jvp
+ad.primitive_jvps[peek_p] = _peek_jvp
+ad.primitive_jvps[perturb_p] = _perturb_jvp
+ad.deflinear2(mark_p, lambda cotangent, tangent, **params: [cotangent])
+batching.primitive_batchers[tap_p] = _leading(tap_p)
+batching.primitive_batchers[peek_p] = _leading(peek_p)
+batching.primitive_batchers[perturb_p] = _perturb_batched
+batching.primitive_batchers[mark_p] = lambda operands, axes, **params: (mark_p.bind(*operands, **params), axes[0])

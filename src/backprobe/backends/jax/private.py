@@ -1,0 +1,89 @@
+"""What is used of JAX beyond its public names, in one place: each is checked on the oldest and the newest release."""
+
+from __future__ import annotations
+
+import functools
+from types import FunctionType
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core.primitives import scan_p
+
+Jit = type(jax.jit(lambda: 0))
+"""What ``jax.jit`` makes."""
+
+INSIDE = ("primal", "val")  # what a tracer of JVP, of linearization and of batching carries
+
+
+def reaches(value: Any, trace: Any) -> bool:
+    """Is this a tracer of this trace, or one of a transformation inside it that carries such a tracer?"""
+    while isinstance(value, jax.core.Tracer):
+        if value._trace is trace:
+            return True
+        value = next((getattr(value, name) for name in INSIDE if hasattr(value, name)), None)
+    return False
+
+
+def trace_of(tracer: Any) -> Any:
+    """The transformation that a tracer belongs to."""
+    return tracer._trace
+
+
+def bind(equation: Any, values: list[Any]) -> list[Any]:
+    """Run one equation of a jaxpr on other values."""
+    made = equation.primitive.get_bind_params(equation.params)
+    functions, params = made if isinstance(made, tuple) else ((), made)  # no functions from 0.10 on
+    found = equation.primitive.bind(*functions, *values, **params)
+    return list(found) if equation.primitive.multiple_results else [found]
+
+
+def opened(jaxpr: Any) -> tuple[Any, list[Any]]:
+    """A jaxpr and its constants, closed or not."""
+    return (jaxpr.jaxpr, list(jaxpr.consts)) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, [])
+
+
+def inner_jaxprs(equation: Any) -> list[Any]:
+    """The jaxprs among the parameters of an equation."""
+    found = []
+    for parameter in equation.params.values():
+        several = parameter if isinstance(parameter, tuple | list) else [parameter]
+        found += [one for one in several if isinstance(one, ClosedJaxpr | Jaxpr)]
+    return found
+
+
+def scan_parts(params: dict[str, Any]) -> tuple[int, int]:
+    """How many of a scan's inputs are constants, and how many are carried."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carried, _ = params["ft_in"].unpack()
+    return len(constants), len(carried)
+
+
+STAGED = {"vmap_f", "fun_remat"}  # the functions that jax.vmap and jax.checkpoint return
+
+
+@functools.lru_cache(1)
+def _jax_folder() -> str:
+    return jax.__file__.removesuffix("__init__.py")
+
+
+def is_staged(function: Any) -> bool:
+    """Is this what ``jax.vmap`` or ``jax.checkpoint`` made, which trace the function in them by themselves?"""
+    for _ in range(8):
+        if not isinstance(function, FunctionType):
+            return False
+        code = function.__code__
+        if code.co_name in STAGED and code.co_filename.startswith(_jax_folder()):
+            return True
+        if not code.co_filename.startswith(_jax_folder()):
+            return False
+        function = next((found for cell in function.__closure__ or () if _is_step(found := cell.cell_contents)), None)
+    return False
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, FunctionType) and value.__code__.co_name in STAGED
+
+
+SCAN = scan_p.name
