@@ -161,7 +161,8 @@ class Scope:
             if followed is not None:
                 self.calls.append("")
                 return followed
-        self.calls.append(_origin(function))
+        called = trace.tape.called(function, False)
+        self.calls.append(_origin(function if called is None else called[0]))
         effect = trace.tape.effect(function, flagged)
         if effect is Effect.READS:
             return function

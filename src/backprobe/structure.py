@@ -38,14 +38,21 @@ def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, An
             yield from leaves(item, f"{path}.{quote(key)}", depth + 1)
 
 
-def exchanged(value: Any, replace: Callable[[Any], Any], undo: list[Callable[[], None]], depth: int = 0) -> Any:
+def exchanged(
+    value: Any,
+    replace: Callable[[Any], Any],
+    undo: list[Callable[[], None]],
+    is_leaf: Callable[[Any], bool] = lambda value: False,
+    depth: int = 0,
+) -> Any:
     """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects: what the program adds to
-    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are made anew.
+    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are made anew. What ``is_leaf``
+    says is one is not looked into.
     """
-    inside = children(value) if depth < DEEPEST else None
+    inside = children(value) if depth < DEEPEST and not is_leaf(value) else None
     if inside is None:
         return replace(value)
-    pairs = [(item, exchanged(item, replace, undo, depth + 1)) for _, item in inside]
+    pairs = [(item, exchanged(item, replace, undo, is_leaf, depth + 1)) for _, item in inside]
     changed = [(old, new) for old, new in pairs if old is not new]
     if not changed:
         return value

@@ -216,11 +216,13 @@ class Trace:
         return result
 
     def _drop(self, lost: Sequence[Value], among: Sequence[Value]) -> None:
-        scopes = {scope for value in lost for scope, *_ in value.names if scope is not None}
         gone = set(lost)
+        scopes = {scope for value in lost for scope, *_ in value.names if scope is not None}
         left = {scope: None for value in among if value.capture is not None and value not in gone
                 for scope, *_ in value.names if scope is not None}  # fmt: skip
-        for scope in sorted(scopes - left.keys(), key=lambda scope: -scope.count):
+        dead = scopes - left.keys()
+        gone.update(value for value in among if {scope for scope, *_ in value.names} <= dead)
+        for scope in sorted(dead, key=lambda scope: -scope.count):
             siblings = scope.parent.entered if scope.parent is not None else self.entered
             siblings[scope.path] -= 1
             for other in left:
@@ -228,9 +230,9 @@ class Trace:
                     other.renumber(other.count - 1)
         for scope in left:
             scope.renumber(scope.count)  # below one that was renumbered
-        for value in lost:
+        for value in gone:
             value.names.clear()
-        self.values = [value for value in self.values if value.names or value not in gone]
+        self.values = [value for value in self.values if value not in gone]
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments, saving before and looking after."""

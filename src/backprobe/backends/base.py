@@ -300,6 +300,13 @@ class ModelCall(Protocol):
         """Call the model; in the course of it its parameters and modules report to the observer."""
         ...
 
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        """The call is over: the model's result, of what ``run`` returned.
+
+        What can be done only when the program has been differentiated is added to ``later``.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class Node:
@@ -308,7 +315,9 @@ class Node:
     names: tuple[str, ...]  # (":u", ":split.1") without counts, the one to print first
     is_parameter: bool = False
     by_default: bool = True  # is it recorded where no pattern asks for it?
+    is_output: bool = False  # is it what is differentiated?
     op: str = ""
+    described: Description = Description()  # as far as the graph tells
 
 
 class Program(Tensors, Protocol):

@@ -48,19 +48,19 @@ def path_sums(
     """Do the contributions of each captured value's consumers sum to its gradient?
 
     ``gradients`` are NumPy arrays, or None where there is nothing to judge; ``epsilons`` the rounding of each value's
-    dtype. ``output`` is the position of what was differentiated, whose gradient came from outside. Two sums of the
-    same terms in different orders differ by rounding: half the digits of the coarsest dtype that takes part must agree.
+    dtype. ``output`` is the position of what was differentiated, whose gradient came from outside. Two sums of the same
+    terms in different orders differ by rounding: half the digits of the coarsest dtype that takes part must agree.
     """
-    flowing: dict[int, list[Any]] = {}
+    flowing: dict[int, list[Any]] = {} if output is None else {output: [gradients[output]]}
     coarsest = list(epsilons)
     for at, outcome in enumerate(outcomes):
         for link in outcome.inputs:
             if link.contribution is not None:
-                flowing.setdefault(link.position, []).append(numpy.asarray(link.contribution))
+                flowing.setdefault(link.position, []).append(link.contribution)
                 coarsest[link.position] = max(coarsest[link.position], epsilons[at])
     judged, worst, largest, agree = 0, None, 0.0, True
     for at, gradient in enumerate(gradients):
-        if gradient is None or outcomes[at].status is not GradStatus.OK or at == output:
+        if gradient is None or outcomes[at].status is not GradStatus.OK:
             continue
         judged += 1
         difference = _difference(gradient, flowing.get(at, ()))

@@ -46,7 +46,8 @@ class ModelRun(Run):
         observer = ModuleObserver(
             parameter, self._wants_output, self._wants_locals, self._rewritten, returned, self._writing, self._written
         )
-        result = self.trace.call_settled(self.tape.staged, self.call.run, inputs, observer)
+        returned_all = self.trace.call_settled(self.tape.staged, self.call.run, inputs, observer)
+        result = self.call.finish(returned_all, self.undo)
         executed.add("")
         for path in self.call.module_paths():
             if path not in executed and self._wants_output(path):

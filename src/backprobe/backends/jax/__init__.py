@@ -11,7 +11,9 @@ import numpy
 
 from backprobe.backends.base import Description, ModelCall, Options
 from backprobe.backends.host import HostArrays
-from backprobe.backends.jax.tape import JaxTape, describe, is_array
+from backprobe.backends.jax import models
+from backprobe.backends.jax.tape import JaxTape
+from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.errors import StrategyRefused, Unsupported
 
 VALUE_WANTED = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
@@ -26,7 +28,7 @@ class JaxBackend(HostArrays):
         return is_array(value)
 
     def is_model(self, value: Any) -> bool:
-        return False
+        return models.kind(value) is not None
 
     def open(self, options: Options) -> JaxTape:
         if options.strategy != "edges":
@@ -42,8 +44,11 @@ class JaxBackend(HostArrays):
             )  # fmt: skip
         return JaxTape(options)
 
+    def program(self, target: Any, session: Any) -> None:
+        return None
+
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
-        raise NotImplementedError
+        return models.call(model, args, kwargs)
 
     def refuse(self, target: Any, asked: str) -> None:
         if isinstance(target, jax.stages.Compiled | jax.stages.Lowered):
@@ -59,8 +64,8 @@ class JaxBackend(HostArrays):
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, VALUE_WANTED):
             return (
-                "backprobe: the program asks for the number in a value that JAX only traces, inside jit, scan, cond, "
-                "vmap or checkpoint; it does so without the probe too"
+                "backprobe: the program asks for the number in a value that JAX only traces; under jax.grad it does so "
+                "too. jax.lax.stop_gradient(x) has its number, except inside jit, scan, cond, vmap and checkpoint"
             )
         if isinstance(error, ValueError) and "Reverse-mode differentiation" in str(error):
             return "backprobe: a loop can be differentiated if its number of turns is known beforehand: lax.scan"

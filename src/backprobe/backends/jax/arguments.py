@@ -1,4 +1,4 @@
-"""Making the arguments of a function differentiable: the leaves that are, and the arguments made of other leaves."""
+"""Making the arguments of a function differentiable, and giving the caller's own containers back as they were."""
 
 from __future__ import annotations
 
@@ -9,53 +9,84 @@ import jax
 import jax.numpy as jnp
 import numpy
 
+from backprobe.structure import exchanged
 
-def lift(
-    inputs: Mapping[str, Any], wrt: frozenset[str] | None
-) -> tuple[list[Any], Callable[[Sequence[Any]], Mapping[str, Any]]]:
-    """The arrays to differentiate, and the arguments by name with others in their places.
 
-    Every floating leaf is differentiated, Python and NumPy numbers included, or those of the arguments that ``wrt``
-    names; integers only where nothing else is there. The same array given twice is one.
+def is_pytree(value: Any) -> bool:
+    """Is it of a class that JAX knows how to take apart, other than Python's own containers? JAX makes these anew."""
+    plain = isinstance(value, dict | list | tuple) or value is None
+    return not plain and not jax.tree_util.all_leaves([value])
+
+
+def exchange(value: Any, replace: Callable[[Any], Any]) -> Any:
+    """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew."""
+
+    def own(leaf: Any) -> Any:
+        return jax.tree.map(replace, leaf) if is_pytree(leaf) else replace(leaf)
+
+    return exchanged(value, own, [], is_pytree)
+
+
+class Lifted:
+    """The arguments of a program by name, and what of them is differentiated.
+
+    Every floating leaf is, Python and NumPy numbers included, or those of the arguments that ``wrt`` names; integers
+    only where nothing else is there. The same array given twice is one. NumPy arrays become JAX's.
     """
-    trees = {name: jax.tree.flatten(value) for name, value in inputs.items()}
-    chosen = [leaf for name, (leaves, _) in trees.items() if wrt is None or name in wrt for leaf in leaves]
-    integers_too = not any(map(_is_floating, chosen))
-    arrays: list[Any] = []
-    position: dict[int, int] = {}
 
-    def place(leaf: Any, wanted: bool) -> Any:
-        """The position of what takes the leaf's place, or what does."""
-        if isinstance(leaf, numpy.ndarray) and not (wanted and _is_floating(leaf)):
-            return jnp.asarray(leaf) if leaf.dtype.kind in "biufc" else leaf
-        if not wanted or not (_is_floating(leaf) or (integers_too and type(leaf) is int)):
-            return leaf
-        known = position.get(id(leaf)) if isinstance(leaf, jax.Array | numpy.ndarray) else None
+    def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
+        self.inputs, self.wrt = inputs, wrt
+        self.arrays: list[Any] = []  # to be differentiated
+        self._originals: list[Any] = []  # what the caller gave for each
+        self._position: dict[int, int] = {}  # of arrays, by identity
+        wanted: list[Any] = []
+        for name, value in inputs.items():
+            if wrt is None or name in wrt:
+                exchange(value, lambda leaf: wanted.append(leaf) or leaf)  # type: ignore[func-returns-value]
+        self._integers_too = not any(map(_is_floating, wanted))
+        self._places = [self._place(leaf) for leaf in wanted]
+
+    def _place(self, leaf: Any) -> int | None:
+        """At which position of the arrays it is differentiated."""
+        if not (_is_floating(leaf) or (self._integers_too and type(leaf) is int)):
+            return None
+        known = self._position.get(id(leaf))
         if known is None:
-            known = len(arrays)
-            arrays.append(jnp.asarray(float(leaf) if type(leaf) is int else leaf))
-            position[id(leaf)] = known
-        return _At(known)
+            known = len(self.arrays)
+            self.arrays.append(jnp.asarray(float(leaf) if type(leaf) is int else leaf))
+            self._originals.append(leaf)
+            if isinstance(leaf, jax.Array | numpy.ndarray):  # equal numbers are one object in Python
+                self._position[id(leaf)] = known
+        return known
 
-    placed = {
-        name: (structure, [place(leaf, wrt is None or name in wrt) for leaf in leaves])
-        for name, (leaves, structure) in trees.items()
-    }
+    def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
+        """The arguments with these in the places of the arrays."""
+        places = iter(self._places)
 
-    def rebuilt(tracers: Sequence[Any]) -> Mapping[str, Any]:
-        def filled(leaf: Any) -> Any:
-            return tracers[leaf.position] if isinstance(leaf, _At) else leaf
+        def own(leaf: Any) -> Any:
+            at = next(places)
+            return _held(leaf) if at is None else tracers[at]
 
-        return {name: jax.tree.unflatten(structure, map(filled, own)) for name, (structure, own) in placed.items()}
+        return {
+            name: exchange(value, own if self.wrt is None or name in self.wrt else _held)
+            for name, value in self.inputs.items()
+        }
 
-    return arrays, rebuilt
+    def give_back(self, tracers: Sequence[Any], tapped: Callable[[Any], Any], concrete: Callable[[Any], Any]) -> None:
+        """Put the caller's own arrays back into the caller's containers, and numbers for what the program added."""
+        given = {id(one): original for tracer, original in zip(tracers, self._originals, strict=True)
+                 for one in (tracer, tapped(tracer))}  # fmt: skip
+
+        def back(leaf: Any) -> Any:
+            return given[id(leaf)] if id(leaf) in given else concrete(leaf)
+
+        for value in self.inputs.values():
+            exchange(value, back)
 
 
-class _At:
-    """Stands for the array at a position."""
-
-    def __init__(self, position: int) -> None:
-        self.position = position
+def _held(leaf: Any) -> Any:
+    """What the program is given for a leaf that is not differentiated."""
+    return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "biufc" else leaf
 
 
 def _is_floating(leaf: Any) -> bool:

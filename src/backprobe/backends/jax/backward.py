@@ -40,7 +40,7 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     ]
     outcomes = [_outcome(tap, program, gradients, own) for tap, own in zip(captures, links, strict=True)]
     order = tuple(position[key] for key in program.live if key in position)
-    sums = _sums(outcomes, ran, captures) if options.partials else None
+    sums = _sums(outcomes, ran) if options.partials else None
     return Backward(outcomes, order, sums, tuple(found.notes))
 
 
@@ -109,10 +109,10 @@ class _Links:
         return [_conjugate(row.reshape(*like.shape, *row.shape[1:])) for row in rows]
 
 
-def _sums(outcomes: Sequence[Outcome], ran: Ran, captures: Sequence[Tap]) -> Sums | None:
+def _sums(outcomes: Sequence[Outcome], ran: Ran) -> Sums | None:
     if any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes):
         return None  # inside a jit there are no numbers yet to compare
     arrays = [None if outcome.grad is None else numpy.asarray(outcome.grad) for outcome in outcomes]
     epsilons = [float(jnp.finfo(a.dtype).eps) if a is not None else 0.0 for a in arrays]
-    output = next((at for at, tap in enumerate(captures) if tap.tapped is ran.output), None)
+    output = next((at for at, tap in enumerate(ran.captures) if tap.tapped is ran.output), None)
     return path_sums(outcomes, arrays, epsilons, output)

@@ -34,7 +34,7 @@ class LinearProgram:
             for at, equation in enumerate(self.jaxpr.eqns)
             if equation.primitive is mark_p and equation.params["key"] in captured
         }
-        self.output = self.jaxpr.outvars[0]
+        self.output = self.jaxpr.outvars[0]  # the others lead nowhere
 
     @cached_property
     def live(self) -> list[int]:

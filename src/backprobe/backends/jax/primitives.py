@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
@@ -116,6 +117,16 @@ def _perturb_batched(operands: Any, axes: Any, *, key: int) -> Any:
         return jnp.broadcast_to(operand, (size, *operand.shape)) if axis is None else jnp.moveaxis(operand, axis, 0)
 
     return perturb_p.bind(leading(x, of_x), leading(eps, of_eps), key=key), 0
+
+
+def concrete(value: Any) -> Any:
+    """A value of a program that is being linearized as it is outside of it; any other value itself."""
+    if not isinstance(value, Tracer):
+        return value
+    tap = Tap(private.trace_of(value), value, value)
+    TAPS[tap.key] = tap
+    peek_p.bind(value, key=tap.key, batch=0)
+    return value if tap.value is None else tap.value  # a tracer of a jit around the program stands for itself
 
 
 peek_p.def_impl(_report)

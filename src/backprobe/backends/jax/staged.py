@@ -16,7 +16,7 @@ import numpy
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.primitives import TAPS, peek_p, perturb_p, tap_p
+from backprobe.backends.jax.primitives import TAPS, concrete, peek_p, perturb_p, tap_p
 
 INLINED = ("jit", "pjit", "closed_call", "core_call")
 OPAQUE = {
@@ -52,11 +52,8 @@ def trace(
 class Staged:
     """Runs a traced call at the level where the program itself runs."""
 
-    def __init__(
-        self, zero: Callable[[int, Any], Any], concrete: Callable[[Any], Any], settle: Callable[[Any, Any], None]
-    ) -> None:
+    def __init__(self, zero: Callable[[int, Any], Any], settle: Callable[[Any, Any], None]) -> None:
         self.zero = zero  # (key, what it is like) -> a tapped zero that a value inside is perturbed with
-        self.concrete = concrete  # a value of the program -> as it is outside of it
         self.settle = settle  # (tap, what stands for its value from now on)
 
     def run(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
@@ -98,7 +95,7 @@ class Staged:
         for key, (value, ran) in values.items():
             tap = TAPS.get(key)
             if tap is not None:
-                tap.value, tap.ran = self.concrete(value), ran
+                tap.value, tap.ran = concrete(value), ran
         return outputs
 
 

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 
 from backprobe.backends.base import Backward, Description, Effect, Options, Ran
 from backprobe.backends.jax import calls, private
-from backprobe.backends.jax.arguments import lift
+from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import differentiate
-from backprobe.backends.jax.primitives import TAPS, Tap, peek_p, tap_p
+from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 from backprobe.backends.jax.staged import Staged, trace
+from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
-from backprobe.structure import exchanged
 
 
 class JaxTape:
@@ -80,16 +80,21 @@ class JaxTape:
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
     ) -> tuple[Any, Backward]:
-        leaves, rebuilt = lift(inputs, wrt)
+        lifted = Lifted(inputs, wrt)
         found: list[tuple[Any, Ran]] = []
 
-        def differentiated(seed: Any, *tracers: Any) -> Any:
+        def differentiated(seed: Any, *tracers: Any) -> list[Any]:
+            """The output, and the other values too: JAX keeps nothing of what leads to no output."""
             self.seed, self.level = seed, private.trace_of(seed)
-            ran = program(rebuilt(tracers))
-            found.append((exchanged(jax.tree.map(self._concrete, ran.result), self._concrete, []), ran))
-            return self._home(ran.output)
+            try:
+                ran = program(lifted.filled(tracers))
+                found.append((exchange(ran.result, concrete), ran))
+                others = [tap.tapped for tap in ran.captures if not tap.lost and self.is_differentiated(tap.tapped)]
+                return [self._home(ran.output), *others]
+            finally:
+                lifted.give_back(tracers, self._home, concrete)
 
-        given = [jnp.zeros(()), *leaves]
+        given = [jnp.zeros(()), *lifted.arrays]
         _, derivative = jax.linearize(differentiated, *given)
         ((result, ran),) = found
         return result, differentiate(self.options, derivative, given, ran)
@@ -98,10 +103,6 @@ class JaxTape:
         """What stands for a tensor in the program itself, where that was traced before."""
         known = self.taps.get(id(tensor))
         return tensor if known is None else known.tapped
-
-    def _concrete(self, value: Any) -> Any:
-        """A value of the program as it is outside of it."""
-        return self._peek(Tap(self.level, value, value)).value if self.is_differentiated(value) else value
 
     # taps
 
@@ -116,12 +117,11 @@ class JaxTape:
             self.taps[id(value)] = self.taps[id(known.tapped)] = known
         return known.tapped
 
-    def _peek(self, tap: Tap) -> Tap:
+    def _peek(self, tap: Tap) -> None:
         TAPS[tap.key] = tap
         peek_p.bind(tap.tapped, key=tap.key, batch=0)
         if tap.value is None and not self.depth:
             tap.value = tap.tapped  # a tracer of a jit around the probe, which no rule sees
-        return tap
 
     def capture(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool, previous: Tap | None, through: bool) -> Tap:
         known = self.taps.get(id(tensor))
@@ -143,12 +143,12 @@ class JaxTape:
             return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
         if unrecorded or any(read.has_tangent for read in reads):
             return (
-                GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no derivative"
+                GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no history"
             )  # fmt: skip
         cut = [read for read in reads if not read.has_tangent and read.status is GradStatus.DETACHED]
         if cut:
             return GradStatus.DETACHED, "it was computed from a value that is itself detached"
-        return GradStatus.FROZEN, "nothing that it was computed from is differentiated"
+        return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
 
     def identity(self, tensor: Any) -> int:
         known = self.taps.get(id(tensor))
@@ -182,7 +182,7 @@ class JaxTape:
             return function(*args, **kwargs)
         with self._deeper():
             closed, result_of, inputs = trace(function, args, kwargs)
-        return result_of(Staged(self._zero, self._concrete, self._settle).run(closed.jaxpr, closed.consts, inputs))
+        return result_of(Staged(self._zero, self._settle).run(closed.jaxpr, closed.consts, inputs))
 
     def _is_inside(self, args: Any, kwargs: Any) -> bool:
         """Is the call made inside a transformation that is not followed?"""
@@ -225,13 +225,3 @@ class JaxTape:
 
 def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     return function(*args, **kwargs)
-
-
-def is_array(value: Any) -> bool:
-    """Is it an array of numbers? Random keys are arrays too, of a dtype that holds none."""
-    return isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
-
-
-def describe(tensor: Any) -> Description:
-    device = "traced" if isinstance(tensor, jax.core.Tracer) else ", ".join(sorted(map(str, tensor.devices())))
-    return Description(tuple(tensor.shape), str(tensor.dtype), device)

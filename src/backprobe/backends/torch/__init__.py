@@ -49,6 +49,9 @@ class TorchBackend:
             )
         return None
 
+    def program(self, target: Any, session: Any) -> None:
+        return None
+
     def call(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> modules.TorchModelCall:
         return modules.TorchModelCall(model, args, kwargs)
 

@@ -48,6 +48,9 @@ class TorchModelCall:
         with observing(self.model, observer):
             return self.model(*self.args, **self.kwargs)
 
+    def finish(self, returned: Any, later: Any) -> Any:
+        return returned
+
 
 @contextmanager
 def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:

@@ -1,0 +1,79 @@
+"""Modules of Equinox and Flax NNX for the time of one call: each gets a class that knows its path.
+
+Transformations take such modules apart and make them anew, which no identity survives and a class does. A class made
+for one path of one class is kept: JAX registers every class of modules for good.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from types import MethodType
+from typing import Any
+
+from backprobe.backends.base import ModuleObserver
+
+DEEPEST = 32
+_LISTENING = threading.local()
+
+
+def modules(model: Any) -> dict[str, Any]:
+    """Every callable module in a model by the path of its attributes, each once, the model itself first."""
+    nnx = sys.modules.get("flax.nnx")
+    if nnx is not None and isinstance(model, nnx.Module):
+        found = {".".join(map(str, path)): module for path, module in nnx.iter_modules(model)}
+    else:
+        found = dict(_inside(model, sys.modules["equinox"].Module, "", set(), 0))
+    return {path: found[path] for path in sorted(found, key=len) if callable(found[path])}
+
+
+def _inside(value: Any, kind: type, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:
+    below: Any = ()
+    if isinstance(value, list | tuple):
+        below = enumerate(value)
+    elif isinstance(value, dict):
+        below = value.items()
+    elif isinstance(value, kind) and id(value) not in seen:
+        seen.add(id(value))
+        yield path, value
+        held = [field.name for field in dataclasses.fields(value) if not field.metadata.get("static")]  # type: ignore[arg-type]
+        below = [(name, vars(value)[name]) for name in held if name in vars(value)]
+    if depth < DEEPEST:
+        for key, inner in below:
+            yield from _inside(inner, kind, f"{path}.{key}" if path else str(key), seen, depth + 1)
+
+
+def give_path(module: Any, path: str) -> None:
+    """Let a module report under this path whenever somebody in this thread is listening."""
+    object.__setattr__(module, "__class__", _reporting_class(type(module), path))
+
+
+@contextmanager
+def heard_by(observer: ModuleObserver) -> Iterator[None]:
+    """Within this context modules with a path report to the observer."""
+    outer = getattr(_LISTENING, "observer", None)
+    _LISTENING.observer = observer
+    try:
+        yield
+    finally:
+        _LISTENING.observer = outer
+
+
+@lru_cache(4096)
+def _reporting_class(original: Any, path: str) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        observer = getattr(_LISTENING, "observer", None)
+        forward = MethodType(original.__call__, self)
+        if observer is None:
+            return forward(*args, **kwargs)
+        if observer.wants_locals(path):
+            forward = observer.rewritten(path, forward) or forward
+        result = forward(*args, **kwargs)
+        return observer.returned(path, result) if path and observer.wants_output(path) else result
+
+    body = {"__call__": call, "__module__": original.__module__, "__qualname__": original.__qualname__}
+    return type(original)(original.__name__, (original,), body)

@@ -1,0 +1,182 @@
+"""Calls of models: what of them is differentiated, and how their modules come to report."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from backprobe.backends.base import ModelCall, ModuleObserver
+from backprobe.backends.jax.classes import give_path, heard_by, modules
+from backprobe.backends.jax.primitives import concrete
+from backprobe.backends.jax.tensors import is_array
+
+MODULES = {"flax.linen": "linen", "flax.nnx": "nnx", "equinox": "equinox"}
+
+
+def kind(value: Any) -> str | None:
+    """Which library's model a value is: linen, nnx, equinox; None for anything else."""
+    for library, name in MODULES.items():
+        loaded = sys.modules.get(library)
+        if loaded is not None and isinstance(value, loaded.Module):
+            return name
+    return None
+
+
+def call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
+    """The call of a model that is about to be made."""
+    calls: dict[str | None, Any] = {"linen": LinenCall, "nnx": NnxCall, "equinox": EquinoxCall}
+    return calls[kind(model)](model, args, kwargs)  # type: ignore[no-any-return]
+
+
+def dotted(path: Iterable[Any]) -> str:
+    """A path through a pytree as attributes are written; the box around a parameter is left out."""
+    steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]
+    return ".".join(steps[:-1] if steps and steps[-1] == "value" else steps)
+
+
+def _reported(tree: Any, observer: ModuleObserver, path_of: Any = dotted) -> Any:
+    """The tree of parameters with what takes the place of each."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    return jax.tree.unflatten(
+        structure,
+        [observer.parameter(path_of(path), leaf) if is_array(leaf) else leaf for path, leaf in leaves],
+    )
+
+
+def _paths(tree: Any, path_of: Any = dotted) -> list[str]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return [path_of(path) for path, leaf in leaves if is_array(leaf)]
+
+
+@dataclass
+class EquinoxCall:
+    """A model that is a pytree itself."""
+
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        return returned
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return {"model": self.model, "args": self.args, "kwargs": dict(self.kwargs)}
+
+    @property
+    def forward(self) -> Any:
+        return type(self.model).__call__
+
+    def module_paths(self) -> Iterable[str]:
+        return list(modules(self.model))
+
+    def parameter_paths(self) -> Iterable[str]:
+        return _paths(self.model)
+
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        model = _reported(inputs["model"], observer)
+        for path, module in modules(model).items():
+            give_path(module, path)
+        with heard_by(observer):
+            return model(*inputs["args"], **inputs["kwargs"])
+
+
+class NnxCall(EquinoxCall):
+    """A model that holds its parameters as variables, which a call may change."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        from flax import nnx
+
+        self.graph, state = nnx.split(self.model)
+        return {"state": state, "args": self.args, "kwargs": dict(self.kwargs)}
+
+    def parameter_paths(self) -> Iterable[str]:
+        from flax import nnx
+
+        return _paths(nnx.state(self.model))
+
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        from flax import nnx
+
+        model = nnx.merge(self.graph, _reported(inputs["state"], observer))
+        for path, module in modules(model).items():
+            give_path(module, path)
+        with heard_by(observer):
+            result = model(*inputs["args"], **inputs["kwargs"])
+        return result, nnx.state(model)
+
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        """The model's own variables change as a plain call would have changed them."""
+        from flax import nnx
+
+        result, state = returned
+        later.append(partial(nnx.update, self.model, jax.tree.map(concrete, state)))
+        return result
+
+
+@dataclass
+class LinenCall:
+    """A model whose parameters are given to it: ``probe(model)(variables, x)``, or bound to it already."""
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        return returned
+
+    def __post_init__(self) -> None:
+        if self.model.scope is not None:
+            self.model, variables = self.model.unbind()
+            self.args = (variables, *self.args)
+        self.variables = self.args[0] if self.args else self.kwargs.get("variables", {})
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return {"args": self.args, "kwargs": dict(self.kwargs)}
+
+    @property
+    def forward(self) -> Any:
+        return type(self.model).__call__
+
+    def module_paths(self) -> Iterable[str]:
+        paths = [""]
+        for leaf in self.parameter_paths():
+            steps = leaf.split(".")[:-1]
+            paths += [".".join(steps[: at + 1]) for at in range(len(steps))]
+        return list(dict.fromkeys(paths))
+
+    def parameter_paths(self) -> Iterable[str]:
+        return _paths(self.variables, _without_params)
+
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        from flax import linen
+
+        args, kwargs = inputs["args"], dict(inputs["kwargs"])
+        if args:
+            args = (_reported(args[0], observer, _without_params), *args[1:])
+        elif "variables" in kwargs:
+            kwargs["variables"] = _reported(kwargs["variables"], observer, _without_params)
+        with linen.intercept_methods(partial(_intercepted, observer)):
+            return self.model.apply(*args, **kwargs)
+
+
+def _without_params(path: Iterable[Any]) -> str:
+    """Parameters are named by their module; what is in another collection of variables, by that first."""
+    return dotted(path).removeprefix("params.")
+
+
+def _intercepted(observer: ModuleObserver, run: Any, args: Any, kwargs: Any, context: Any) -> Any:
+    if context.method_name != "__call__":
+        return run(*args, **kwargs)
+    path = ".".join(context.module.path)
+    if observer.wants_locals(path):
+        run = observer.rewritten(path, context.orig_method) or run
+    result = run(*args, **kwargs)
+    return observer.returned(path, result) if path and observer.wants_output(path) else result

@@ -1,0 +1,20 @@
+"""What an array of JAX is, and its description."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from backprobe.backends.base import Description
+
+
+def is_array(value: Any) -> bool:
+    """Is it an array of numbers? Random keys are arrays too, of a dtype that holds none."""
+    return isinstance(value, jax.Array) and not jnp.issubdtype(value.dtype, jax.dtypes.extended)
+
+
+def describe(tensor: Any) -> Description:
+    device = "traced" if isinstance(tensor, jax.core.Tracer) else ", ".join(sorted(map(str, tensor.devices())))
+    return Description(tuple(tensor.shape), str(tensor.dtype), device)
