@@ -30,6 +30,7 @@ class Tap:
     level: Any  # the trace that linearizes
     raw: Any
     tapped: Any = None
+    earlier: Any = None  # what stood for the value while it was traced; kept, so that nothing else gets its identity
     key: int = field(default_factory=lambda: next(KEYS))
     value: Any = None  # once it was peeked at
     axes: tuple[str, ...] = ()  # what the leading axes of a value count that is computed many times at once

@@ -199,7 +199,7 @@ class JaxTape:
 
     def _settle(self, tap: Tap, tapped: Any) -> None:
         """A value that was traced has become one of the program's own."""
-        tap.tapped, tap.lost = tapped, False
+        tap.earlier, tap.tapped, tap.lost = tap.tapped, tapped, False
         self.taps[id(tapped)] = tap
 
     def _zero(self, key: int, like: Any) -> Any:
