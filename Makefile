@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types contract unit bench docs test-pythons test-gpu clean
+.PHONY: demo test lint types contract unit bench docs test-pythons test-jax-versions test-gpu clean
 
 demo: $(READY)
 	@$(BIN)/backprobe demo
@@ -28,6 +28,8 @@ unit: $(READY)
 
 bench: $(READY)
 	$(BIN)/python bench/probe.py
+	$(BIN)/python bench/probe_tensorflow.py
+	$(BIN)/python bench/probe_jax.py
 	$(BIN)/python bench/draw.py
 
 # into docs/_build/html; a warning is an error, and all pages are read each time so that none is missed
@@ -42,6 +44,19 @@ test-pythons:
 	  test -x $$venv/bin/pytest || ($$python -m venv $$venv && $$venv/bin/pip install --quiet --editable . pytest) || exit 1; \
 	  $$venv/bin/pytest tests/test_source.py || exit 1; \
 	done
+
+# the JAX backend on the oldest release that it supports, and on the newest
+OLDEST_JAX ?= python3.11 jax==0.4.38 jaxlib==0.4.38
+NEWEST_JAX ?= python3.13 jax
+test-jax-versions:
+	$(MAKE) --no-print-directory test-jax-release RELEASE="$(OLDEST_JAX)" KEPT=.venv-oldest-jax
+	$(MAKE) --no-print-directory test-jax-release RELEASE="$(NEWEST_JAX)" KEPT=.venv-newest-jax
+
+test-jax-release:
+	test -x $(KEPT)/bin/pytest || ($(firstword $(RELEASE)) -m venv $(KEPT) && \
+	  $(KEPT)/bin/pip install --quiet --editable . pytest hypothesis $(wordlist 2,9,$(RELEASE))) || exit 1
+	$(KEPT)/bin/python -c "import jax; print('JAX', jax.__version__)"
+	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax.py
 
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA
 test-gpu:

@@ -6,18 +6,14 @@ place. Two walks over autograd's graph (inputs of each entry, order of backward)
 each value costs one more pass of the engine, which walks all the graph before it to see where it may stop.
 """
 
-import gc
-import statistics
-import time
-
 import torch
+from side_by_side import compare
 
 import backprobe as bp
 from backprobe.demo import small_gpt2
 
 ATTENTION = "transformer.h.*.attn"
 SIZES = {"small": (2, 64, 2, 16), "mid": (4, 256, 8, 64)}  # layers, width, batch, tokens
-PAIRS = 15
 
 
 def steps(model, tokens):
@@ -47,29 +43,6 @@ def steps(model, tokens):
         "every local of every forward": probed("**", "**:*"),
         "every output, with partials": lambda: bp.probe(model, of="loss", partials=True)(tokens, labels=tokens),
     }
-
-
-def once(step):
-    started = time.perf_counter()
-    step()
-    return time.perf_counter() - started
-
-
-def compare(variants, bare):
-    """Median ratio of each variant to the bare step that ran beside it."""
-    for step in variants.values():
-        for _ in range(3):
-            step()
-    ratios, times = {name: [] for name in variants}, []
-    gc.collect()
-    for pair in range(PAIRS):
-        for name, step in variants.items():
-            first, second = (bare, step) if pair % 2 else (step, bare)
-            a, b = once(first), once(second)
-            took, reference = (b, a) if pair % 2 else (a, b)
-            ratios[name].append(took / reference)
-            times.append(reference)
-    return statistics.median(times), {name: statistics.median(found) for name, found in ratios.items()}
 
 
 def main():
