@@ -11,11 +11,12 @@ import numpy
 
 from backprobe.backends.base import Description, ModelCall, Options
 from backprobe.backends.host import HostArrays
-from backprobe.backends.jax import models
+from backprobe.backends.jax import calls, models
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.tensors import describe, is_array
-from backprobe.errors import StrategyRefused, Unsupported
+from backprobe.errors import NoSource, StrategyRefused, Unsupported
 
+STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
 VALUE_WANTED = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 
 
@@ -51,11 +52,29 @@ class JaxBackend(HostArrays):
         return models.call(model, args, kwargs)
 
     def refuse(self, target: Any, asked: str) -> None:
-        if isinstance(target, jax.stages.Compiled | jax.stages.Lowered):
+        name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))
+        if name is not None and module.startswith("jax."):
+            raise NoSource(
+                f"{name} is a function of JAX itself", asked=asked, found=f"a function of {module}",
+                why="names come from the source text of your functions", next="bp.probe(lambda x: jnp.exp(x))",
+            )  # fmt: skip
+        if isinstance(target, STAGES):
             raise Unsupported(
                 "a compiled function cannot be probed", asked=asked, found=type(target).__name__,
                 why="its code was fixed when it was compiled; names put in now would be missed silently",
                 next="probe the function itself, or jax.jit(function)",
+            )  # fmt: skip
+        if calls.is_wrapper(target) and calls.jitted(target) is None:
+            raise Unsupported(
+                "what Equinox has wrapped a function in cannot be probed itself", asked=asked,
+                found=f"an object of type {type(target).__name__}", why="it has no bindings of its own",
+                next="a function that calls it: bp.probe(lambda *args: wrapped(*args))",
+            )  # fmt: skip
+        if isinstance(target, jax.ShapeDtypeStruct):
+            raise Unsupported(
+                "an argument is a shape without numbers", asked=asked, found=str(target),
+                why="a gradient is taken at a point",
+                next=f"jax.numpy.ones({tuple(target.shape)}, {str(target.dtype)!r}), or another array of that shape",
             )  # fmt: skip
 
     def second(self, value: Any, gradient: Any, vector: Any) -> Any:
@@ -64,8 +83,8 @@ class JaxBackend(HostArrays):
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, VALUE_WANTED):
             return (
-                "backprobe: the program asks for the number in a value that JAX only traces; under jax.grad it does so "
-                "too. jax.lax.stop_gradient(x) has its number, except inside jit, scan, cond, vmap and checkpoint"
+                "backprobe: the program asks for the number in a value that JAX only traces, as it does under jax.grad; "
+                "u.item() gives it, except inside jit, scan, cond, vmap and checkpoint"
             )
         if isinstance(error, ValueError) and "Reverse-mode differentiation" in str(error):
             return "backprobe: a loop can be differentiated if its number of turns is known beforehand: lax.scan"

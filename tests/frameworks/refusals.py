@@ -1,0 +1,334 @@
+"""Calls that have to be refused, with the same message in every framework: the docstring of each is what it says."""
+
+import inspect
+
+import backprobe as bp
+
+
+class Refusal:
+    """A call that raises this kind of error; ``whole`` unless the framework's own words end the message."""
+
+    def __init__(self, claim, kind, call, whole):
+        self.claim, self.kind, self.call, self.whole = claim, kind, call, whole
+        self.text = "\n  ".join(inspect.cleandoc(call.__doc__).splitlines())  # the parts of a message are set in
+
+    def says(self, message):
+        return message == self.text if self.whole else message.startswith(self.text)
+
+
+REFUSALS = []
+
+
+def refused(claim, kind, whole=True):
+    """Decorate a call that has to be refused."""
+    return lambda call: REFUSALS.append(Refusal(claim, kind, call, whole))
+
+
+def toy(x, w):
+    u = x * w
+    v = u + 1
+    return v
+
+
+def several(x):
+    return {"loss": x * 2, "aux": x * 3}
+
+
+def rebound(x):
+    h = x * 2
+    h = h * 3
+    return h
+
+
+def unused(x):
+    u = x * 2
+    return x * 3
+
+
+def square(z):
+    return z * z
+
+
+def cut(stop):
+    return lambda x: stop(x) * 2
+
+
+def generated(x):
+    yield x * 2
+
+
+def probed(framework, function, *numbers, **options):
+    return bp.probe(function, **options)(*(framework.tensor(number) for number in numbers))
+
+
+@refused("a pattern that matches nothing", bp.NothingMatched)
+def pattern(framework):
+    """the pattern 'vv' matches nothing in toy
+    asked: bp.probe(toy, 'vv')
+    found: 5 names, the nearest: v
+    next:  bp.probe(toy, 'v')
+    """
+    probed(framework, toy, 3.0, 2.0, select=["u", "vv"])
+
+
+@refused("a pattern that asks for the last", bp.BadName)
+def last_of_a_pattern(framework):
+    """the pattern 'u#-1' asks for the last one
+    asked: 'u#-1'
+    why:   which one is the last is known only when the program is over
+    next:  the pattern 'u', and then rec['u#-1']
+    """
+    probed(framework, toy, 3.0, 2.0, select="u#-1")
+
+
+@refused("a name that is not there", bp.UnknownName)
+def unknown_name(framework):
+    """no value is named 'uu'
+    asked: rec['uu']
+    found: 4 entries, the nearest: u
+    next:  rec['u']
+    """
+    probed(framework, toy, 3.0, 2.0)["uu"]
+
+
+@refused("a name that was not selected", bp.UnknownName)
+def not_selected(framework):
+    """no value is named 'v'
+    asked: rec['v']
+    found: 2 entries: u, return
+    why:   the program has this value, but the probe did not select it
+    next:  bp.probe(..., ['v'])
+    """
+    probed(framework, toy, 3.0, 2.0, select="u")["v"]
+
+
+@refused("a name with several readings", bp.AmbiguousName)
+def several_readings(framework):
+    """'h' means several values
+    asked: rec['h']
+    found: h#0, h#1
+    why:   the name was bound more than once, holds several tensors, or has several readings
+    next:  rec['h#1']
+    """
+    probed(framework, rebound, 3.0)["h"]
+
+
+@refused("a gradient that is not there", bp.NoGradient)
+def no_gradient(framework):
+    """'u' has no gradient: not_connected
+    asked: rec['u'].grad
+    found: no path leads from it to the output
+    why:   The value has a history, but no path leads from it to the output.
+    next:  rec['u'].grad_or_none for None instead of an error
+    """
+    probed(framework, unused, 3.0)["u"].grad
+
+
+@refused("an output that is no scalar", bp.BadOutput)
+def no_scalar(framework):
+    """the output is not a scalar
+    asked: its gradient
+    found: shape (2,)
+    why:   only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product
+    next:  cotangent=numpy.ones((2,)), or of=lambda result: result[0]
+    """
+    probed(framework, toy, [1.0, 2.0], [1.0, 2.0])
+
+
+@refused("a cotangent of another shape", bp.BadOutput)
+def cotangent_shape(framework):
+    """the cotangent has another shape than the output
+    asked: cotangent of shape (3,)
+    found: output of shape (2,)
+    next:  a cotangent of shape (2,)
+    """
+    probed(framework, toy, [1.0, 2.0], [1.0, 2.0], cotangent=[1.0, 2.0, 3.0])
+
+
+@refused("a cotangent that is no tensor", bp.BadOutput, whole=False)
+def cotangent_type(framework):
+    """the cotangent is no tensor
+    asked: cotangent='no'
+    """
+    probed(framework, toy, [1.0, 2.0], [1.0, 2.0], cotangent="no")
+
+
+@refused("several outputs and no `of`", bp.BadOutput)
+def several_outputs(framework):
+    """the return value holds several floating tensors
+    asked: their gradient
+    found: loss, aux
+    why:   a gradient is of one output
+    next:  of='loss', or of='aux'
+    """
+    probed(framework, several, 1.0)
+
+
+@refused("`of`: a path that is not there", bp.BadOutput)
+def of_path(framework):
+    """the return value has nothing at 'los'
+    asked: of='los'
+    found: dict with loss, aux; no 'los'
+    next:  of='loss'
+    """
+    probed(framework, several, 1.0, of="los")
+
+
+@refused("`of`: what is no tensor", bp.BadOutput)
+def of_value(framework):
+    """what should be differentiated is no floating tensor
+    asked: of=<built-in function len>
+    found: int
+    next:  of='loss', or of='aux'
+    """
+    probed(framework, several, 1.0, of=len)
+
+
+@refused("a function that returns no tensor", bp.BadOutput)
+def no_tensor(framework):
+    """the return value holds no floating tensor
+    found: NoneType
+    why:   a gradient is the derivative of a floating output
+    next:  return a tensor made from the arguments
+    """
+    probed(framework, lambda x: None, 1.0)
+
+
+@refused("a complex output", bp.BadOutput)
+def complex_output(framework):
+    """the output is complex
+    asked: its gradient
+    found: dtype complex64
+    why:   only a real scalar has one gradient
+    next:  cotangent=1.0, or of=lambda result: abs(result)
+    """
+    bp.probe(square)(framework.tensor(1 + 2j, "complex64"))
+
+
+@refused("no floating argument", bp.NothingToDifferentiate)
+def no_floating_argument(framework):
+    """toy has no floating argument to differentiate
+    asked: bp.probe(toy)
+    found: arguments of type int32
+    why:   only floating point and complex values have derivatives
+    next:  pass floating point values, 3.0 instead of 3
+    """
+    bp.probe(toy)(framework.tensor(1, "int32"), framework.tensor(2, "int32"))
+
+
+@refused("no arguments at all", bp.NothingToDifferentiate)
+def no_arguments(framework):
+    """<lambda> has no floating argument to differentiate
+    asked: bp.probe(<lambda>)
+    found: no arguments
+    why:   only floating point and complex values have derivatives
+    next:  pass floating point values, 3.0 instead of 3
+    """
+    bp.probe(lambda: framework.tensor(1.0), backend=framework.name)()
+
+
+@refused("an output that depends on nothing", bp.NothingToDifferentiate)
+def no_connection(framework):
+    """the output depends on nothing that is differentiated
+    asked: the gradients of the return value
+    found: an output without history
+    why:   no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad, stop_gradient)
+    next:  requires_grad_() on a PyTorch input or parameter; in the function form, remove what cuts the graph
+    """  # noqa: E501
+    bp.probe(cut(framework.ops.stop_gradient))(framework.tensor(1.0))
+
+
+@refused("missing arguments", bp.BadOption)
+def missing_argument(framework):
+    """toy cannot be called with these arguments: missing a required argument: 'w'
+    asked: 1 positional arguments
+    found: toy(x, w)
+    next:  the arguments that the function itself takes
+    """
+    probed(framework, toy, 1.0)
+
+
+@refused("`wrt`: an argument that is not there", bp.BadOption)
+def wrt_name(framework):
+    """'y' is no argument of toy
+    asked: wrt=['y']
+    found: arguments: x, w
+    next:  wrt='x'
+    """
+    probed(framework, toy, 1.0, 2.0, wrt="y")
+
+
+@refused("an unknown strategy", bp.BadOption)
+def strategy(framework):
+    """strategy is one of edges, retain_grad, hooks, separate
+    asked: strategy='fast'
+    next:  strategy='edges'
+    """
+    probed(framework, toy, 1.0, 2.0, strategy="fast")
+
+
+@refused("an unknown way of keeping values", bp.BadOption)
+def values(framework):
+    """values is one of alias, copy
+    asked: values='none'
+    next:  values='alias'
+    """
+    probed(framework, toy, 1.0, 2.0, values="none")
+
+
+@refused("`partials` of an unknown kind", bp.BadOption)
+def partials(framework):
+    """partials is True, False or "full"
+    asked: partials='some'
+    next:  partials=True
+    """
+    probed(framework, toy, 1.0, 2.0, partials="some")
+
+
+@refused("options of the wrong type", bp.BadOption)
+def option_type(framework):
+    """of is a path, a position or a function, not float
+    asked: of=3.5
+    next:  of='loss'
+    """
+    probed(framework, toy, 1.0, 2.0, of=3.5)
+
+
+@refused("a function without source text", bp.NoSource)
+def no_source(framework):
+    """there is no source text for <lambda>
+    asked: the names in <lambda>
+    found: its file is '<string>', and no lines of it can be read
+    why:   names are read from the source text; code made by exec, or typed into a prompt, leaves none
+    next:  put the function into a file and import it from there
+    """
+    probed(framework, eval("lambda x: x * 2"), 1.0)
+
+
+@refused("an unknown backend", bp.NoBackend)
+def unknown_backend(framework):
+    """there is no backend 'torsh'
+    asked: backend='torsh'
+    found: backends: torch, tensorflow, jax
+    next:  backend='torch'
+    """
+    probed(framework, toy, 1.0, 2.0, backend="torsh")
+
+
+@refused("a Jacobian of the output itself", bp.BadOption)
+def jacobian_of_output(framework):
+    """'v' is the output itself
+    asked: bp.jacobian(f, 'v')
+    found: the identity
+    next:  the name of a value that the output is computed from
+    """
+    bp.jacobian(toy, "v")(framework.tensor(3.0), framework.tensor(2.0))
+
+
+@refused("a generator", bp.NothingToDifferentiate)
+def generator(framework):
+    """generated returns a generator, which has computed nothing yet
+    asked: bp.probe(generated)
+    next:  probe a function that runs it to its end
+    """
+    probed(framework, generated, 1.0)

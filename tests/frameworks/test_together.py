@@ -1,0 +1,123 @@
+"""All frameworks in one process, imported in any order: each computes what it would alone."""
+
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from backends import FRAMEWORKS
+
+import backprobe as bp
+
+PROBED = """
+import json, warnings
+import backprobe as bp
+import sys
+assert not {"torch", "tensorflow", "jax"} & sys.modules.keys(), "backprobe has imported a framework"
+
+def f(x, w):
+    u = x * w
+    u = u + x
+    v = helper(u)
+    return v * u
+
+def helper(t):
+    q = t * 2
+    return q
+
+def said(rec):
+    return {name: [list(entry.aliases), float(entry.value), float(entry.grad)] for name, entry in rec.items()}
+
+def given(name):
+    if name == "torch":
+        import torch
+        return torch.tensor(3.0), torch.tensor(2.0)
+    if name == "tensorflow":
+        import tensorflow as tf
+        return tf.constant(3.0), tf.constant(2.0)
+    import jax.numpy as jnp
+    return jnp.asarray(3.0), jnp.asarray(2.0)
+
+found = {}
+for count, name in enumerate(sys.argv[1:]):
+    rec = bp.probe(f)(*given(name))
+    found[name] = [said(rec), rec.record.backend]
+for name in sys.argv[1:]:  # and again, where all are there
+    assert [said(bp.probe(f)(*given(name))), name] == found[name], name
+    assert bp.probe(f, backend=name)(3.0, 2.0)["x"].grad == 108
+try:
+    bp.probe(f)(3.0, 2.0)
+except bp.NoBackend as error:
+    found["refused"] = str(error)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(FRAMEWORKS)), ids="-".join)
+def test_frameworks_in_any_order(order, tmp_path):
+    file = tmp_path / "probed.py"
+    file.write_text(PROBED)
+    ran = subprocess.run([sys.executable, str(file), *order], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    wanted = {
+        "x": [[], 3, 108], "w": [[], 2, 108], "u#0": [[], 6, 36], "u#1": [["/helper:t"], 9, 36],
+        "v": [["/helper:q", "/helper:return"], 18, 9], "return": [[], 162, 1],
+    }  # fmt: skip
+    for name in FRAMEWORKS:
+        assert found[name] == [wanted, name]
+    assert found["refused"] == (
+        "the arguments do not tell which framework computes\n"
+        "  found: imported: torch, tensorflow, jax\n"
+        "  why:   plain numbers belong to no framework\n"
+        '  next:  bp.probe(f, backend="torch")'
+    )
+
+
+def test_recordings_of_several_frameworks_at_once():
+    """A probe inside the program of another framework: each tape sees its own tensors only."""
+
+    def inner(t):
+        q = t * t
+        return q
+
+    for outside, inside in itertools.permutations(FRAMEWORKS.values(), 2):
+
+        def f(x):
+            u = x * 2
+            rec = bp.probe(inner)(inside.tensor(5.0))
+            factor = int(rec["t"].grad)
+            return u * factor
+
+        rec = bp.probe(f)(outside.tensor(3.0))
+        assert outside.numpy(rec["x"].grad).item() == 20
+        assert rec.record.backend == outside.name
+
+
+def test_a_tensor_of_another_framework_in_a_program():
+    """It is a value that this framework knows nothing of."""
+    for framework, other in itertools.permutations(FRAMEWORKS.values(), 2):
+
+        def f(x, held):
+            u = x * float(other.numpy(held))
+            return u
+
+        rec = bp.probe(f, backend=framework.name)(framework.tensor(3.0), other.tensor(2.0))
+        assert framework.numpy(rec["x"].grad).item() == 2
+
+
+def test_only_what_is_asked_for_is_imported(tmp_path):
+    for name in FRAMEWORKS:
+        rec = bp.probe(lambda x: x * 2)(FRAMEWORKS[name].tensor(3.0))
+        rec.save(tmp_path / name)
+    code = (
+        "import sys, backprobe as bp\n"
+        f"for name in {list(FRAMEWORKS)}:\n"
+        f"    rec = bp.load({str(tmp_path)!r} + '/' + name, to='numpy')\n"
+        "    assert rec['x'].grad == 2, str(rec)\n"
+        "print(sorted({'torch', 'tensorflow', 'jax', 'keras'} & sys.modules.keys()))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent)
+    assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr
