@@ -48,8 +48,8 @@ def test_a_lesson_runs_and_shows_what_is_stored_in_it(path):
     assert drawings(found) == drawings(stored)
 
 
-def test_there_is_a_lesson_for_each_document_and_one_on_a_real_model():
-    assert len(LESSONS) == 4
+def test_there_is_a_lesson_for_each_document_and_one_each_on_a_real_model_and_on_graphs():
+    assert len(LESSONS) == 5
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

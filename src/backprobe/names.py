@@ -44,6 +44,20 @@ def canonical(name: str) -> str:
     return QUOTED.sub(lambda found: quote(found[1].replace("``", "`")), name) if "`" in name else name
 
 
+GRAPH_TENSOR = re.compile(r"(.+?)(?::(\d+))?")  # no local of a program is a bare number
+
+
+def of_graph(tensor: str) -> str:
+    """What a tensor is called that a graph names by an operation and the number of its output.
+
+    >>> of_graph("dense/kernel:0"), of_graph("u"), of_graph("split:1")
+    (':`dense/kernel`', ':u', ':split.1')
+    """
+    found = GRAPH_TENSOR.fullmatch(tensor)
+    operation, output = (found[1], found[2]) if found is not None else (tensor, None)
+    return f":{quote(operation)}" + (f".{int(output)}" if output is not None and int(output) else "")
+
+
 def outside(text: str) -> list[bool]:
     """For each character: does the grammar read it (True), or is it literal, in back-quotes, brackets or a string?"""
     if not LITERAL & set(text):
@@ -215,7 +229,20 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
         if in_function and "/" not in body:
             expression = rf"(?:{expression}|:{_counted_local(body, _glob)}{leaves})"
             scope, local = "", body
+    if in_function:
+        expression = rf"(?:{expression}{_of_graph(body)})"
     return Pattern(text, excludes, re.compile(expression), scope, local)
+
+
+def _of_graph(pattern: str) -> str:
+    """What else a pattern matches that is written as graphs write: ``dense/*`` for back-quoted names, ``u:0``."""
+    found = GRAPH_TENSOR.fullmatch(pattern)
+    if found is None or "`" in pattern or ("/" not in pattern and found[2] is None) or ":" in found[1]:
+        return ""
+    pieces = {"**": r"[^`]*", "*": r"[^/`]*"}
+    operation = "".join(pieces.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*)", found[1]))
+    leaf = {None: r"(?:\.\d+)?", "0": ""}.get(found[2], rf"\.{found[2]}")
+    return rf"|:`?{operation}`?(?:#\d+)?{leaf}"
 
 
 @lru_cache(64)

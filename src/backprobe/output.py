@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.base import Tape
+from backprobe.backends.base import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.names import nearest
 from backprobe.structure import at_path, leaves
@@ -24,7 +24,7 @@ class Output:
     cotangent: Any
 
 
-def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tape) -> Output:
+def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tensors) -> Output:
     """The output of a program. Raises BadOutput or NothingToDifferentiate."""
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
@@ -47,10 +47,10 @@ def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: 
             "(detach, no_grad, stop_gradient)",
             next="requires_grad_() on a PyTorch input or parameter; in the function form, remove what cuts the graph",
         )
-    return Output(tensor, path, _cotangent(tensor, cotangent, tape))
+    return Output(tensor, path, weighed(tensor, cotangent, tape))
 
 
-def _only(result: Any, floating: list[tuple[str, Any]], tape: Tape) -> tuple[str, Any]:
+def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors) -> tuple[str, Any]:
     connected = [(path, leaf) for path, leaf in floating if tape.is_differentiated(leaf)]
     distinct = {id(leaf): (path, leaf) for path, leaf in reversed(connected or floating)}
     if len(distinct) == 1:
@@ -86,7 +86,8 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
     return ", or ".join(named) if named else "of=lambda result: ..., a floating tensor made from it"
 
 
-def _cotangent(tensor: Any, cotangent: Any, tape: Tape) -> Any:
+def weighed(tensor: Any, cotangent: Any, tape: Tensors) -> Any:
+    """The cotangent for an output, None where that needs none. Raises BadOutput."""
     shape = tape.describe(tensor).shape
     if cotangent is SUMMED:
         return tape.ones_like(tensor)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import CodeType, TracebackType
 from typing import Any
 
-from backprobe.backends.base import BACKENDS, Options, find_backend
+from backprobe.backends.base import BACKENDS, Options, find_backend, find_program, load_backend
 from backprobe.errors import BadOption, NoBackend, Unsupported
 from backprobe.forms.cell import CellRun
 from backprobe.forms.function import FunctionRun
+from backprobe.forms.graph import GraphRun
 from backprobe.forms.model import ModelRun
 from backprobe.forms.run import Request, name_of
 from backprobe.recording import Recording
@@ -37,6 +37,7 @@ def probe(
     partials: bool | str = False,
     create_graph: bool = False,
     backend: str | None = None,
+    session: Any = None,
 ) -> Probe:
     """Make a function or model that, called with its arguments, returns a ``Recording`` instead of its result.
 
@@ -55,6 +56,10 @@ def probe(
 
     A *model* is recorded by what its modules return and by its parameters, or by ``select``: module paths and, after
     a colon, locals of their ``forward``. Nothing of it is altered.
+
+    A *graph* of TensorFlow is recorded by the names that it has. The target is a tensor of it, or several in a dict or
+    list, and ``session`` what runs it (the default session where it is left out): the probe takes a ``feed_dict``. Or
+    it is a ``ConcreteFunction``, such as the signature of a SavedModel, and the probe takes its arguments.
 
     ``of`` is the path of what to differentiate in the return value, or a function of it. ``cotangent`` is the vector
     of the vector-Jacobian product, shaped like the output, for one that is not a scalar. ``values="copy"`` copies
@@ -90,7 +95,8 @@ def probe(
             f"of is a path, a position or a function, not {type(of).__name__}", asked=f"of={of!r}", next="of='loss'"
         )
     names = None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
-    return Probe(target, select, of, names, cotangent, Options(strategy, values, create_graph, partials), backend)
+    options = Options(strategy, values, create_graph, partials)
+    return Probe(target, select, of, names, cotangent, options, backend, session)
 
 
 def _check_partials(partials: Any, strategy: str) -> None:
@@ -108,6 +114,15 @@ class Probe(Request):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Recording:
         """Run the target once with these arguments and backward once. Returns the ``Recording``."""
+        program = find_program(self.backend, self.target, self.session)
+        if program is not None:
+            return GraphRun(self, program).record(args, kwargs)
+        if self.session is not None:
+            raise BadOption(
+                "session runs the tensors of a TensorFlow graph",
+                asked=f"bp.probe({name_of(self.target)}, session=...)",
+                found=f"a target of type {type(self.target).__name__}", next=f"bp.probe({name_of(self.target)})",
+            )  # fmt: skip
         if not callable(self.target):
             raise BadOption(
                 f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.probe({self.target!r})",
@@ -152,17 +167,18 @@ def probe_cell(
     """
     ready = probe(cell, select, of=of, cotangent=cotangent, values=values, partials=partials, backend=backend)
     ready = replace(ready, options=replace(ready.options, retain_graph=True))  # for the cells that come after
-    if backend is None and not any(known in sys.modules for known in BACKENDS):
-        backend = next((name for name in cell.frameworks if name in BACKENDS), None)
+    mentioned = [name for name in cell.frameworks if name in BACKENDS]
     try:
         found = find_backend(backend, map(cell.value, cell.read))
     except NoBackend as error:
         if backend is not None:
             raise
-        raise NoBackend(
-            "the cell does not tell which framework computes", asked="%%probe", found=error.found,
-            next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
-        ) from None  # fmt: skip
+        if len(mentioned) != 1:
+            raise NoBackend(
+                "the cell does not tell which framework computes", asked="%%probe", found=error.found,
+                next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
+            ) from None  # fmt: skip
+        found = load_backend(mentioned[0])
     return CellRun(ready, found).record((), {})
 
 

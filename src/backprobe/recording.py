@@ -8,7 +8,7 @@ from typing import Any
 
 from backprobe.environment import Stamp
 from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
-from backprobe.names import COUNT, canonical, compile_pattern, counts_agree, nearest, outside, split, strip
+from backprobe.names import COUNT, canonical, compile_pattern, counts_agree, nearest, of_graph, outside, split, strip
 from backprobe.record import Entry, GradStatus, PathSums, Record
 from backprobe.show import table
 from backprobe.store import save
@@ -94,7 +94,7 @@ class Recording(Mapping[str, Entry]):
         if not isinstance(name, str) or not name:
             found = f"a name is a text, not {type(name).__name__}" if name != "" else "a name is not empty"
             raise UnknownName(found, asked=f"rec[{name!r}]", next="rec['u']")
-        readings = [found for found in self._readings(canonical(name)) if found]
+        readings = [found for found in self._readings(canonical(name)) if found] or [self._find(of_graph(name))]
         positions = {self._record.names[full] for found in readings for full in found}
         tensors = {at for at in positions if self._record.entries[at].status is not GradStatus.NOT_TENSOR}
         if len(tensors) == 1:
@@ -144,7 +144,8 @@ class Recording(Mapping[str, Entry]):
         known = [written for entry in self._entries.values() for written in (entry.name, *entry.aliases)]
         known += dict.fromkeys(scope for scope, local in map(split, self._stripped) if scope and local)
         close = nearest(name, known)
-        unseen = [text for text in self._record.unseen if strip(text).lstrip(":") == strip(name).lstrip(":")]
+        asked = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
+        unseen = [text for text in self._record.unseen if strip(text).lstrip(":") in asked]
         raise UnknownName(
             f"no value is named {name!r}", asked=f"rec[{name!r}]",
             found=f"{len(self)} entries" + (f", the nearest: {', '.join(close)}" if close else ": " + _listed(known)),

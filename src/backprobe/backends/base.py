@@ -8,10 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
+from types import ModuleType
 from typing import Any, Protocol
 
 from backprobe.errors import BadOption, NoBackend
 from backprobe.record import GradStatus, Source
+from backprobe.source.follow import innermost
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
 ARRAYS = BACKENDS | {"numpy": "backprobe.backends.arrays"}
@@ -404,7 +406,11 @@ def find_program(name: str | None, target: Any, session: Any) -> Program | None:
 
 
 def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
-    """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend."""
+    """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend.
+
+    Where several are imported (TensorFlow imports JAX), it is the only one that a function among the values mentions,
+    or that the module it stands in does.
+    """
     if name is not None:
         if not isinstance(name, str):
             raise BadOption(f"backend is a name, not {name!r}", asked=f"backend={name!r}", next='backend="torch"')
@@ -414,11 +420,26 @@ def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
     for backend in imported:
         if any(backend.is_tensor(value) or backend.is_model(value) for value in values):
             return backend
+    for mentioned in (_mentioned(values, used_only=True), _mentioned(values, used_only=False)):
+        known = [backend for backend in imported if backend.name in mentioned]
+        if len(known) == 1:
+            return known[0]
     if len(imported) == 1:
         return imported[0]
     raise NoBackend(
         "the arguments do not tell which framework computes",
         found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",
         why="plain numbers belong to no framework",
-        next='bp.probe(f, backend="torch")',
+        next=f'bp.probe(f, backend="{imported[0].name if imported else next(iter(BACKENDS))}")',
     )
+
+
+def _mentioned(values: Iterable[Any], *, used_only: bool) -> set[str]:
+    """The packages of the global names of functions: of all in their modules, or of those that their code uses."""
+    found = set()
+    for function in filter(None, map(innermost, values)):
+        names = function.__code__.co_names if used_only else function.__globals__
+        held = [function.__globals__[name] for name in names if name in function.__globals__]
+        modules = [one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "") for one in held]
+        found |= {module.partition(".")[0] for module in modules if isinstance(module, str)}
+    return found

@@ -41,7 +41,10 @@ class FunctionRun(Run):
         self.lifted_numbers = [name for name, value in given.items()
                                if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
         given.update(inputs)
-        return self.reporting(*self.bound.args, **self.bound.kwargs)
+        called = self.tape.called(self.probe.target, False)
+        if called is None:
+            return self.reporting(*self.bound.args, **self.bound.kwargs)
+        return self.trace.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)
 
     def explain_error(self, error: BaseException) -> str | None:
         if not self.lifted_numbers or not isinstance(error, TypeError):

@@ -33,6 +33,7 @@ class Request:
     cotangent: Any
     options: Options
     backend: str | None
+    session: Any = None
 
 
 class Run:

@@ -83,7 +83,7 @@ class JaxBackend(HostArrays):
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, VALUE_WANTED):
             return (
-                "backprobe: the program asks for the number in a value that JAX only traces, as it does under jax.grad; "
+                "backprobe: the program asks for the number in a value that JAX only traces, as under jax.grad; "
                 "u.item() gives it, except inside jit, scan, cond, vmap and checkpoint"
             )
         if isinstance(error, ValueError) and "Reverse-mode differentiation" in str(error):

@@ -49,7 +49,8 @@ def _inside(value: Any, kind: type, path: str, seen: set[int], depth: int) -> It
 
 def give_path(module: Any, path: str) -> None:
     """Let a module report under this path whenever somebody in this thread is listening."""
-    object.__setattr__(module, "__class__", _reporting_class(type(module), path))
+    kind: Any = type(module)
+    object.__setattr__(module, "__class__", _reporting_class(kind, path))
 
 
 @contextmanager

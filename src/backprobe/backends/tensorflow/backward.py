@@ -1,0 +1,94 @@
+"""One pass of the tape over all captured values, and what each of them got."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.base import Backward, Link, Options, Outcome, Ran
+from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.log import Key, OperationLog
+from backprobe.backends.tensorflow.partials import local_partials
+from backprobe.backends.tensorflow.taps import Taps
+from backprobe.record import GradStatus
+
+NOT_CONNECTED = "no path leads from it to the output"
+MIXED = (
+    "the Variable was written, and compiled code or a gather read it: what was read before and after the write has "
+    "one gradient together"
+)
+
+
+def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> Backward:
+    """Run backward once; what each capture got, and the order in which backward visits them."""
+    captures: Sequence[Capture] = ran.captures
+    recorded: dict[Key, int] = {}
+    for at, capture in enumerate(captures):
+        if capture.is_followed:
+            recorded.setdefault(capture.key, at)
+    gradients = _gradients(tape, log, ran, captures)
+    outcomes = [_outcome(capture, gradients.get(capture.key), log) for capture in captures]
+    links = _links(log, captures, recorded, outcomes)
+    order = _visited(log, captures, outcomes)
+    if options.partials:
+        return local_partials(tape, taps, ran, outcomes, links, order, full=options.partials == "full")
+    return Backward([_linked(o, tuple(map(Link, own))) for o, own in zip(outcomes, links, strict=True)], order)
+
+
+def _gradients(tape: Any, log: OperationLog, ran: Ran, captures: Sequence[Capture]) -> dict[Key, Any]:
+    """The gradient of each capture; that of one version of a Variable is the sum over what was read of it."""
+    sources: dict[Key, list[Any]] = {}
+    for capture in captures:
+        if capture.is_followed:
+            sources.setdefault(capture.key, _sources(capture, log))
+    found = tape.gradient(ran.output, sources, output_gradients=ran.cotangent)
+    return {key: _sum(parts) for key, parts in found.items()}
+
+
+def _sources(capture: Capture, log: OperationLog) -> list[Any]:
+    uses = log.variables.get(capture.number) if capture.is_variable else None
+    if uses is None or not uses.writes:
+        return [capture.source]
+    return [] if uses.is_read_otherwise else uses.reads_of(capture.version)
+
+
+def _sum(parts: Sequence[Any]) -> Any:
+    there = [tf.convert_to_tensor(part) for part in parts if part is not None]
+    return None if not there else there[0] if len(there) == 1 else tf.add_n(there)
+
+
+def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
+    if not capture.is_followed:
+        return Outcome(capture.status, capture.reason, capture.value, None, ())
+    uses = log.variables.get(capture.number) if capture.is_variable else None
+    if uses is not None and uses.writes and uses.is_read_otherwise:
+        return Outcome(GradStatus.OPAQUE, MIXED, capture.value, None, ())
+    if gradient is None:
+        return Outcome(GradStatus.NOT_CONNECTED, NOT_CONNECTED, capture.value, None, ())
+    return Outcome(GradStatus.OK, "", capture.value, gradient, ())
+
+
+def _linked(outcome: Outcome, links: tuple[Link, ...]) -> Outcome:
+    return Outcome(outcome.status, outcome.reason, outcome.value, outcome.grad, links)
+
+
+def _links(
+    log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], outcomes: Sequence[Outcome]
+) -> list[list[int]]:
+    """The captures that flow directly into each. Some operations have a derivative towards nothing, as tf.round has:
+    what is not connected flows into nothing that is.
+    """
+    dead = (GradStatus.NOT_CONNECTED,)
+    found = [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
+    return [
+        [at for at in own if outcome.status is not GradStatus.OK or outcomes[at].status not in dead]
+        for own, outcome in zip(found, outcomes, strict=True)
+    ]
+
+
+def _visited(log: OperationLog, captures: Sequence[Capture], outcomes: Sequence[Outcome]) -> tuple[int, ...]:
+    """Those that have a gradient, the one made last first: so backward visits what forward made."""
+    there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
+    return tuple(sorted(there, key=lambda at: log.position(captures[at].number), reverse=True))

@@ -1,0 +1,29 @@
+"""What is held of one value from the moment it gets its name until backward has run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.record import GradStatus
+
+
+@dataclass(eq=False)
+class Capture:
+    """A tensor, which never changes, or a Variable at one version with the value that it had then."""
+
+    source: Any  # what the tape differentiates towards
+    value: Any
+    number: int  # of the tensor, or of the Variable's handle
+    version: int = 0
+    is_variable: bool = False
+    status: GradStatus = GradStatus.OK  # why it carries no gradient
+    reason: str = ""
+
+    @property
+    def is_followed(self) -> bool:
+        return self.status is GradStatus.OK
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.number, self.version

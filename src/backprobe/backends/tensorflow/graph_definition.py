@@ -1,0 +1,61 @@
+"""A ``GraphDef`` made fit to be imported where another graph already is: plain data, before and after."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+_numbers = itertools.count()
+
+
+def renamed(definition: Any) -> Any:
+    """The ``GraphDef`` with new names for its functions, which belong to all of TensorFlow.
+
+    Differentiating a loop adds a function with a name made from the loop's. Where the user's own gradients of the same
+    loop come later, TensorFlow would refuse the second function of that name.
+    """
+    number = next(_numbers)
+    names = {function.signature.name: f"backprobe_{number}_{function.signature.name}"
+             for function in definition.library.function}  # fmt: skip
+    for function in definition.library.function:
+        function.signature.name = names[function.signature.name]
+    for pair in definition.library.gradient:
+        pair.function_name = names.get(pair.function_name, pair.function_name)
+        pair.gradient_func = names.get(pair.gradient_func, pair.gradient_func)
+    for node in _nodes(definition):
+        node.op = names.get(node.op, node.op)
+        for attribute in node.attr.values():
+            for called in (attribute.func, *attribute.list.func):
+                if called.name in names:
+                    called.name = names[called.name]
+    return definition
+
+
+def _nodes(definition: Any) -> Iterator[Any]:
+    yield from definition.node
+    for function in definition.library.function:
+        yield from function.node_def
+
+
+def without(definition: Any, names: set[str]) -> Any:
+    """The ``GraphDef`` without these nodes, and without what only places or orders others after them."""
+    kept = [node for node in definition.node if node.name not in names]
+    for node in kept:
+        inputs = [given for given in node.input if given.removeprefix("^") not in names or not given.startswith("^")]
+        del node.input[:]
+        node.input.extend(inputs)
+        beside = node.attr["_class"].list.s if "_class" in node.attr else ()
+        if any(place.decode().removeprefix("loc:@") in names for place in beside):
+            del node.attr["_class"]
+    del definition.node[:]
+    definition.node.extend(kept)
+    return definition
+
+
+def tensors_taken(definition: Any) -> set[str]:
+    """The names of the tensors that its nodes take."""
+    return {
+        given if ":" in given else f"{given}:0"
+        for node in definition.node for given in node.input if not given.startswith("^")
+    }  # fmt: skip

@@ -1,0 +1,190 @@
+"""A concrete function, or a signature of a SavedModel: its graph, imported with its calls inlined, and run once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.base import Node
+from backprobe.backends.tensorflow.graph_definition import renamed, tensors_taken, without
+from backprobe.backends.tensorflow.graph_gradients import v1
+from backprobe.backends.tensorflow.graph_mode import GraphProgram, user_line
+from backprobe.backends.tensorflow.graph_private import called_graph, inlined, is_compiled
+from backprobe.backends.tensorflow.graph_values import Variable
+from backprobe.errors import BadOption, Unsupported
+from backprobe.record import Source
+
+CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+HANDING_ON = frozenset({"Identity", "NoOp"})
+INLINER = "Func/"  # where TensorFlow's inliner puts the identities around what a call was
+
+
+class FunctionProgram(GraphProgram):
+    """The graph of a concrete function; gradients are added to a copy, so that the function stays as it is."""
+
+    arrays = "tensorflow"
+
+    def __init__(self, function: Any, name: str) -> None:
+        self.function, self.wrapper = function, _wrapper(function.graph)
+        own = [given for given in function.inputs if given.name not in _captured(function)]
+        self.specs = [tf.TensorSpec(given.shape, given.dtype, given.op.name) for given in own]
+        self.inputs = own
+        self.original: dict[str, str] = {}  # what the captures were called, by what they are called here
+        self.wrapped = v1.wrap_function(self._imported, self.specs)
+        super().__init__(self.wrapped.graph, None, name)
+        self.wanted = self._structured([self._real(output) for output in self.imported])
+
+    def _imported(self, *args: Any) -> list[Any]:
+        """Import the function's graph into the one that is being built, with its captures in their places."""
+        graph = v1.get_default_graph()
+        given = {known.name: arg for known, arg in zip(self.inputs, args, strict=True)}
+        self.variables: list[Variable] = []
+        named = {id(variable.handle): variable for variable in self.function.graph.variables}
+        for captured, inside in self.function.graph.captures:
+            # under a name of its own: TensorFlow renames an operation u where there is u/ReadVariableOp before it
+            tensor = given[inside.name] = graph.capture(captured, name="backprobe_captured")
+            self.original[tensor.op.name] = inside.op.name
+            if id(captured) in named:
+                variable = named[id(captured)]
+                self.variables.append(Variable(variable.name.removesuffix(":0"), tensor, variable.dtype))
+        definition = renamed(inlined(self.function))
+        definition = without(definition, {name.removesuffix(":0") for name in given})
+        outputs = self.function.outputs[: self._count()]
+        wanted = [output.name for output in outputs if output.name not in given]
+        taken = tensors_taken(definition)
+        used = {name: tensor for name, tensor in given.items() if name in taken}
+        made = iter(tf.graph_util.import_graph_def(definition, used, wanted, name=""))
+        self.imported = [given[output.name] if output.name in given else next(made) for output in outputs]
+        return self.imported
+
+    def _returned(self) -> list[Any]:
+        return list(tf.nest.flatten(self.function.structured_outputs, expand_composites=True))
+
+    def _count(self) -> int:
+        """How many tensors it returns; a gradient tape that has seen it leaves more outputs behind those."""
+        return sum(part is not None for part in self._returned())
+
+    def _structured(self, tensors: Sequence[Any]) -> Any:
+        """These tensors as the function returns its own."""
+        each = iter(tensors)
+        flat = [None if part is None else next(each) for part in self._returned()]
+        return tf.nest.pack_sequence_as(self.function.structured_outputs, flat, True)
+
+    def _real(self, output: Any) -> Any:
+        """What the function returns, behind what only hands it on."""
+        while output.op.type == "Identity" and self.written_as(output.op) is None:
+            output = output.op.inputs[0]
+        return output
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """The arguments that the function itself takes."""
+        try:
+            bound = _in_order(self.function, args, kwargs)
+            self.given = [
+                tf.convert_to_tensor(value, spec.dtype) for value, spec in zip(bound, self.specs, strict=True)
+            ]
+        except (TypeError, ValueError) as error:
+            raise BadOption(
+                f"{self.name} cannot be called with these arguments: {error}",
+                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                found=", ".join(f"{spec.name}: {spec.dtype.name} {spec.shape}" for spec in self.specs) or "no inputs",
+                next="the arguments that the function itself takes",
+            ) from error  # fmt: skip
+
+    def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
+        fetches = {"result": self.imported, "numbers": dict(tensors)}
+        pruned = self.wrapped.prune([*self.wrapped.inputs[: len(self.specs)], *(seed for seed, _ in fed)], fetches)
+        found = pruned(*self.given, *(tf.convert_to_tensor(value) for _, value in fed))
+        return self._structured(found["result"]), found["numbers"]
+
+    def nodes(self, output: Any) -> Sequence[Node]:
+        found = super().nodes(output)
+        for operation in self.executed.values():
+            if operation.type in CALLS and is_compiled(operation):
+                raise Unsupported(
+                    "a function that XLA compiles cannot be differentiated inside of a graph",
+                    asked=f"bp.probe({self.name})", found=f"{self.written_as(operation)}, made with jit_compile=True",
+                    why="it is kept as it is, one operation, which has no gradient once its graph is imported",
+                    next="a concrete function that was traced without jit_compile=True in what it calls",
+                )  # fmt: skip
+        return found
+
+    def fetched(self) -> list[Any]:
+        return list(self.imported)  # which come after all that the function writes
+
+    def written_as(self, operation: Any) -> str | None:
+        name = super().written_as(operation)
+        if name is None or name.startswith(INLINER):
+            return None
+        if not self.wrapper or operation.type == "Placeholder" or name in self.original:
+            return self.original.get(name, name)
+        if name.startswith(self.wrapper):
+            return name.removeprefix(self.wrapper)
+        return None if operation.type in HANDING_ON else name
+
+    def operations(self) -> Sequence[Any]:
+        """Inlining has mixed their order: each after those that it is computed from, as the outputs need them."""
+        placed: dict[str, Any] = {}
+        first = [operation for operation in self.graph.get_operations() if operation.type == "Placeholder"]
+        for operation in [*first, *(output.op for output in self.imported), *self.graph.get_operations()]:
+            pending = [operation]
+            while pending:
+                waiting = [given.op for given in pending[-1].inputs if given.op.name not in placed]
+                if waiting:
+                    pending.append(waiting[0])
+                else:
+                    done = pending.pop()
+                    placed[done.name] = done
+        return list(placed.values())
+
+    def source(self, node: int) -> Source | None:
+        try:
+            return user_line(self.function.graph.get_operation_by_name(self.values[node].tensor.op.name))
+        except KeyError:
+            return None
+
+
+def _captured(function: Any) -> set[str]:
+    return {inside.name for _, inside in function.graph.captures}
+
+
+def _wrapper(graph: Any) -> str:
+    """What begins the names of a graph that only calls one function, as the signatures of SavedModels do."""
+    return "".join(f"{name}/" for name in _calls(graph))
+
+
+def _calls(graph: Any) -> Iterator[str]:
+    operations = [operation for operation in graph.get_operations() if operation.type != "Placeholder"]
+    calls = [operation for operation in operations if operation.type in CALLS]
+    if len(calls) != 1 or any(operation.type not in HANDING_ON for operation in operations if operation not in calls):
+        return
+    yield calls[0].name
+    inner = called_graph(graph, calls[0])
+    if inner is not None:
+        yield from _calls(inner)
+
+
+def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The tensors among the arguments in the order of the function's inputs."""
+    positional, named = function.structured_input_signature
+    parameters = list(function.function_type.parameters)
+    specs = dict(zip(parameters, positional, strict=False)) | dict(named)
+    if len(args) > len(parameters) or any(name in kwargs for name in parameters[: len(args)]):
+        raise TypeError(f"it takes {', '.join(parameters) or 'none'}")
+    given = dict(zip(parameters, args, strict=False)) | dict(kwargs)
+    found = []
+    for name, spec in specs.items():
+        wanted = tf.nest.flatten(spec)
+        if any(isinstance(part, tf.TypeSpec) for part in wanted):
+            if name not in given:
+                raise TypeError(f"{name} is missing")
+            tf.nest.assert_same_structure(spec, given[name])
+            parts = zip(wanted, tf.nest.flatten(given.pop(name)), strict=True)
+            found += [value for part, value in parts if isinstance(part, tf.TypeSpec)]
+        else:
+            given.pop(name, None)  # what the graph was made with
+    if given:
+        raise TypeError(f"{next(iter(given))} is no argument of it")
+    return found

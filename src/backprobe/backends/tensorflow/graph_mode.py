@@ -1,0 +1,266 @@
+"""Graph mode: values and gradients of a graph's tensors from one ``tf.gradients`` call and one run."""
+
+from __future__ import annotations
+
+import linecache
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.base import Backward, Description, Node, Options
+from backprobe.backends.tensorflow.graph_gradients import Flows, added, local_flows, once, towards, v1
+from backprobe.backends.tensorflow.graph_outcome import Given, Taken, backward
+from backprobe.backends.tensorflow.graph_values import (
+    CALLING,
+    REFERENCES,
+    GraphValue,
+    Listing,
+    Variable,
+    is_floating_dtype,
+    is_outside,
+)  # fmt: skip
+from backprobe.backends.tensorflow.graph_walk import Upstream, executed, is_floating
+from backprobe.errors import BadOutput, Unsupported
+from backprobe.record import Source
+from backprobe.source.follow import package
+from backprobe.structure import leaves
+
+FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+
+
+class GraphProgram:
+    """Tensors of a graph as a ``Program``; what runs the graph is a subclass's."""
+
+    arrays = "numpy"
+
+    def __init__(self, graph: Any, wanted: Any, name: str) -> None:
+        self.graph, self.wanted, self.name = graph, wanted, name
+        self.fed: frozenset[str] = frozenset()
+        self.values: list[GraphValue] = []
+        self.upstream: Upstream | None = None
+        self.walked: dict[str, Upstream] = {}
+
+    # what runs it
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        raise NotImplementedError
+
+    def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
+        """The result, and the values of these tensors, from one run in which these are fed besides the arguments."""
+        raise NotImplementedError
+
+    @cached_property
+    def variables(self) -> list[Variable]:
+        """The variables of the graph: handles of resources, and references."""
+        found = []
+        for operation in self.graph.get_operations():
+            if operation.type == "VarHandleOp" or operation.type in REFERENCES:
+                found.append(Variable(operation.name, operation.outputs[0], operation.get_attr("dtype")))
+        return found
+
+    def written_as(self, operation: Any) -> str | None:
+        """The name of an operation, and None for one that has none of its own."""
+        return None if operation.name in added(self.graph) else str(operation.name)
+
+    def operations(self) -> Sequence[Any]:
+        """All of them, in the order of execution."""
+        return list(self.graph.get_operations())
+
+    def fetched(self) -> list[Any]:
+        """The tensors that a run fetches in any case."""
+        return [leaf for _, leaf in leaves(self.wanted) if self.is_tensor(leaf)]
+
+    # the tensors of it
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, tf.Tensor)
+
+    def is_floating(self, tensor: Any) -> bool:
+        return is_floating_dtype(tf.as_dtype(tensor.dtype))
+
+    def is_complex(self, tensor: Any) -> bool:
+        return bool(tf.as_dtype(tensor.dtype).is_complex)
+
+    def size(self, tensor: Any) -> int:
+        """How many elements it has; 1 where only the run tells."""
+        elements = tf.TensorShape(tensor.shape).num_elements()
+        return 1 if elements is None else int(elements)
+
+    def describe(self, tensor: Any) -> Description:
+        shape = tf.TensorShape(tensor.shape)
+        known = None if shape.num_elements() is None else tuple(shape.as_list())
+        return Description(known, tf.as_dtype(tensor.dtype).base_dtype.name)
+
+    def is_differentiated(self, value: Any) -> bool:
+        return self._upstream(value).is_differentiated(value)
+
+    def cotangent(self, output: Any, cotangent: Any) -> Any:
+        try:
+            return numpy.asarray(cotangent, tf.as_dtype(output.dtype).base_dtype.as_numpy_dtype)
+        except (TypeError, ValueError) as error:
+            raise BadOutput(
+                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                next="cotangent=numpy.ones(shape), with the shape of the output",
+            ) from error  # fmt: skip
+
+    def ones_like(self, output: Any) -> Any:
+        return None  # what TensorFlow itself takes where no cotangent is given
+
+    def target(self, of: Any) -> tuple[Any, Any]:
+        return self.wanted, partial(self._applied, of) if callable(of) else of
+
+    def _applied(self, of: Callable[[Any], Any], wanted: Any) -> Any:
+        """A function of the target adds operations to the graph: once."""
+        names = tuple(leaf.name for _, leaf in leaves(wanted) if self.is_tensor(leaf))
+        key = ("of", weakref.ref(of), names)  # a function may hold the graph
+        return once(self.graph, key, lambda: {"of": of(wanted)}, own=False)["of"]
+
+    def _upstream(self, output: Any) -> Upstream:
+        if output.name not in self.walked:
+            handles = {variable.tensor.name for variable in self.variables}
+            self.walked[output.name] = Upstream(
+                output, self.fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles
+            )
+        return self.walked[output.name]
+
+    # one run
+
+    def nodes(self, output: Any) -> Sequence[Node]:
+        self.output = output
+        self.upstream = self._upstream(output)
+        self.executed = executed([output, *self.fetched()], self.fed)
+        listing = Listing(self.graph, self.operations(), self.variables, self.upstream, self.executed, self.written_as)
+        self.values = listing.values()
+        return [
+            replace(value.node, is_output=True) if value.tensor.name == output.name else value.node
+            for value in self.values
+        ]  # fmt: skip
+
+    def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
+        _refuse_options(options)
+        assert self.upstream is not None
+        gradients = self._gradients(cotangent is not None)
+        chosen = [self.values[at] for at in wanted]
+        given = [self._given(value, gradients) for value in chosen]
+        linked = self._linked(chosen, given)
+        flows = self._flows(chosen, given, linked, options) if options.partials else {}
+        fetched = {"output": self.output}
+        for at, one in enumerate(given):
+            fetched |= {f"value {at}": one.carrier} if one.carrier is not None else {}
+            fetched |= {f"grad {at}": one.gradient} if one.gradient is not None else {}
+        fetched |= {" ".join(map(str, key)): tensor for key, tensor in flows.items()}
+        seed = [(gradients["cotangent"], cotangent)] if cotangent is not None else []
+        result, numbers = self.fetch(fetched, seed)
+        output = next(at for at, value in enumerate(chosen) if value.tensor.name == self.output.name)
+        taken = Taken(self.upstream, chosen, given, linked, numbers, output, bool(options.partials), self.written_as)
+        return result, numbers["output"], backward(taken)
+
+    def _gradients(self, seeded: bool) -> dict[Any, Any]:
+        """The gradient towards every value upstream, by its name: made once, whatever is selected of them."""
+        assert self.upstream is not None
+        upstream, output = self.upstream, self.output
+        fed = frozenset(name for name in self.fed if name in upstream.tensors)
+        cut = [tensor for name, tensor in upstream.tensors.items() if name in fed and tensor.op.type not in FREE]
+        handles = {variable.tensor.name for variable in self.variables if is_floating_dtype(variable.dtype)}
+        sources = [
+            tensor for name, tensor in upstream.tensors.items()
+            if (is_floating(tensor) or name in handles) and is_outside(self.graph, tensor.op)
+        ]  # fmt: skip
+
+        def make() -> dict[Any, Any]:
+            seed = v1.placeholder(output.dtype.base_dtype, output.shape, "cotangent") if seeded else None
+            found = towards(output, sources, seed, [tensor for tensor in cut if tensor is not output])
+            return {"cotangent": seed} | {s.name: g for s, g in zip(sources, found, strict=True)}
+
+        return once(self.graph, ("gradients", output.name, seeded, tuple(sorted(t.name for t in cut))), make)
+
+    def _given(self, value: GraphValue, gradients: Mapping[Any, Any]) -> Given:
+        """Which tensors are to be fetched for a value."""
+        if value.opaque or (value.tensor.op.name not in self.executed and value.tensor.name not in self.fed):
+            return Given(None, None, is_executed=bool(value.opaque))
+        carrier = value.carriers[0] if value.carriers else self._read(value)
+        cut = self.upstream is not None and self.upstream.is_cut(value.tensor)
+        return Given(carrier, None if cut else gradients.get(value.tensor.name))
+
+    def _read(self, value: GraphValue) -> Any:
+        """The value of a variable of which only parts are read, or only inside of calls and loops."""
+        if value.tensor.dtype.base_dtype != tf.resource:
+            return value.tensor
+        read = partial(tf.raw_ops.ReadVariableOp, resource=value.tensor, dtype=value.dtype)
+        return once(self.graph, ("read", value.tensor.name), lambda: {"read": read()})["read"]
+
+    def _linked(self, chosen: Sequence[GraphValue], given: Sequence[Given]) -> list[list[int]]:
+        """The recorded values that flow directly into each, by position."""
+        assert self.upstream is not None
+        recorded = {value.tensor.name: at for at, (value, one) in enumerate(zip(chosen, given, strict=True))
+                    if one.gradient is not None}  # fmt: skip
+        return [
+            self.upstream.direct(value.tensor, recorded) if one.gradient is not None else []
+            for value, one in zip(chosen, given, strict=True)
+        ]  # fmt: skip
+
+    def _flows(
+        self, chosen: Sequence[GraphValue], given: Sequence[Given], linked: Sequence[Sequence[int]], options: Options
+    ) -> dict[Any, Any]:
+        """The local derivatives along each edge, made once for each selection."""
+        recorded = [value.tensor for value, one in zip(chosen, given, strict=True) if one.gradient is not None]
+        each = [
+            Flows(at, value.tensor, given[at].gradient, [(s, chosen[s].tensor) for s in linked[at]],
+                  value.tensor.shape.num_elements())
+            for at, value in enumerate(chosen) if linked[at]
+        ]  # fmt: skip
+        full = options.partials == "full"
+        gradients = tuple(one.gradient.name for one in given if one.gradient is not None)
+        key = ("partials", full, tuple(tensor.name for tensor in recorded), gradients)
+        return once(self.graph, key, lambda: local_flows(each, recorded, full=full))
+
+    # what else is known
+
+    def source(self, node: int) -> Source | None:
+        return user_line(self.values[node].tensor.op)
+
+    def notes(self) -> Sequence[str]:
+        """What the run computes inside of single operations."""
+        calls = [operation for operation in self.executed.values() if operation.type in CALLING]
+        named = [(name, operation) for operation in calls if (name := self.written_as(operation)) is not None]
+        return sorted(
+            f"{name} is one operation, {CALLING[operation.type]}: what it computes inside has no names here"
+            for name, operation in named
+        )
+
+    def explain_error(self, error: BaseException) -> str | None:
+        if "output_all_intermediates" in str(error):
+            return (
+                "backprobe: differentiating a loop or branch of this kind changes its operation, and this session has "
+                "run it before; probe in a new tf.compat.v1.Session, or call "
+                "tf.compat.v1.experimental.output_all_intermediates(True) before the graph is made"
+            )
+        return None
+
+
+def _refuse_options(options: Options) -> None:
+    if options.strategy != "edges" or options.create_graph:
+        found = "create_graph=True" if options.create_graph else f"strategy={options.strategy!r}"
+        raise Unsupported(
+            "a graph has one way to its gradients, tf.gradients", asked=found, found="a tensor of a graph",
+            why="strategies are PyTorch's, and a graph's gradients are tensors that it can be asked for anyway",
+            next="bp.probe(tensor, session=s) without it",
+        )  # fmt: skip
+
+
+def user_line(operation: Any) -> Source | None:
+    """The user's line that made an operation; None where the graph was imported and no line of theirs did."""
+    frames = list(operation.traceback or ())
+    if any(
+        frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames
+    ):
+        return None
+    for frame in reversed(frames):
+        if package(frame.filename) is None:
+            return Source(frame.filename, frame.lineno, linecache.getline(frame.filename, frame.lineno).strip())
+    return None

@@ -1,0 +1,122 @@
+"""A tensor of a ``tf.compat.v1`` graph, run by a session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.graph_gradients import v1
+from backprobe.backends.tensorflow.graph_mode import FREE, GraphProgram
+from backprobe.errors import BadOption
+from backprobe.names import nearest
+
+
+class SessionProgram(GraphProgram):
+    """Tensors of one graph and the session that runs them."""
+
+    def __init__(self, graph: Any, wanted: Any, name: str, session: Any) -> None:
+        super().__init__(graph, wanted, name)
+        self.session = session
+        self.feeds: dict[Any, Any] = {}
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """The one argument is what ``Session.run`` takes as ``feed_dict``, whose keys may also be names."""
+        if len(args) + len(kwargs) > 1 or kwargs.keys() - {"feed_dict"}:
+            raise BadOption(
+                "the probe of a graph takes a feed_dict, as Session.run does", next=self._example(),
+                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+            )  # fmt: skip
+        feeds = (*args, *kwargs.values(), {})[0]
+        feeds = {} if feeds is None else feeds
+        if not isinstance(feeds, Mapping):
+            raise BadOption(
+                f"a feed_dict is a dict, not {type(feeds).__name__}",
+                asked=f"bp.probe({self.name}, session=s)({feeds!r})",
+                found=f"placeholders: {', '.join(self._placeholders()) or 'none'}", next=self._example(),
+            )  # fmt: skip
+        self.feeds = {self._key(key): value for key, value in feeds.items()}
+        self.fed = frozenset(name for key in self.feeds for name in self._fed_names(key))
+
+    def _fed_names(self, key: Any) -> list[str]:
+        """The names of the tensors that a key of the feed_dict feeds; a sparse one is several."""
+        parts = tf.nest.flatten(key, expand_composites=True)
+        return [self.graph.as_graph_element(part).name for part in parts if part is not None]
+
+    def _key(self, key: Any) -> Any:
+        """A tensor that can be fed, by itself or by its name in the graph."""
+        if isinstance(key, str):
+            written = key.replace("`", "")
+            try:
+                return self.graph.get_tensor_by_name(written if ":" in written else f"{written}:0").name
+            except (KeyError, ValueError):
+                close = nearest(written, self._placeholders()) or self._placeholders()
+                raise BadOption(
+                    f"the graph has no tensor {key!r} to feed", asked=f"feed_dict={{{key!r}: ...}}",
+                    found=f"placeholders: {', '.join(self._placeholders()) or 'none'}",
+                    next=f"{{{close[0]!r}: ...}}" if close else "no feed_dict",
+                ) from None  # fmt: skip
+        owner = getattr(key, "graph", None) if not isinstance(key, tuple) else self.graph
+        if owner is not self.graph:
+            kind = "a tensor of another graph" if owner is not None else type(key).__name__
+            raise BadOption(
+                f"{kind} cannot be fed", asked=f"feed_dict={{{key!r}: ...}}",
+                found=f"placeholders: {', '.join(self._placeholders()) or 'none'}", next=self._example(),
+            )  # fmt: skip
+        return key
+
+    def _placeholders(self) -> list[str]:
+        return [operation.name for operation in self.graph.get_operations() if operation.type in FREE
+                and self.written_as(operation) is not None]  # fmt: skip
+
+    def _example(self) -> str:
+        inside = ", ".join(f"{name!r}: ..." for name in self._placeholders()[:3])
+        return f"bp.probe({self.name}, session=s)({{{inside}}})" if inside else f"bp.probe({self.name}, session=s)()"
+
+    def fetch(self, tensors: Mapping[str, Any], fed: Sequence[tuple[Any, Any]]) -> tuple[Any, dict[str, Any]]:
+        feeds = {**self.feeds, **{tensor.name: value for tensor, value in fed}}  # tensors themselves may be unhashable
+        fetched = self.session.run({"result": self.wanted, "numbers": dict(tensors)}, feed_dict=feeds)
+        result = tf.nest.map_structure(_as_array, fetched["result"])
+        return result, {key: numpy.asarray(value) for key, value in fetched["numbers"].items()}
+
+    def explain_error(self, error: BaseException) -> str | None:
+        needed = {name for name, operation in getattr(self, "executed", {}).items() if operation.type in FREE}
+        unfed = sorted(name for name in needed if f"{name}:0" not in self.fed and name in str(error))
+        if "must feed a value" in str(error) and unfed:
+            inside = ", ".join(f"{name!r}: ..." for name in unfed)
+            return f"backprobe: the run needs {', '.join(unfed)}; give it in the call, bp.probe(...)({{{inside}}})"
+        return super().explain_error(error)
+
+
+def _as_array(value: Any) -> Any:
+    return numpy.asarray(value) if isinstance(value, numpy.generic) else value
+
+
+def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) -> SessionProgram:
+    """The program of tensors of one graph. Raises BadOption where no session can run them."""
+    graphs = list({id(tensor.graph): tensor.graph for tensor in tensors}.values())
+    if len(graphs) > 1:
+        raise BadOption(
+            "the target holds tensors of several graphs", asked=f"bp.probe({name})", why="one session runs one graph",
+            next="a probe of the tensors of each graph, with its session",
+        )  # fmt: skip
+    chosen = session if session is not None else v1.get_default_session()
+    if chosen is None:
+        raise BadOption(
+            "a tensor of a graph needs a session to run it", asked=f"bp.probe({name})",
+            found="no session, and no default session", next=f"bp.probe({name}, session=s)({{x: 3.0}})",
+        )  # fmt: skip
+    if not callable(getattr(chosen, "run", None)) or not hasattr(chosen, "graph"):
+        raise BadOption(
+            f"session is a tf.compat.v1.Session, not {type(chosen).__name__}", asked=f"session={chosen!r}",
+            next=f"bp.probe({name}, session=tf.compat.v1.Session())",
+        )  # fmt: skip
+    if chosen.graph is not graphs[0]:
+        raise BadOption(
+            "the session is of another graph than the tensor", asked=f"bp.probe({name}, session=s)",
+            found="the session given" if session is not None else "the default session",
+            next="tf.compat.v1.Session(graph=tensor.graph)",
+        )  # fmt: skip
+    return SessionProgram(graphs[0], wanted, name, chosen)

@@ -1,0 +1,76 @@
+"""Which targets are graphs already, and what is said of those that only look like it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.graph_function import FunctionProgram
+from backprobe.backends.tensorflow.graph_mode import GraphProgram
+from backprobe.backends.tensorflow.graph_session import session_program
+from backprobe.errors import BadOption, Unsupported
+from backprobe.structure import leaves
+
+
+def program(target: Any, session: Any) -> GraphProgram | None:
+    """What runs a tensor of a graph, a container of several, or a concrete function. None for anything else."""
+    if isinstance(target, tf.types.experimental.ConcreteFunction):
+        if session is not None:
+            raise BadOption(
+                "a concrete function runs by itself", asked="session=", found="a concrete function and a session",
+                next="bp.probe(function)(x)",
+            )  # fmt: skip
+        return FunctionProgram(target, str(target.graph.name))
+    parts = [leaf for _, leaf in leaves(target)]
+    for part in parts:
+        _refuse(part)
+    tensors = [part for part in parts if tf.is_symbolic_tensor(part)]
+    if not tensors:
+        return None
+    name = tensors[0].op.name if target is tensors[0] else type(target).__name__
+    if any(hasattr(tensor.graph, "outer_graph") for tensor in tensors):
+        raise Unsupported(
+            "a tensor inside a tf.function cannot be probed from there", asked=f"bp.probe({name})",
+            found=f"{tensors[0].name} of a function's graph", why="its function is being traced, and runs only later",
+            next="bp.probe(f)(x), or bp.probe(f.get_concrete_function(x))(x)",
+        )  # fmt: skip
+    return session_program(tensors, target, name, session)
+
+
+def _refuse(part: Any) -> None:
+    """Raise where part of a target is something of TensorFlow's that is no tensor of a graph."""
+    if isinstance(part, tf.Operation):
+        raise BadOption(
+            f"{part.name} is an operation, not a tensor", asked=f"bp.probe({part.name})",
+            found=f"{len(part.outputs)} outputs", next=f"bp.probe({part.name}.outputs[0], session=s)",
+        )  # fmt: skip
+    if isinstance(part, tf.Tensor) and not tf.is_symbolic_tensor(part):
+        raise BadOption(
+            "an eager tensor has no history to differentiate", asked="bp.probe(tensor)",
+            found=f"an eager tensor of shape {tuple(part.shape)}", why="it holds numbers, and no graph",
+            next="bp.probe(f)(x), with the function f that computes it",
+        )  # fmt: skip
+    if isinstance(part, tf.Variable):
+        raise BadOption(
+            f"the variable {part.name} is not computed from anything", asked=f"bp.probe({part.name})",
+            found="a tf.Variable", next="bp.probe(loss, session=s), for the gradient of a loss towards it",
+        )  # fmt: skip
+    keras = sys.modules.get("keras")
+    if keras is not None and isinstance(part, keras.KerasTensor):
+        raise BadOption(
+            "a KerasTensor describes a value and has none", asked="bp.probe(tensor)", found=f"KerasTensor {part.name}",
+            next="bp.probe(model)(inputs), with keras.Model(inputs, outputs)",
+        )  # fmt: skip
+
+
+def refuse_context(part: Any, asked: str) -> None:
+    """Raise Unsupported where a function or model would be run while TensorFlow builds a graph."""
+    if callable(part) and not tf.executing_eagerly():
+        raise Unsupported(
+            "a function cannot be probed where TensorFlow builds a graph", asked=asked,
+            found="with graph.as_default(), a tf.function that is being traced, or eager execution disabled",
+            why="there TensorFlow computes nothing, and a gradient tape is given no numbers",
+            next="call it outside, or bp.probe(tensor, session=s)({x: 3.0}) for a tensor of the graph",
+        )  # fmt: skip

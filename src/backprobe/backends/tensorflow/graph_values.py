@@ -1,0 +1,168 @@
+"""The values of a graph: which of its tensors and variables have a name, and which tensors carry their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from backprobe.backends.base import Description, Node
+from backprobe.backends.tensorflow.graph_walk import Upstream, is_floating
+from backprobe.names import of_graph
+
+MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "If", "StatelessIf",
+                    "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip
+"""Operations of control flow, which hand values on."""
+
+CALLING = {"While": "a loop", "StatelessWhile": "a loop", "If": "a branch", "StatelessIf": "a branch",
+           "Case": "a branch", "StatelessCase": "a branch", "PartitionedCall": "a call of a function",
+           "StatefulPartitionedCall": "a call of a function"}  # fmt: skip
+"""Operations that run a graph of their own."""
+
+WRITING = re.compile(r"Assign|(Resource)?(Sparse)?Apply|(Resource)?Scatter|ResourceStridedSliceAssign")
+REFERENCES = frozenset({"Variable", "VariableV2"})
+
+
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A variable of the graph: its name, and the handle or reference that its reads take."""
+
+    name: str
+    tensor: Any
+    dtype: Any
+
+
+@dataclass(frozen=True, eq=False)
+class GraphValue:
+    """One value with a name: what is differentiated towards, the tensors that carry its value, and what prevents it."""
+
+    node: Node
+    tensor: Any
+    dtype: Any
+    carriers: tuple[Any, ...] = ()
+    opaque: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What is to be listed: operations in the order of execution, the variables, and what the run does to them."""
+
+    graph: Any
+    operations: Sequence[Any]
+    variables: Sequence[Variable]
+    upstream: Upstream
+    executed: Mapping[str, Any]
+    written_as: Callable[[Any], str | None]
+
+    def values(self) -> list[GraphValue]:
+        """Every value, in the order of execution. The reads of a variable that nothing writes are the variable."""
+        variables = {variable.tensor.name: variable for variable in self.variables}
+        found: list[GraphValue] = []
+        taken: set[str] = set()  # by the variables
+        for variable in self.variables:
+            if not self._writers(variable):
+                taken.update(read.name for read in self._reads(variable))
+        for operation in self.operations:
+            for number, tensor in enumerate(operation.outputs):
+                if tensor.name in variables:
+                    found.append(self._variable(variables[tensor.name]))
+                elif tensor.name not in taken and is_numeric(tensor):
+                    found += self._plain(operation, number, tensor)
+        return found
+
+    def _plain(self, operation: Any, number: int, tensor: Any) -> Iterable[GraphValue]:
+        name = self.written_as(operation)
+        if name is None:
+            return
+        inside = "" if is_outside(self.graph, operation) else _why_opaque(name)
+        wanted = tensor.name in self.upstream.tensors and is_floating(tensor)
+        wanted = wanted and not (inside and operation.type in MOVING)
+        described = Description(_shape(tensor), tensor.dtype.base_dtype.name)
+        node = Node((of_graph(f"{name}:{number}"),), by_default=wanted, op=operation.type, described=described)
+        yield GraphValue(node, tensor, tensor.dtype.base_dtype, () if inside else (tensor,), inside)
+
+    def _variable(self, variable: Variable) -> GraphValue:
+        reads, writers = self._reads(variable), self._writers(variable)
+        opaque = ""
+        if writers:
+            opaque = (
+                f"{writers[0]} may write to it in the course of this run, so that it has more values than one; "
+                "each of its reads is a value of its own"
+            )
+        names = [self.written_as(read.op) for read in reads] if not writers else []
+        known = (of_graph(variable.name), *(of_graph(name) for name in names if name is not None))
+        wanted = variable.tensor.name in self.upstream.tensors and bool(is_floating_dtype(variable.dtype))
+        described = Description(None, variable.dtype.name)
+        node = Node(known, True, wanted, op=variable.tensor.op.type, described=described)
+        return GraphValue(node, variable.tensor, variable.dtype, () if opaque else tuple(reads), opaque)
+
+    def _reads(self, variable: Variable) -> list[Any]:
+        """The tensors that this run reads from a variable outside of loops and branches."""
+        kind = "Identity" if variable.tensor.op.type in REFERENCES else "ReadVariableOp"
+        return [
+            reader.outputs[0]
+            for handle in self._handles(variable) for reader in self.upstream.consumers.get(handle, ())
+            if reader.type == kind and is_outside(self.graph, reader)
+        ]  # fmt: skip
+
+    @cached_property
+    def takers(self) -> dict[str, list[tuple[Any, int]]]:
+        """The operations of this run that take a tensor, by its name, and as which of their inputs."""
+        found: dict[str, list[tuple[Any, int]]] = {}
+        for operation in self.executed.values():
+            for at, given in enumerate(operation.inputs):
+                found.setdefault(given.name, []).append((operation, at))
+        return found
+
+    def _handles(self, variable: Variable) -> list[str]:
+        """The names of a variable's handle; a call that was inlined hands it on."""
+        names = [variable.tensor.name]
+        if variable.tensor.dtype.base_dtype.name == "resource":
+            for name in names:
+                names += [operation.outputs[0].name for operation, _ in self.takers.get(name, ())
+                          if operation.type == "Identity"]  # fmt: skip
+        return names
+
+    def _writers(self, variable: Variable) -> list[str]:
+        """The operations of this run that write to a variable, or may."""
+        return [
+            self.written_as(operation) or operation.name
+            for handle in self._handles(variable) for operation, at in self.takers.get(handle, ())
+            if WRITING.match(operation.type) or (operation.type in CALLING and not _only_reads(operation, at))
+        ]  # fmt: skip
+
+
+def _only_reads(operation: Any, at: int) -> bool:
+    """Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow notes which are."""
+    try:
+        noted = operation.get_attr("_read_only_resource_inputs")
+    except ValueError:
+        return False
+    return at in noted
+
+
+def _why_opaque(name: str) -> str:
+    return (
+        f"{name} is inside a loop or a branch of the graph, where it has as many values as it runs times or "
+        "none, and TensorFlow lets none of them out; what goes in and what comes out have names"
+    )
+
+
+def _shape(tensor: Any) -> tuple[int, ...] | None:
+    return None if tensor.shape.num_elements() is None else tuple(tensor.shape.as_list())
+
+
+def is_outside(graph: Any, operation: Any) -> bool:
+    """Is it outside of the loops and branches of the graph, so that what it computes can be fetched?"""
+    return bool(graph.is_fetchable(operation)) and operation.type not in ("Enter", "RefEnter")
+
+
+def is_floating_dtype(dtype: Any) -> bool:
+    return bool(dtype.is_floating or dtype.is_complex)
+
+
+def is_numeric(tensor: Any) -> bool:
+    dtype = tensor.dtype.base_dtype
+    return is_floating_dtype(dtype) or bool(dtype.is_integer or dtype.is_bool)

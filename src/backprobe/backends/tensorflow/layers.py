@@ -1,0 +1,51 @@
+"""Keras layers as functions: which values are layers, what they compute in, and calling one with another ``call``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow import functions
+from backprobe.backends.tensorflow.exchange import listening, original
+from backprobe.structure import leaves
+
+
+def is_layer(value: Any) -> bool:
+    """Is it a Keras layer or model that computes with TensorFlow? Keras is looked for, and not imported."""
+    keras = sys.modules.get("keras")
+    kind = getattr(getattr(keras, "layers", None), "Layer", None)
+    return kind is not None and isinstance(value, kind) and keras.backend.backend() == "tensorflow"  # type: ignore[union-attr]
+
+
+def own_call(layer: Any) -> Callable[..., Any]:
+    """The method in which a layer computes; of one that is a ``tf.function``, the Python method."""
+    call: Callable[..., Any] = original(layer, "call")
+    return functions.uncompiled(call)[0] if functions.is_compiled(call) else call
+
+
+def uncalled(layer: Any) -> tuple[Any, Callable[..., Any]]:
+    """The method in which a layer computes, and how to call the layer with another in its place."""
+    return own_call(layer), partial(_call_with, layer)
+
+
+def _call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    with listening(layer, "call", partial(instead, call)):
+        return layer(*args, **kwargs)
+
+
+def instead(call: Callable[..., Any], following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Keras also runs layers on symbols, to find out shapes: that is none of the program's."""
+    return (following if is_symbolic((args, kwargs)) else call)(*args, **kwargs)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Does it hold symbols in the place of tensors, or is all that runs now being traced?"""
+    symbol = sys.modules["keras"].KerasTensor
+    return not tf.executing_eagerly() or any(
+        isinstance(leaf, symbol) or (isinstance(leaf, tf.Tensor) and tf.is_symbolic_tensor(leaf))
+        for _, leaf in leaves(value)
+    )

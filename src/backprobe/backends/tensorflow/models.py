@@ -1,0 +1,136 @@
+"""A Keras model for the time of one call: what its layers return is reported, and some run a reporting ``call``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.base import ModuleObserver
+from backprobe.backends.tensorflow import functions
+from backprobe.backends.tensorflow.exchange import listening, original
+from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
+from backprobe.backends.tensorflow.paths import Part, dismantle, modules, parameters
+
+
+@dataclass
+class KerasModelCall:
+    """Keras's ``ModelCall``: nothing of the model is altered, and Variables are differentiated as ``trainable`` says.
+
+    Floating inputs are differentiated as well, so that layers before the first trainable one have gradients.
+    """
+
+    model: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    @cached_property
+    def inputs(self) -> Mapping[str, Any]:
+        given = enumerate(tf.nest.flatten((self.args, dict(self.kwargs))))
+        return {str(at): leaf for at, leaf in given if _is_floating(leaf)}
+
+    @property
+    def forward(self) -> Any:
+        return own_call(self.model)
+
+    @cached_property
+    def whole(self) -> Part:
+        return dismantle(self.model)
+
+    def module_paths(self) -> Iterable[str]:
+        return [path for path, _ in modules(self.whole)]
+
+    def parameter_paths(self) -> Iterable[str]:
+        return [path for path, _ in parameters(self.whole)]
+
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        given = (self.args, dict(self.kwargs))
+        flat = [inputs.get(str(at), leaf) for at, leaf in enumerate(tf.nest.flatten(given))]
+        args, kwargs = tf.nest.pack_sequence_as(given, flat)
+        known = dict(parameters(self.whole))
+        for path, variable in known.items():
+            observer.parameter(path, variable)
+        with observing(self.model, self.whole, observer):
+            if all(getattr(part.module, "built", True) for _, part in modules(self.whole)):
+                return self.model(*args, **kwargs)
+            result = self.model(*args, **kwargs)
+        self.whole = dismantle(self.model)  # a layer that is built when it first runs has its Variables now
+        for path, variable in parameters(self.whole):
+            if path not in known:
+                observer.parameter(path, variable)
+        return result
+
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        return returned
+
+
+def _is_floating(leaf: Any) -> bool:
+    if isinstance(leaf, tf.Tensor):
+        return bool(leaf.dtype.is_floating or leaf.dtype.is_complex)
+    return isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "fc"
+
+
+@contextmanager
+def observing(model: Any, whole: Part, observer: ModuleObserver) -> Iterator[None]:
+    """Within this context the model's layers report in this thread; afterwards nothing of it is left.
+
+    What a layer returns is known where its class is called: ``call`` alone would miss what Keras does around it.
+    """
+    reporter = _Reporter(model, whole, observer)
+    with ExitStack() as installed:
+        for module, every in reporter.known.values():
+            call = _reporting_call(module, every[0], observer)
+            if call is not None:
+                installed.enter_context(listening(module, "call", partial(instead, call)))
+        for kind in dict.fromkeys(_caller(type(module)) for module, _ in reporter.known.values()):
+            installed.enter_context(listening(kind, "__call__", partial(reporter.called, kind)))
+        yield
+
+
+def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callable[..., Any] | None:
+    """What runs in the place of a layer's ``call``; None where that itself may run."""
+    if not is_layer(module):
+        return None
+    reporting: Callable[..., Any] | None = None
+    if observer.wants_locals(path):
+        reporting = observer.rewritten(path, own_call(module))
+    if reporting is None and functions.is_compiled(original(module, "call")):
+        return own_call(module)  # its layers would run once, as symbols, and never again
+    return reporting
+
+
+def _caller(kind: type) -> type:
+    """The class that says what calling does."""
+    return next(base for base in kind.__mro__ if "__call__" in vars(base))
+
+
+class _Reporter:
+    """What is called in the place of the ``__call__`` of Keras's classes."""
+
+    def __init__(self, model: Any, whole: Part, observer: ModuleObserver) -> None:
+        self.model, self.observer = model, observer
+        self.known = _paths(whole)
+
+    def called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        output = following(module, *args, **kwargs)
+        if kind is not _caller(type(module)) or is_symbolic(output):
+            return output
+        if id(module) not in self.known:
+            self.known = _paths(dismantle(self.model))  # layers are also made when the one that holds them is built
+        for path in self.known.get(id(module), (None, ()))[1]:
+            if self.observer.wants_output(path):
+                output = self.observer.returned(path, output)
+        return output
+
+
+def _paths(whole: Part) -> dict[int, tuple[Any, list[str]]]:
+    """The modules by identity, each with its paths."""
+    found: dict[int, tuple[Any, list[str]]] = {}
+    for path, part in modules(whole):
+        found.setdefault(id(part.module), (part.module, []))[1].append(path)
+    return found

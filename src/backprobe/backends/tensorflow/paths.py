@@ -1,0 +1,106 @@
+"""The layers and Variables of a Keras model by path: the way one writes them down.
+
+A functional or Sequential model's layers go by their names, and so do the operations between them; those of any other
+by the attribute that holds them: ``blocks.0.dense``. What is held twice has two paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+BOOKKEEPING = frozenset({
+    "_layers", "_functional", "_operations", "_operations_by_depth", "_nodes", "_nodes_by_depth", "_tracker",
+    "_trainable_variables", "_non_trainable_variables", "_metrics", "_seed_generators", "_losses_override",
+    "_inbound_nodes", "_outbound_nodes", "_obj_reference_counts_dict",
+})  # fmt: skip
+"""Attributes in which Keras keeps what others hold already; TensorFlow's own begin with ``_self_``."""
+
+PLAIN = frozenset({bool, int, float, str, type(None)})
+"""Most of a layer's attributes; a Variable's class is slow to ask what it is."""
+
+WANTED = (keras.layers.Layer, keras.Variable, tf.Variable, list, tuple, dict)
+
+
+@dataclass
+class Part:
+    """A layer or operation that can run, the parts directly in it, and its own Variables, by name."""
+
+    module: Any
+    parts: list[tuple[str, Part]] = field(default_factory=list)
+    variables: list[tuple[str, Any]] = field(default_factory=list)
+
+
+def dismantle(model: Any) -> Part:
+    """A model in its parts; one that is held in several places is one part."""
+    return _part(model, {})
+
+
+def modules(part: Part, path: str = "", above: tuple[Part, ...] = ()) -> Iterator[tuple[str, Part]]:
+    """Every part with its path, that of the whole being "". A part that holds one above it ends there."""
+    yield path, part
+    for name, inner in part.parts:
+        if inner is not part and inner not in above:
+            yield from modules(inner, f"{path}.{name}" if path else name, (*above, part))
+
+
+def parameters(whole: Part) -> Iterator[tuple[str, Any]]:
+    """Every Variable that a layer holds with its path, whether trainable or not, but no random seeds."""
+    for path, part in modules(whole):
+        for name, variable in part.variables:
+            yield f"{path}.{name}" if path else name, variable
+
+
+def _part(module: Any, known: dict[int, Part]) -> Part:
+    if id(module) in known:
+        return known[id(module)]
+    part = known[id(module)] = Part(module)
+    if isinstance(module, keras.layers.Layer):
+        held = list(_attributes(module))
+        named = [(inner.name, inner) for inner in _by_name(module)]
+        by_name = {id(inner) for _, inner in named}
+        named += [each for each in held if isinstance(each[1], keras.layers.Layer) and id(each[1]) not in by_name]
+        part.parts = [(name, _part(inner, known)) for name, inner in named]
+        part.variables = _variables(module, held)
+    return part
+
+
+def _by_name(layer: Any) -> list[Any]:
+    """What goes by its own name in a Sequential or functional model."""
+    if isinstance(layer, keras.Sequential):
+        return list(layer.layers)
+    if isinstance(layer, keras.Model) and hasattr(type(layer), "operations"):
+        return [operation for operation in layer.operations if not isinstance(operation, keras.layers.InputLayer)]
+    return []
+
+
+def _variables(layer: Any, held: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """By attribute; one in a private attribute, such as ``_kernel``, or in none, by the name that it has itself."""
+    found = [(name, value) for name, value in held if isinstance(value, keras.Variable | tf.Variable)]
+    known = {id(value) for _, value in found}
+    own = [value for key in ("_trainable_variables", "_non_trainable_variables") for value in vars(layer).get(key, ())]
+    found += [("_", value) for value in own if id(value) not in known]
+    return [(v.name if name[0] == "_" and isinstance(v, keras.Variable) else name, v) for name, v in found]
+
+
+def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in list(vars(layer).items()):
+        known = type(value) in PLAIN or name in BOOKKEEPING or name.startswith("_self_")
+        if not known and isinstance(value, WANTED):
+            yield from _held(name, value)
+
+
+def _held(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What an attribute holds, itself or in lists and dictionaries."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _held(f"{path}.{key}", item)
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _held(f"{path}.{at}", item)
+    elif isinstance(value, WANTED):
+        yield path, value

@@ -1,0 +1,75 @@
+"""The names that TensorFlow does not promise to keep, in one place: a release that moved them is told so at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import MethodType
+from typing import Any
+
+from backprobe.backends.tensorflow.exchange import listening
+from backprobe.errors import Unsupported
+
+try:
+    from tensorflow.python import pywrap_tfe
+    from tensorflow.python.eager import context, execute, record
+
+    execute_with_callbacks = execute.execute_with_callbacks
+    _ = context.context, context.Context.add_op_callback, context.Context.remove_op_callback
+    should_record_backprop, stop_recording = record.should_record_backprop, record.stop_recording
+    record_operation, is_stopped = record.record_operation, pywrap_tfe.TFE_Py_TapeSetIsStopped
+except (ImportError, AttributeError) as error:
+    raise Unsupported(
+        "this release of TensorFlow has moved what backprobe listens to", asked="the gradients of TensorFlow values",
+        found=str(error), why="its operation callbacks and its gradient tapes have no public interface for this",
+        next="pip install 'tensorflow>=2.18,<=2.21'",
+    ) from error  # fmt: skip
+
+
+@contextmanager
+def hearing_operations(
+    operation: Callable[..., None], recorded: Callable[[Sequence[Any], Sequence[Any]], None]
+) -> Iterator[None]:
+    """Within this context ``operation`` hears of each operation of this thread, as an operation callback does.
+
+    ``recorded`` hears of what is differentiated by a function of its own, as (outputs, inputs): ``tf.custom_gradient``.
+    """
+
+    def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+        recorded(outputs, inputs)
+        return following(kind, outputs, inputs, *rest, **named)
+
+    def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        return execute_with_callbacks(*args, **kwargs)
+
+    # op_callbacks.add_op_callback would do, but its counterpart takes execute from threads that still need it
+    thread = context.context()
+    with listening(execute, "execute", calling_back), listening(record, "record_operation", noting):
+        thread.add_op_callback(operation)
+        try:
+            yield
+        finally:
+            thread.remove_op_callback(operation)
+
+
+def is_followed_by_a_tape(tensor: Any) -> bool:
+    return bool(should_record_backprop([tensor]))
+
+
+def identity_of(tensor: Any) -> int:
+    """A number that no other eager tensor of this process has or had."""
+    return int(tensor._id)
+
+
+def bound_function(function: Any) -> Callable[..., Any]:
+    """The Python function of a ``tf.function``; of one that is a method, the method bound to its object.
+
+    TensorFlow hides a bound method in wrappers that hold its object weakly, and autograph puts itself between them.
+    """
+    inner = function.python_function
+    while inner is not None:
+        if isinstance(inner, MethodType) and type(inner.__self__).__name__ == "TfMethodTarget":
+            held: Any = inner.__self__
+            return MethodType(inner.__func__, held.target)
+        inner = getattr(inner, "__wrapped__", None)
+    return function.python_function  # type: ignore[no-any-return]

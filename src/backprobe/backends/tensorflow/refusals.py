@@ -1,0 +1,39 @@
+"""What a recording of TensorFlow values would get wrong, and what to write instead."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow import layers
+from backprobe.errors import Unsupported
+
+
+def refuse(target: Any, asked: str) -> None:
+    """Raise Unsupported for a symbol in the place of a value, and for a layer that computes with something else."""
+    keras: Any = sys.modules.get("keras")
+    symbol: Any = getattr(keras, "KerasTensor", ())
+    if isinstance(target, symbol):
+        raise Unsupported(
+            "a KerasTensor is a symbol without values", asked=asked, found=f"a KerasTensor of shape {target.shape}",
+            why="gradients are of numbers", next="bp.probe(model)(x), with x the numbers that the model is called with",
+        )  # fmt: skip
+    if isinstance(target, tf.Tensor) and tf.is_symbolic_tensor(target):
+        raise Unsupported(
+            "a tensor of a graph has no value here", asked=asked, found=f"the symbolic tensor {target.name!r}",
+            why="this form runs a program, and the graph has its own",
+            next="bp.probe(tensor, session=s)(feed_dict), or call the probe outside of tf.function",
+        )  # fmt: skip
+    if isinstance(target, getattr(getattr(keras, "layers", None), "Layer", ())) and not layers.is_layer(target):
+        raise Unsupported(
+            "this Keras layer does not compute with TensorFlow", asked=asked,
+            found=f"Keras on {keras.backend.backend()}",
+            why="its layers and tensors belong to that framework", next="KERAS_BACKEND=tensorflow, before Keras starts",
+        )  # fmt: skip
+    if any(base.__module__.partition(".")[0] == "tf_keras" for base in type(target).__mro__):
+        raise Unsupported(
+            "a layer of Keras 2 cannot be probed", asked=asked, found=f"{type(target).__name__} of tf_keras",
+            why="its layers are called in another way than those of Keras 3", next="keras 3.12 or newer",
+        )  # fmt: skip

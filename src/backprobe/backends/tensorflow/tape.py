@@ -1,0 +1,216 @@
+"""Captures of tensors while a program runs under a gradient tape, and what the tape then gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.base import Backward, Description, Effect, Options, Ran
+from backprobe.backends.tensorflow import functions, layers, private
+from backprobe.backends.tensorflow.arguments import lift
+from backprobe.backends.tensorflow.backward import differentiate
+from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.log import OperationLog
+from backprobe.backends.tensorflow.taps import Taps
+from backprobe.backends.tensorflow.tensors import describe, is_differentiable, is_eager, read, variable_of
+from backprobe.errors import BadOutput
+from backprobe.record import GradStatus
+
+
+class TensorflowTape:
+    """TensorFlow's ``Tape``."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.exchanges = bool(options.partials)
+        self.log = OperationLog()
+        self.taps = Taps(self.log)
+        self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+    # what a tensor is
+
+    def is_tensor(self, value: Any) -> bool:
+        return is_eager(value) or variable_of(value) is not None
+
+    def is_floating(self, tensor: Any) -> bool:
+        kind = _plain(tensor).dtype
+        return bool(kind.is_floating or kind.is_complex)
+
+    def is_complex(self, tensor: Any) -> bool:
+        return bool(_plain(tensor).dtype.is_complex)
+
+    def size(self, tensor: Any) -> int:
+        return int(numpy.prod(_plain(tensor).shape))
+
+    def describe(self, tensor: Any) -> Description:
+        return describe(tensor)
+
+    def is_differentiated(self, value: Any) -> bool:
+        variable = variable_of(value)
+        if variable is not None:
+            # Keras freezes its own Variable and not the one inside, which a tape goes on to follow
+            return bool(value.trainable and variable.trainable) and is_differentiable(variable)
+        return is_eager(value) and is_differentiable(value) and self.log.carries(value)
+
+    def version(self, tensor: Any) -> int:
+        """How often a Variable was written; tensors never are."""
+        variable = variable_of(tensor)
+        if variable is None:
+            return 0
+        number = private.identity_of(variable.handle)
+        uses = self.log.variables.get(number)
+        if uses is None:
+            return 0
+        latest = self.latest.get(number)
+        if uses.is_in_doubt and latest is not None and latest.version == len(uses.writes):
+            uses.is_in_doubt = False
+            if not _equal(latest.value, self._read(variable)):
+                uses.writes.append(self.log.length)
+        return len(uses.writes)
+
+    # captures
+
+    def capture(
+        self, tensor: Any, reads: Sequence[Capture], unrecorded: bool, previous: Capture | None, through: bool
+    ) -> Capture:
+        variable = variable_of(tensor)
+        if variable is not None:
+            return self._capture_variable(tensor, variable)
+        capture = Capture(tensor, tensor, private.identity_of(tensor))
+        if not self.is_differentiated(tensor):
+            capture.status, capture.reason = self._why_not_followed(tensor, reads, unrecorded)
+        return capture
+
+    def _capture_variable(self, named: Any, variable: Any) -> Capture:
+        number = private.identity_of(variable.handle)
+        capture = Capture(variable, self._read(variable), number, self.version(variable), True)
+        if not self.is_floating(variable):
+            capture.status, capture.reason = GradStatus.NOT_FLOAT, f"its dtype is {variable.dtype.name}"
+        elif not self.is_differentiated(named):
+            capture.status, capture.reason = GradStatus.FROZEN, "it is a Variable with trainable=False"
+        self.latest[number] = capture
+        return capture
+
+    def _read(self, variable: Any) -> Any:
+        with self.log.muted(), private.stop_recording():
+            return read(variable)
+
+    def _why_not_followed(self, tensor: Any, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
+        if not self.is_floating(tensor):
+            return GradStatus.NOT_FLOAT, f"its dtype is {tensor.dtype.name}"
+        carried = next((read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)), None)
+        cut = None if carried is not None else self.log.cut.get(private.identity_of(tensor))
+        if cut is None and (unrecorded or any(read.is_followed for read in reads)):
+            cut = GradStatus.NO_GRAD if private.is_stopped() else GradStatus.DETACHED
+        if cut is GradStatus.NO_GRAD:
+            return cut, "it was computed from values that are differentiated while their tape was stopped"
+        if cut is GradStatus.DETACHED:
+            return cut, "it was computed from values that are differentiated, but carries no history"
+        if carried is not None:
+            return carried.status, f"it was computed from a value that is itself {carried.status}"
+        return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
+
+    def identity(self, tensor: Any) -> int:
+        """The number of a tensor, or of the handle that every Python object of a Variable shares."""
+        variable = variable_of(tensor)
+        return private.identity_of(tensor if variable is None else variable.handle)
+
+    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    def is_lost(self, capture: Capture) -> bool:
+        return False
+
+    def tap(self, value: Any) -> Any:
+        return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
+
+    # calls, and what they write: the log tells which Variables were written
+
+    def effect(self, function: Any, flagged: bool) -> Effect:
+        return Effect.UNKNOWN
+
+    def is_compiled(self, function: Any) -> bool:
+        return False
+
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        if functions.is_compiled(function):
+            return functions.uncompiled(function)
+        if functions.is_called_compiled(function):
+            return functions.uncompiled(function.__call__)
+        if modules_too and layers.is_layer(function):
+            return layers.uncalled(function)
+        return None
+
+    def higher_order(self, function: Any) -> Callable[..., Any] | None:
+        return function if any(function is known for known in functions.HIGHER_ORDER) else None
+
+    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        return []
+
+    def writing(self, tensor: Any) -> None:
+        """The value of a Variable was read when it got its name."""
+
+    def written(self, tensor: Any) -> None:
+        """The log has it."""
+
+    def expose(self, tensor: Any) -> None:
+        """NumPy gets a copy."""
+
+    # forward and backward
+
+    def cotangent(self, output: Any, cotangent: Any) -> Any:
+        try:
+            given = cotangent if self.is_tensor(cotangent) else tf.convert_to_tensor(numpy.asarray(cotangent))
+            return tf.cast(given, output.dtype)
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            raise BadOutput(
+                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                next=f"cotangent=numpy.ones({tuple(output.shape)})",
+            ) from error  # fmt: skip
+
+    def ones_like(self, output: Any) -> Any:
+        return tf.ones_like(output)
+
+    def run(
+        self,
+        program: Callable[[Mapping[str, Any]], Ran],
+        inputs: Mapping[str, Any],
+        wrt: frozenset[str] | None,
+        undo: list[Callable[[], None]],
+    ) -> tuple[Any, Backward]:
+        with (
+            private.hearing_operations(self.log.operation, self.log.recorded),
+            tf.GradientTape(persistent=self.exchanges) as tape,
+        ):
+
+            def watch(tensor: Any) -> Any:
+                tape.watch(tensor)
+                self.log.root(tensor)
+                return self.tap(tensor) if self.exchanges else tensor
+
+            ran = program(lift(inputs, wrt, undo, watch))
+        for variable in (capture.source for capture in ran.captures if capture.is_variable):
+            self.version(variable)  # settles what compiled functions may have written
+        return ran.result, differentiate(tape, self.log, self.taps, self.options, ran)
+
+    def release(self) -> None:
+        """Keep nothing any longer."""
+        self.log = OperationLog()
+        self.taps = Taps(self.log)
+        self.latest.clear()
+
+
+def _plain(tensor: Any) -> Any:
+    return tensor if isinstance(tensor, tf.Tensor) else variable_of(tensor)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Equal bit for bit."""
+    return bool(a.numpy().tobytes() == b.numpy().tobytes())

@@ -1,0 +1,49 @@
+"""Identities that can hold a gradient up: what local partials need, for a tape has no place to stop at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakValueDictionary
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.log import OperationLog
+
+
+class Taps:
+    """The identities of one run; while some are stopped, nothing flows back through them."""
+
+    def __init__(self, log: OperationLog) -> None:
+        self.log = log
+        self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self.stopped: frozenset[int] = frozenset()
+
+    def tap(self, tensor: Any) -> Any:
+        """What the program goes on with in the place of this tensor: always the same, and of a tap itself."""
+        number = private.identity_of(tensor)
+        known = self.made.get(number)
+        if known is not None or private.is_stopped():
+            return tensor if known is None else known
+        own: list[int] = []
+
+        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        def tapped(value: Any) -> Any:
+            # None and not zeros: zeros times an infinite derivative would be NaN
+            return value, lambda gradient: None if own[0] in self.stopped else gradient
+
+        tap = tapped(tensor)
+        vars(tap).update(vars(tensor))  # what others wrote on it, such as Keras's masks
+        own.append(private.identity_of(tap))
+        self.made[number] = self.made[own[0]] = tap
+        return tap
+
+    @contextmanager
+    def stopping(self, numbers: frozenset[int]) -> Iterator[None]:
+        self.stopped = numbers
+        try:
+            yield
+        finally:
+            self.stopped = frozenset()

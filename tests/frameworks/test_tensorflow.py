@@ -1,0 +1,617 @@
+"""TensorFlow's eager tensors: gradients by name, Variables and their versions, statuses, and nothing left behind."""
+
+import functools
+import gc
+import threading
+import weakref
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context, execute, record
+
+import backprobe as bp
+
+probe = functools.partial(bp.probe, backend="tensorflow")
+CARRIES_NOTHING = "it was computed from values that are differentiated, but carries no history"
+
+
+def numbers(rec):
+    return {name: gradient.numpy().tolist() for name, gradient in rec.grads().items()}
+
+
+def statuses(rec):
+    return {name: str(entry.status) for name, entry in rec.items()}
+
+
+def inputs(rec):
+    return {name: [edge.name for edge in entry.inputs] for name, entry in rec.items() if entry.inputs}
+
+
+def vector(*values):
+    return tf.constant(values)
+
+
+# gradients against a tape's own
+
+
+def composed(x, w):
+    u = x * w
+    v = tf.tanh(u) + x
+    s = tf.reduce_sum(v * v)
+    return s
+
+
+def test_gradients_are_those_of_a_tape_written_by_hand():
+    x, w = vector(1.0, 2.0), vector(0.5, -1.0)
+    rec = bp.probe(composed)(x, w)
+    with tf.GradientTape() as tape:
+        tape.watch([x, w])
+        u = x * w
+        v = tf.tanh(u) + x
+        s = tf.reduce_sum(v * v)
+    by_hand = tape.gradient(s, {"x": x, "w": w, "u": u, "v": v, "s": s})
+    assert numbers(rec) == {name: gradient.numpy().tolist() for name, gradient in by_hand.items()}
+    assert rec["u"].value.numpy().tolist() == u.numpy().tolist()
+    assert list(rec) == ["x", "w", "u", "v", "s"]
+
+
+def test_gradients_agree_with_finite_differences():
+    x, w = np.array([1.0, 2.0]), np.array([0.5, -1.0])
+    rec = bp.probe(composed, backend="tensorflow")(x, w)
+    assert rec["x"].dtype == "float64"
+    for name, at in (("x", 0), ("w", 1)):
+        for element in range(2):
+            ends = []
+            for step in (1e-6, -1e-6):
+                given = [x.copy(), w.copy()]
+                given[at][element] += step
+                ends.append(float(composed(*map(tf.constant, given))))
+            assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(rec[name].grad[element].numpy(), rel=1e-7)
+
+
+def test_an_argument_given_twice_is_one_entry_with_the_whole_gradient():
+    x = tf.constant(3.0)
+    assert numbers(bp.probe(lambda a, b: a * b)(x, x))["a"] == 6
+
+
+def test_a_container_of_the_callers_comes_back_as_it_was():
+    for partials in (False, True):
+        pair = [tf.constant(2.0), tf.constant(3.0)]
+        held = list(pair)
+        rec = bp.probe(lambda pair: pair[0] * pair[1], partials=partials)(pair)
+        assert numbers(rec) == {"pair.0": 3, "pair.1": 2, "return": 1}
+        assert all(now is before for now, before in zip(pair, held, strict=True))
+
+
+def test_wrt_names_what_is_differentiated():
+    rec = probe(lambda x, n: x * n, wrt="n")(2.0, 3)
+    assert statuses(rec) == {"x": "not_tensor", "n": "ok", "return": "ok"}
+
+
+def test_backward_order_is_the_reverse_of_execution():
+    assert bp.probe(composed)(vector(1.0), vector(2.0)).backward_order() == ["s", "v", "u", "w", "x"]
+
+
+def test_what_flows_into_what():
+    rec = bp.probe(composed)(vector(1.0), vector(2.0))
+    assert inputs(rec) == {"u": ["x", "w"], "v": ["x", "u"], "s": ["v"]}
+    assert [edge.name for edge in bp.probe(composed, ["x", "v"])(vector(1.0), vector(2.0))["v"].inputs] == ["x"]
+
+
+def test_what_an_operation_has_no_derivative_towards_does_not_flow_into_it():
+    def f(x, w):
+        rounded = tf.round(x)
+        s = rounded * w
+        return s
+
+    rec = probe(f)(1.4, 3.0)
+    assert inputs(rec) == {"s": ["w", "rounded"]}
+    assert statuses(rec) == {"x": "not_connected", "w": "ok", "rounded": "ok", "s": "ok"}
+
+
+def test_a_sparse_gradient_is_dense():
+    def f(table):
+        rows = tf.gather(table, [0, 2, 0])
+        return tf.reduce_sum(rows)
+
+    rec = bp.probe(f)(tf.ones((3, 2)))
+    assert isinstance(rec["table"].grad, tf.Tensor)
+    assert rec["table"].grad.numpy().tolist() == [[2, 2], [0, 0], [1, 1]]
+
+
+def test_a_function_with_a_gradient_of_its_own():
+    @tf.custom_gradient
+    def step(z):
+        return tf.cast(z > 0, tf.float32) + 0.0, lambda upstream: 5 * upstream
+
+    def f(x):
+        y = x * 2
+        z = step(y)
+        s = z * 3
+        return s
+
+    rec = probe(f)(2.0)
+    assert numbers(rec) == {"x": 30, "y": 15, "z": 3, "s": 1}
+    assert inputs(rec) == {"y": ["x"], "z": ["y"], "s": ["z"]}
+
+
+def test_a_gradient_inside_the_program_is_differentiated_through():
+    def f(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = x * x * x
+        g = tape.gradient(y, x)
+        return g * g
+
+    for partials in (False, True):
+        rec = probe(f, partials=partials)(2.0)
+        assert rec["g"].grad.numpy() == 24
+        assert rec["x"].grad.numpy() == 288  # (3x²)² = 9x⁴
+    assert rec.path_sums.agree
+
+
+def test_a_tape_around_a_probe_differentiates_its_gradients():
+    x = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        rec = bp.probe(lambda x: x * x * x)(x)
+    assert tape.gradient(rec["x"].grad, x).numpy() == 18
+
+
+def test_a_probe_inside_a_probe():
+    def outer(x):
+        y = x * x
+        inner = bp.probe(lambda z: z * y)(y)
+        s = inner["z"].grad * inner.result
+        return s
+
+    rec = probe(outer)(2.0)
+    assert rec["s"].value.numpy() == 64  # y · y²
+    assert rec["x"].grad.numpy() == 192
+
+
+def test_bfloat16_and_float16():
+    for dtype in (tf.bfloat16, tf.float16):
+        rec = bp.probe(lambda x: x * x)(tf.constant(3.0, dtype))
+        assert rec["x"].grad.dtype == dtype
+        assert float(rec["x"].grad) == 6
+    assert probe(lambda x: x * x)(np.array(3.0, ml_dtypes.bfloat16))["x"].dtype == "bfloat16"
+
+
+def test_a_complex_gradient_is_tensorflows():
+    def f(z):
+        return tf.math.real(z * tf.math.conj(z))
+
+    assert probe(f)(3 + 4j)["z"].grad.numpy() == 6 + 8j
+    assert probe(f)(3 + 4j)["z"].dtype == "complex64"
+
+
+# statuses
+
+
+def test_every_status_and_its_reason():
+    fixed = tf.Variable(2.0, trainable=False)
+
+    def f(x, idle):
+        u = x * 2.0
+        cut = tf.stop_gradient(u)
+        after = cut * 2.0
+        whole = tf.cast(u, tf.int32)
+        back = tf.cast(whole, tf.float32)
+        through = tf.constant(float(u))
+        constant = tf.ones(())
+        held = fixed
+        word = tf.constant("word")
+        n = 3
+        aside = idle * 2.0
+        with record.stop_recording():
+            quiet = u * 2.0
+        return u * 3.0
+
+    rec = probe(f)(1.0, 1.0)
+    assert {name: (str(e.status), e.reason) for name, e in rec.items() if e.status != "ok"} == {
+        "idle": ("not_connected", "no path leads from it to the output"),
+        "cut": ("detached", CARRIES_NOTHING),
+        "after": ("detached", "it was computed from a value that is itself detached"),
+        "whole": ("not_float", "its dtype is int32"),
+        "back": ("detached", CARRIES_NOTHING),
+        "through": ("detached", CARRIES_NOTHING),
+        "constant": ("frozen", "nothing that it was computed from requires a gradient"),
+        "held": ("frozen", "it is a Variable with trainable=False"),
+        "word": ("not_float", "its dtype is string"),
+        "n": ("not_tensor", "it is the Python number 3"),
+        "aside": ("not_connected", "no path leads from it to the output"),
+        "quiet": ("no_grad", "it was computed from values that are differentiated while their tape was stopped"),
+    }
+
+
+def test_what_only_another_tape_follows_is_frozen():
+    outside = tf.constant(3.0)
+    with tf.GradientTape() as tape:
+        tape.watch(outside)
+        doubled = outside * 2
+
+        def f(x):
+            other = doubled * 1.0
+            return x * other
+
+        assert statuses(probe(f)(2.0))["other"] == "frozen"
+
+
+def test_an_output_that_is_cut_off_is_an_error():
+    with pytest.raises(bp.NothingToDifferentiate, match="depends on nothing that is differentiated"):
+        probe(lambda x: tf.stop_gradient(x * 2.0))(1.0)
+
+
+# Variables
+
+
+def test_a_variable_is_a_value_and_needs_no_argument():
+    w = tf.Variable([1.0, 2.0])
+
+    def f(x):
+        a = w
+        return tf.reduce_sum(a * x)
+
+    rec = bp.probe(f)(vector(3.0, 4.0))
+    assert numbers(rec) == {"x": [1, 2], "a": [3, 4], "return": 1}
+    assert (rec["a"].shape, rec["a"].dtype, rec["a"].value.numpy().tolist()) == ((2,), "float32", [1, 2])
+    w.assign([7.0, 7.0])
+    assert rec["a"].value.numpy().tolist() == [1, 2]  # as it was
+
+
+def written(x):
+    w = tf.Variable([1.0, 2.0])
+    y = w * x
+    w.assign_add([10.0, 10.0])
+    z = w * y
+    w.assign(z)
+    s = tf.reduce_sum(z + w)
+    return s
+
+
+def test_a_write_to_a_variable_makes_a_version_with_its_own_value_and_gradient():
+    rec = probe(written)(2.0)
+    assert {name: entry.value.numpy().tolist() for name, entry in rec.items() if name[0] == "w"} == {
+        "w#0": [1, 2], "w#1": [11, 12], "w#2": [22, 48]
+    }  # fmt: skip
+    assert numbers(rec)["w#0"] == [22, 24]  # through y = w#0 · x and z = w#1 · y
+    assert numbers(rec)["w#1"] == [2, 4]
+    assert numbers(rec)["w#2"] == [1, 1]  # nothing flows back through a write
+    assert inputs(rec) == {"y": ["x", "w#0"], "z": ["y", "w#1"], "s": ["z", "w#2"]}
+    whole = probe(written, partials=True)(2.0)
+    assert numbers(whole) == numbers(rec)
+    assert whole.path_sums.agree
+
+
+def test_scatters_and_strided_assignments_are_writes():
+    def f(x):
+        w = tf.Variable([1.0, 2.0, 3.0])
+        y = w * x
+        w.scatter_update(tf.IndexedSlices([9.0], [0]))
+        z = w * y
+        w[1].assign(5.0)
+        return tf.reduce_sum(z * w)
+
+    rec = probe(f)(1.0)
+    assert [rec[f"w#{n}"].value.numpy().tolist() for n in range(3)] == [[1, 2, 3], [9, 2, 3], [9, 5, 3]]
+    assert rec["w#1"].grad.numpy().tolist() == [9, 10, 9]
+
+
+def test_a_variable_that_a_compiled_function_wrote_has_a_version():
+    held = tf.Variable(2.0)
+    traced = tf.function(lambda: held.assign_add(1.0), autograph=False).get_concrete_function()
+
+    def f(x):
+        w = held
+        y = w * x
+        traced()
+        z = w * y
+        return z
+
+    rec = probe(f)(3.0)
+    assert [rec[f"w#{n}"].value.numpy() for n in range(2)] == [2, 3]
+    assert str(rec["w#0"].status) == "opaque"
+    assert "the Variable was written, and compiled code or a gather read it" in rec["w#0"].reason
+    assert rec["y"].grad.numpy() == 3
+
+
+def test_a_variable_that_is_gathered_from_has_its_whole_gradient():
+    table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+    def f(x):
+        t = table
+        row = tf.gather(t, [1])
+        return tf.reduce_sum(row * x)
+
+    rec = probe(f)(2.0)
+    assert rec["t"].grad.numpy().tolist() == [[0, 0], [2, 2]]
+    assert inputs(rec)["row"] == ["t"]
+
+
+# control flow and functions that call functions
+
+
+def test_functions_given_to_tensorflow_are_followed():
+    def f(x):
+        y = tf.cond(x > 0, lambda: x * 2, lambda: x)
+
+        def body(i, a):
+            b = a * x
+            return i + 1, b
+
+        _, r = tf.while_loop(lambda i, a: i < 3, body, [0, y])
+
+        def square(e):
+            q = e * e
+            return q
+
+        m = tf.map_fn(square, tf.stack([r, x]))
+        return tf.foldl(lambda total, e: total + e, m)
+
+    rec = probe(f)(2.0)
+    names = ["/body#0:b", "/body#2:b", "/square#0:q", "/square#1:q"]
+    assert [rec[name].value.numpy() for name in names] == [8, 32, 1024, 4]
+    with tf.GradientTape() as tape:
+        x = tf.constant(2.0)
+        tape.watch(x)
+        s = f(x)
+    assert rec["x"].grad.numpy() == tape.gradient(s, x).numpy()
+    assert rec["/body#0:b"].grad.numpy() == 2 * 32 * 4  # r = b·x² = 32, d(r²)/db = 2·r·x²
+
+
+def test_python_branches_and_loops_on_tensors():
+    def f(x):
+        for _ in tf.range(2):
+            if x > 1:
+                x = x * x
+        return x
+
+    assert numbers(probe(f)(2.0)) == {"x#0": 32, "x#1": 8, "x#2": 1}
+
+
+# tf.function
+
+
+@tf.function
+def compiled(z):
+    q = z * z
+    return q + 1.0
+
+
+def test_a_function_that_was_traced_and_cached_has_its_names():
+    compiled(tf.constant(2.0))
+    assert compiled.experimental_get_tracing_count() == 1
+
+    def f(x):
+        y = compiled(x)
+        return y * 3.0
+
+    for partials in (False, True):
+        rec = probe(f, partials=partials)(2.0)
+        assert numbers(rec) == {"x": 12, "/compiled:q": 3, "y": 3, "return": 1}
+    assert numbers(probe(compiled)(2.0)) == {"z": 4, "q": 1, "return": 1}
+    assert compiled.experimental_get_tracing_count() == 1  # nothing was traced again
+
+
+def test_compiled_functions_that_call_each_other():
+    @tf.function
+    def outer(x):
+        h = compiled(x)
+        return compiled(h)
+
+    rec = probe(outer)(1.0)
+    assert numbers(rec) == {"x": 8, "/compiled#0:q": 4, "h": 4, "/compiled#1:q": 1, "return": 1}
+
+
+class Scaled:
+    def __init__(self):
+        self.by = tf.Variable(3.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+    def __call__(self, x):
+        p = x * self.by
+        return p
+
+    @tf.function
+    def twice(self, x):
+        p = self(x)
+        return p + p
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_compiled_methods(traced):
+    scaled = Scaled()
+    if traced:
+        scaled.twice(tf.constant(1.0))
+    assert numbers(probe(scaled.twice)(2.0))["x"] == 6
+    rec = probe(lambda x: scaled.twice(x))(2.0)
+    assert rec["/twice:p"].grad.numpy() == 2
+    assert numbers(probe(scaled)(2.0)) == {"x": 3, "p": 1}
+
+
+def test_a_compiled_function_that_is_not_followed_is_one_operation():
+    traced = tf.function(lambda z: z * z).get_concrete_function(tf.TensorSpec([], tf.float32))
+
+    def f(x):
+        y = x * 2.0
+        z = traced(y)
+        return z * 1.0
+
+    rec = probe(f)(3.0)
+    assert numbers(rec) == {"x": 24, "y": 12, "z": 1, "return": 1}
+    assert inputs(rec)["z"] == ["y"]
+
+
+# nothing is left behind, and nothing is changed
+
+
+def state():
+    own = context.context()
+    return execute.execute, record.record_operation, list(own.op_callbacks), own.executing_eagerly()
+
+
+def test_nothing_is_left_behind():
+    before = state()
+    probe(composed, partials=True)(1.0, 2.0)
+    assert state() == before
+
+    def broken(x):
+        u = x * 2.0
+        raise ValueError("of the program")
+
+    with pytest.raises(ValueError, match="of the program") as caught:
+        probe(broken)(1.0)
+    assert state() == before
+    assert "the last name bound was 'u'" in caught.value.__notes__[0]
+
+
+def test_a_probe_in_another_thread_keeps_hearing_when_this_one_ends():
+    inside, go = threading.Event(), threading.Event()
+    found = []
+
+    def waiting(x):
+        u = x * 2.0
+        inside.set()
+        go.wait(20)
+        v = tf.gather(u, [0])  # runs in TensorFlow's slow way
+        return tf.reduce_sum(v)
+
+    thread = threading.Thread(target=lambda: found.append(bp.probe(waiting)(vector(1.0, 2.0))))
+    before = state()
+    thread.start()
+    inside.wait(20)
+    probe(composed)(1.0, 2.0)
+    go.set()
+    thread.join(20)
+    assert inputs(found[0]) == {"u": ["x"], "v": ["u"], "return": ["v"]}
+    assert state() == before
+
+
+def noisy(x):
+    h = x * tf.random.uniform((64,)) + tf.random.stateless_normal((64,), (1, 2))
+    h = tf.nn.dropout(h, 0.4)
+    return tf.reduce_sum(tf.sin(h))
+
+
+def test_the_probe_changes_no_result_and_no_random_state():
+    x = tf.reshape(tf.linspace(-1.0, 1.0, 64), (64,))
+
+    def run(through):
+        tf.random.set_seed(3)
+        generator = tf.random.Generator.from_seed(5)
+        result = through(lambda x: noisy(x) + tf.reduce_sum(generator.normal((4,))))(x)
+        return result.numpy().tobytes(), generator.state.numpy().tolist(), tf.random.uniform((4,)).numpy().tolist()
+
+    bare = run(lambda f: f)
+    assert run(lambda f: lambda x: bp.probe(f)(x).result) == bare
+    assert run(lambda f: lambda x: bp.probe(f, "**:*()")(x).result) == bare
+    assert run(lambda f: lambda x: bp.probe(f, partials=True)(x).result) == bare
+
+
+def test_no_value_is_kept_that_nobody_selected():
+    kept = []
+
+    def f(x):
+        u = x * 2.0
+        kept.append(weakref.ref(u))
+        v = u + 1.0
+        return v * v
+
+    gc.collect()
+    rec = probe(f, "v")(1.0)
+    assert kept[0]() is None
+    assert list(rec) == ["v", "return"]
+
+
+def test_without_partials_the_program_sees_its_own_tensors():
+    seen = []
+
+    def f(x):
+        u = x * 2.0
+        seen.append(u)
+        v = u
+        seen.append(v)
+        return u + 1.0
+
+    rec = probe(f)(1.0)
+    assert seen[0] is seen[1] is rec["u"].value
+
+
+# options and errors
+
+
+def test_a_probe_where_a_graph_is_built_is_refused():
+    @functools.partial(tf.function, autograph=False)
+    def traced(x):
+        return bp.probe(composed)(x, x).result
+
+    with pytest.raises(bp.Unsupported, match="^a function cannot be probed where TensorFlow builds a graph"):
+        traced(tf.constant(1.0))
+
+
+def test_a_symbol_in_the_place_of_a_value_is_refused():
+    with tf.Graph().as_default():
+        symbol = tf.compat.v1.placeholder(tf.float32, name="symbol")
+    with pytest.raises(bp.Unsupported, match="^a tensor of a graph has no value here") as caught:
+        bp.probe(composed)(symbol, symbol)
+    assert "'symbol:0'" in caught.value.found
+
+
+def test_an_operation_without_derivative_is_explained():
+    with pytest.raises(LookupError) as caught:
+        bp.probe(lambda x: tf.abs(tf.linalg.logm(x)[0, 0]))(tf.eye(2, dtype=tf.complex64))
+    assert any("has no derivative in TensorFlow" in note for note in caught.value.__notes__)
+
+
+def test_a_cotangent_that_is_no_tensor():
+    with pytest.raises(bp.BadOutput, match="^the cotangent is no tensor"):
+        bp.probe(lambda x: x * 2.0, cotangent="one")(vector(1.0, 2.0))
+    rec = bp.probe(lambda x: x * 2.0, cotangent=[1, 10])(vector(1.0, 2.0))
+    assert rec["x"].grad.numpy().tolist() == [2, 20]
+
+
+def test_a_ragged_tensor_has_no_entry_and_gradients_pass_through_it():
+    def f(x):
+        ragged = tf.RaggedTensor.from_row_lengths(x, [1, 2])
+        y = tf.reduce_sum(ragged * 2.0, axis=1)
+        return tf.reduce_sum(y * y)
+
+    rec = bp.probe(f)(vector(1.0, 2.0, 3.0))
+    assert list(rec) == ["x", "y", "return"]
+    assert rec["x"].grad.numpy().tolist() == [8, 40, 40]
+
+
+# saving and showing
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
+def test_a_recording_is_saved_and_loaded_bit_by_bit(tmp_path, dtype):
+    x = tf.cast(vector(1.0, -2.5, 3.0), dtype)
+    rec = bp.probe(lambda x: x * x, cotangent=np.ones(3))(x)
+    rec.save(tmp_path / "rec")
+    loaded, arrays = bp.load(tmp_path / "rec"), bp.load(tmp_path / "rec", to="numpy")
+    assert loaded["x"].grad.dtype == dtype
+    for name, entry in rec.items():
+        assert loaded[name].value.numpy().tobytes() == entry.value.numpy().tobytes()
+        assert loaded[name].grad.numpy().tobytes() == entry.grad.numpy().tobytes()
+        assert arrays[name].grad.astype("complex128").tolist() == entry.grad.numpy().astype("complex128").tolist()
+
+
+def test_a_variable_and_its_status_are_saved(tmp_path):
+    rec = probe(written)(2.0)
+    rec.save(tmp_path / "rec")
+    assert str(bp.load(tmp_path / "rec")) == str(rec)
+
+
+def test_a_string_cannot_be_saved_and_is_shown(tmp_path):
+    def f(x):
+        word = tf.constant("word")
+        return x * 2.0
+
+    rec = probe(f)(1.0)
+    assert "b'word'" in str(rec)
+    with pytest.raises(bp.NotSaved, match="because of 'word': a string tensor cannot be saved"):
+        rec.save(tmp_path / "rec")

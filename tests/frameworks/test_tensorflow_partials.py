@@ -1,0 +1,211 @@
+"""Local partials on TensorFlow's eager tensors: what flows from one value into the next, and no further."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import backprobe as bp
+
+probe = functools.partial(bp.probe, backend="tensorflow", partials=True)
+
+
+def partials(rec):
+    return {f"∂{name}/∂{by}": p.numpy().tolist() for name, entry in rec.items() for by, p in entry.partials.items()}
+
+
+def contributions(rec):
+    return {f"{by}←{name}": c.numpy().tolist() for name, e in rec.items() for by, c in e.contributions.items()}
+
+
+def toy(x, w, b):
+    u = x * w
+    v = u + b
+    a = tf.nn.relu(v)
+    return a
+
+
+def test_partials_of_the_toy_graph_are_on_its_edges():
+    rec = probe(toy)(3.0, 2.0, 1.0)
+    assert partials(rec) == {"∂u/∂x": 2, "∂u/∂w": 3, "∂v/∂b": 1, "∂v/∂u": 1, "∂a/∂v": 1}
+    assert contributions(rec) == {"x←u": 2, "w←u": 3, "b←v": 1, "u←v": 1, "v←a": 1}
+    assert {name: gradient.numpy() for name, gradient in rec.grads().items()} == {
+        "x": 2, "w": 3, "b": 1, "u": 1, "v": 1, "a": 1
+    }  # fmt: skip
+    assert (rec.path_sums.agree, rec.path_sums.judged, rec.path_sums.difference) == (True, 6, 0)
+
+
+def test_a_partial_goes_through_no_other_recorded_value():
+    def f(x):
+        u = x * 2
+        v = x + u
+        s = u * v + tf.sin(x)
+        return s
+
+    rec = probe(f)(3.0)
+    assert partials(rec) == {
+        "∂u/∂x": 2, "∂v/∂x": 1, "∂v/∂u": 1, "∂s/∂x": pytest.approx(math.cos(3)), "∂s/∂u": 9, "∂s/∂v": 6
+    }  # fmt: skip
+    assert rec.path_sums.agree
+
+
+def test_a_partial_goes_through_values_that_are_not_recorded():
+    def f(x):
+        u = x * 2
+        v = u * u
+        return v
+
+    assert partials(bp.probe(f, ["x", "v"], partials=True, backend="tensorflow")(3.0)) == {"∂v/∂x": 24}
+
+
+def test_names_for_the_same_value_share_its_edge():
+    def inner(z):
+        return z * z
+
+    def f(x):
+        y = x
+        return inner(y) * y
+
+    assert partials(probe(f)(3.0)) == {"∂/inner:return/∂x": 6, "∂return/∂x": 9, "∂return/∂/inner:return": 3}
+
+
+def test_a_value_of_several_elements_has_contributions_and_blocks_on_request():
+    def f(x, w):
+        u = x * w
+        s = tf.reduce_sum(u * u)
+        return s
+
+    x, w = tf.constant([1.0, 2.0]), tf.constant(3.0)
+    rec = probe(f)(x, w)
+    assert partials(rec) == {"∂s/∂u": [6, 12]}
+    assert contributions(rec) == {"x←u": [18, 36], "w←u": 30, "u←s": [6, 12]}
+    whole = bp.probe(f, partials="full")(x, w)
+    assert partials(whole) == {"∂s/∂u": [6, 12], "∂u/∂x": [[3, 0], [0, 3]], "∂u/∂w": [1, 2]}
+    assert contributions(whole) == contributions(rec)
+
+
+def test_a_block_that_is_too_large_is_left_out_and_said():
+    rec = bp.probe(lambda x: tf.sin(x), cotangent=np.ones(2000), partials="full")(tf.ones(2000))
+    assert partials(rec) == {}
+    assert "a Jacobian block of 4,000,000 elements was not taken: the most is 1,000,000" in rec.notes[0]
+    assert rec["return"].contributions["x"].shape == (2000,)
+
+
+def test_jacobians():
+    def f(x):
+        u = x * x
+        return tf.concat([u, x[:1]], 0)
+
+    x = tf.constant([1.0, 3.0])
+    assert bp.jacobian(f, "x")(x).numpy().tolist() == [[2, 0], [0, 6], [1, 0]]
+    assert bp.jacobian(f, "u")(x).numpy().tolist() == [[1, 0], [0, 1], [0, 0]]
+
+
+def test_zero_times_infinity_is_not_made():
+    def f(x):
+        u = x**0.5
+        v = u * 0.0 + x
+        s = v * 2.0
+        return s
+
+    rec = probe(f)(0.0)
+    assert partials(rec) == {"∂u/∂x": math.inf, "∂v/∂u": 0, "∂v/∂x": 1, "∂s/∂v": 2}
+    assert math.isnan(rec["x"].grad)  # as TensorFlow has it: 0 · inf + 2
+    assert rec.path_sums.agree
+
+
+def test_what_tensorflow_knows_to_be_zero_counts_where_the_product_is_not_finite():
+    def f(x):
+        u = tf.sqrt(x)
+        v = u * 0.0 + x
+        return v
+
+    rec = probe(f)(0.0)
+    assert partials(rec)["∂u/∂x"] == math.inf
+    assert contributions(rec) == {"x←u": 0, "u←v": 0, "x←v": 1}
+    assert rec.path_sums.agree
+
+
+def test_a_value_that_is_not_connected_has_local_partials_and_no_contributions():
+    def f(x):
+        aside = x * 5
+        return x * 2
+
+    rec = probe(f)(3.0)
+    assert partials(rec) == {"∂aside/∂x": 5, "∂return/∂x": 2}
+    assert contributions(rec) == {"x←return": 2}
+
+
+def test_partials_towards_a_variable():
+    w = tf.Variable(2.0)
+
+    def f(x):
+        a = w
+        y = a * a * x
+        return y + a
+
+    rec = probe(f)(3.0)
+    assert partials(rec) == {"∂y/∂x": 4, "∂y/∂a": 12, "∂return/∂a": 1, "∂return/∂y": 1}
+    assert rec.path_sums.agree
+
+
+def test_partials_through_a_compiled_function_and_branches():
+    @tf.function
+    def inner(z):
+        q = z * z
+        return q + z
+
+    def f(x):
+        y = inner(x)
+        return tf.cond(y > 0, lambda: y * x, lambda: y)
+
+    rec = probe(f)(2.0)
+    assert partials(rec)["∂/inner:q/∂x"] == 4
+    assert partials(rec)["∂y/∂x"] == 1
+    assert rec.path_sums.agree
+
+
+def test_an_operation_with_several_outputs():
+    def f(x):
+        a, b = tf.split(x, 2)
+        s = tf.reduce_sum(a * a) + tf.reduce_sum(b) * 3
+        return s
+
+    rec = probe(f)(tf.constant([1.0, 2.0, 3.0, 4.0]))
+    assert partials(rec) == {"∂s/∂a": [2, 4], "∂s/∂b": [3, 3]}
+    assert contributions(rec)["x←a"] == [2, 4, 0, 0]
+    assert rec.path_sums.agree
+
+
+def test_complex_values_have_contributions_and_no_partials():
+    def f(z):
+        w = z * z
+        return tf.math.real(w)
+
+    rec = probe(f)(1 + 2j)
+    assert list(partials(rec)) == ["∂return/∂w"]
+    assert rec.path_sums.agree
+
+
+def test_a_tap_is_the_same_for_the_same_tensor():
+    seen = []
+
+    def f(x):
+        u = x * 2.0
+        seen.append(u)
+        v = u
+        pair = [u, v]
+        seen.extend(pair)
+        return pair[0] * pair[1]
+
+    rec = probe(f)(1.0)
+    assert seen[0] is seen[1] is seen[2] is rec["u"].value
+    assert rec["u"].aliases == ("v", "pair.0", "pair.1")
+
+
+def test_a_drawing_and_a_derivation():
+    rec = probe(toy)(3.0, 2.0, 1.0)
+    assert "∂" in str(bp.draw(rec).svg) or "relu" in str(bp.draw(rec).svg)
+    assert bp.derive(rec, "x")
