@@ -20,7 +20,8 @@ def children(value: Any) -> Iterator[tuple[str, Any]] | None:
     if isinstance(value, tuple | list):
         return ((str(at), item) for at, item in enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
+        held = (field for field in dataclasses.fields(value) if not field.metadata.get("static"))  # JAX's word for it
+        return ((field.name, getattr(value, field.name, None)) for field in held)
     return None
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar
@@ -39,6 +39,13 @@ class Mentioned:
     @classmethod
     def of(cls, scope: Scope) -> Mentioned:
         return cls(scope.slots, tuple(scope.returned), tuple(scope.calls))
+
+
+def _and_callers(scope: Scope | None) -> Iterator[Scope]:
+    """A scope and those that it was entered from."""
+    while scope is not None:
+        yield scope
+        scope = scope.parent
 
 
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
@@ -210,9 +217,14 @@ class Trace:
         """Call what may run a function several times and keep but one of these runs: the others leave no trace."""
         first = len(self.values)
         result = function(*args, **kwargs)
-        lost = [v for v in self.values[first:] if v.capture is not None and self.tape.is_lost(v.capture)]
+        made = [value for value in self.values[first:] if value.capture is not None]
+        lost = {value: None for value in made if self.tape.is_lost(value.capture)}
         if lost:
-            self._drop(lost, self.values[first:])
+            kept = {scope: None for v in made if v not in lost for name in v.names for scope in _and_callers(name[0])}
+            again = {(scope.parent, scope.path) for scope in kept}
+            thrown = [v for v in lost if any(scope not in kept and (scope.parent, scope.path) in again
+                                             for name in v.names for scope in _and_callers(name[0]))]  # fmt: skip
+            self._drop(thrown, self.values[first:])
         return result
 
     def _drop(self, lost: Sequence[Value], among: Sequence[Value]) -> None:

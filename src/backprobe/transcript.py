@@ -112,7 +112,7 @@ def _entry(
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
                      reads, value.plain, None)  # fmt: skip
-    held = outcome.value if outcome.axes else value.tensor
+    held = outcome.value if backend.is_tensor(outcome.value) else value.tensor
     described = backend.describe(held) if value.tensor is not None else Description()
     return Entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,

@@ -150,6 +150,34 @@ def test_a_function_of_the_framework_itself_is_recorded_rightly_or_refused(frame
         assert close(framework.numpy(rec["x" if "x" in rec else next(iter(rec))].grad), [wanted], 1e-5)
 
 
+def square(p, q):
+    return p * q
+
+
+TWICE = "the same tensor as two arguments"
+
+
+@supports(TWICE, answer="one entry, with the total gradient")
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"], indirect=True)
+def test_f_of_x_and_x(framework):
+    x = framework.tensor(3.0)
+    rec = bp.probe(square)(x, x)
+    assert rec["p"] is rec["q"]
+    assert list(rec) == ["p", "return"]
+    assert framework.numpy(rec["p"].grad).item() == 6
+
+
+@supports(TWICE, answer="two, as in `jax.grad`", on="jax")
+def test_jax_tells_values_apart_and_not_objects():
+    """As in ``jax.grad``, and as under ``jax.jit``, where the two are different tracers."""
+    x = JAX.tensor(3.0)
+    rec = bp.probe(square)(x, x)
+    assert list(rec) == ["p", "q", "return"]
+    wanted = jax.grad(square, (0, 1))(x, x)
+    assert (rec["p"].grad, rec["q"].grad) == wanted
+    assert jax.jit(lambda x: tuple(bp.probe(square)(x, x)[name].grad for name in "pq"))(x) == wanted
+
+
 @supports("an argument that the function also reads as a global: only as an argument is it differentiated")
 def test_an_argument_that_is_also_a_global(framework):
     held = framework.tensor(3.0)

@@ -176,18 +176,6 @@ def test_a_recording_of_another_framework(framework, tmp_path):
 SECTION_ARGUMENTS = "Outputs and arguments"
 
 
-@supports("the same tensor as two arguments: one entry, with the total gradient", SECTION_ARGUMENTS)
-def test_f_of_x_and_x(framework):
-    def square(p, q):
-        return p * q
-
-    x = framework.tensor(3.0)
-    rec = bp.probe(square)(x, x)
-    assert rec["p"] is rec["q"]
-    assert list(rec) == ["p", "return"]
-    assert framework.numpy(rec["p"].grad).item() == 6
-
-
 @supports("Python numbers, with `backend=` where several frameworks are imported", SECTION_ARGUMENTS)
 @pytest.mark.parametrize("numbers", [(3, 2), (3.0, 2.0)])
 def test_python_numbers_become_leaves(framework, numbers):

@@ -241,6 +241,19 @@ def test_the_functions_of_a_graph_have_new_names_wherever_they_are_called():
     assert definition.library.function[0].node_def[0].attr["branches"].list.func[0].name == g
 
 
+def test_keywords_are_paired_by_name():
+    """Its inputs are in the order of the names of its keywords; those of its signature are in another."""
+
+    @tf.function
+    def f(z, *, q, b):
+        return z + 10 * q + 100 * b
+
+    spec = tf.TensorSpec((), tf.float32)
+    rec = bp.probe(f.get_concrete_function(spec, q=spec, b=spec))(1.0, q=2.0, b=3.0)
+    assert float(rec.result) == 321
+    assert {name: float(rec[name].grad) for name in "zqb"} == {"z": 1, "q": 10, "b": 100}
+
+
 def test_nothing_is_left_behind(toy):
     function = toy.outer.get_concrete_function()
     before = len(function.graph.get_operations())

@@ -59,8 +59,8 @@ def reporting(function: Any, opener: Opener, *, operations: bool = False) -> Cal
 
 def _rewrapped(wrapper: FunctionType, wrapped: Any, opener: Opener, operations: bool) -> Callable[..., Any]:
     """A decorator's wrapper with the function it holds exchanged for the reporting one."""
-    rebuilt = _rebuilt(wrapper, wrapped, reporting(wrapped, opener, operations=operations))
-    if rebuilt is None:
+    made = rebuilt(wrapper, wrapped, reporting(wrapped, opener, operations=operations))
+    if made is None:
         raise NoSource(
             f"the decorator around {_describe(wrapped)} hides it",
             asked=f"the names in {_describe(wrapped)}",
@@ -68,13 +68,13 @@ def _rewrapped(wrapper: FunctionType, wrapped: Any, opener: Opener, operations: 
             why="the wrapper can be rebuilt around a rewritten function only where its closure holds it",
             next="probe the function's __wrapped__, without the decorator",
         )
-    return rebuilt
+    return made
 
 
 DEEPEST = 8
 
 
-def _rebuilt(wrapper: FunctionType, wrapped: Any, inner: Any, depth: int = 0) -> FunctionType | None:
+def rebuilt(wrapper: FunctionType, wrapped: Any, inner: Any, depth: int = 0) -> FunctionType | None:
     """A wrapper around another function; a wrapper may hold what it wraps through wrappers of its own."""
     cells = [_exchanged(cell, wrapped, inner, depth) for cell in wrapper.__closure__ or ()]
     if all(new is old for new, old in zip(cells, wrapper.__closure__ or (), strict=True)):
@@ -91,8 +91,8 @@ def _exchanged(cell: Any, wrapped: Any, inner: Any, depth: int) -> Any:
         return types.CellType(inner)
     if not isinstance(held, FunctionType) or depth == DEEPEST:
         return cell
-    rebuilt = _rebuilt(held, wrapped, inner, depth + 1)
-    return cell if rebuilt is None else types.CellType(rebuilt)
+    made = rebuilt(held, wrapped, inner, depth + 1)
+    return cell if made is None else types.CellType(made)
 
 
 def _copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) -> FunctionType:

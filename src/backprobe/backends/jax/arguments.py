@@ -21,8 +21,11 @@ def is_pytree(value: Any) -> bool:
 def exchange(value: Any, replace: Callable[[Any], Any]) -> Any:
     """The value with each leaf replaced: Python's own containers stay the same objects, pytrees are made anew."""
 
+    def arrays_only(leaf: Any) -> Any:
+        return replace(leaf) if isinstance(leaf, jax.Array | numpy.ndarray) else leaf
+
     def own(leaf: Any) -> Any:
-        return jax.tree.map(replace, leaf) if is_pytree(leaf) else replace(leaf)
+        return jax.tree.map(arrays_only, leaf) if is_pytree(leaf) else replace(leaf)
 
     return exchanged(value, own, [], is_pytree)
 
@@ -31,14 +34,15 @@ class Lifted:
     """The arguments of a program by name, and what of them is differentiated.
 
     Every floating leaf is, Python and NumPy numbers included, or those of the arguments that ``wrt`` names; integers
-    only where nothing else is there. The same array given twice is one. NumPy arrays become JAX's.
+    only where nothing else is there. An array given twice is two arguments, as it is to ``jax.grad``: JAX tells values
+    apart and not objects. Of a pytree, such as a model, only arrays are leaves to differentiate. NumPy arrays become
+    JAX's.
     """
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
         self.inputs, self.wrt = inputs, wrt
         self.arrays: list[Any] = []  # to be differentiated
         self._originals: list[Any] = []  # what the caller gave for each
-        self._position: dict[int, int] = {}  # of arrays, by identity
         wanted: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:
@@ -50,14 +54,9 @@ class Lifted:
         """At which position of the arrays it is differentiated."""
         if not (_is_floating(leaf) or (self._integers_too and type(leaf) is int)):
             return None
-        known = self._position.get(id(leaf))
-        if known is None:
-            known = len(self.arrays)
-            self.arrays.append(jnp.asarray(float(leaf) if type(leaf) is int else leaf))
-            self._originals.append(leaf)
-            if isinstance(leaf, jax.Array | numpy.ndarray):  # equal numbers are one object in Python
-                self._position[id(leaf)] = known
-        return known
+        self.arrays.append(jnp.asarray(float(leaf) if type(leaf) is int else leaf))
+        self._originals.append(leaf)
+        return len(self.arrays) - 1
 
     def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
         """The arguments with these in the places of the arrays."""

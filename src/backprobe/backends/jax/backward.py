@@ -30,7 +30,9 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     gradients = program.gradients(_conjugate(cotangent))
     skipped = {tap.key for tap in captures if _was_skipped(tap)}
     sources = [
-        [key for key in program.flows_into(tap.key) if key not in skipped] if tap.key in program.marks else []
+        sorted((key for key in program.flows_into(tap.key) if key not in skipped), key=position.__getitem__)
+        if tap.key in program.marks
+        else []
         for tap in captures
     ]
     found = _Links(program, options.partials, position)
@@ -41,12 +43,14 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     outcomes = [_outcome(tap, program, gradients, own) for tap, own in zip(captures, links, strict=True)]
     order = tuple(position[key] for key in program.live if key in position)
     sums = _sums(outcomes, ran) if options.partials else None
-    return Backward(outcomes, order, sums, tuple(found.notes))
+    notes = [*found.notes, *((at, note) for at, tap in enumerate(captures) if (note := _partly(tap)))]
+    return Backward(outcomes, order, sums, tuple(notes))
 
 
 def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Link, ...]) -> Outcome:
     status, reason, gradient = _status(tap, program, gradients)
-    return Outcome(status, reason, None if _was_skipped(tap) else tap.value, gradient, links, tap.axes)
+    value = None if tap.opaque or _was_skipped(tap) else tap.value
+    return Outcome(status, reason, value, gradient, links, () if value is None else tap.axes)
 
 
 def _was_skipped(tap: Tap) -> bool:
@@ -54,14 +58,19 @@ def _was_skipped(tap: Tap) -> bool:
     return tap.ran is not None and not isinstance(tap.ran, jax.core.Tracer) and not numpy.any(tap.ran)
 
 
+def _partly(tap: Tap) -> str:
+    """In how many of the steps of the loops around it was it computed, where not in all?"""
+    if tap.ran is None or isinstance(tap.ran, jax.core.Tracer) or _was_skipped(tap) or numpy.all(tap.ran):
+        return ""
+    return f"it was computed in {numpy.sum(tap.ran)} of {numpy.size(tap.ran)} steps; in the others it stands as 0"
+
+
 def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> tuple[GradStatus, str, Any]:
-    if tap.opaque or tap.value is None:
-        return GradStatus.OPAQUE, tap.opaque or UNSEEN, None
-    if not jnp.issubdtype(tap.tapped.dtype, jnp.inexact):
-        return tap.status, tap.reason, None
     if _was_skipped(tap):
         return GradStatus.NOT_EXECUTED, NOT_TAKEN, None
-    if not tap.has_tangent:
+    if tap.opaque or tap.value is None:
+        return GradStatus.OPAQUE, tap.opaque or UNSEEN, None
+    if not tap.has_tangent or not jnp.issubdtype(tap.tapped.dtype, jnp.inexact):
         return tap.status, tap.reason, None
     if tap.key in gradients:
         return GradStatus.OK, "", _conjugate(gradients[tap.key])

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import functools
-import inspect
-from types import MethodType
+import sys
+from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy
 
 from backprobe.backends.jax import private
+from backprobe.source.follow import innermost, rebuilt
+
+FOLDER = jax.__file__.removesuffix("__init__.py")
 
 TRACING = ("scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan")
 
@@ -21,7 +27,10 @@ def _tracing() -> dict[int, Any]:
 
 @functools.lru_cache(1)
 def _calling() -> dict[int, Any]:
-    found = (jax.tree.map, jax.tree_util.tree_map, jax.tree_util.tree_map_with_path, jax.tree.reduce)
+    found = (
+        jax.tree.map, jax.tree_util.tree_map, jax.tree_util.tree_map_with_path, jax.tree.reduce, jax.jvp, jax.vjp,
+        jax.linearize,
+    )  # fmt: skip
     return {id(function): function for function in found}
 
 
@@ -37,8 +46,9 @@ def calls_its_arguments(function: Any) -> bool:
 
 def jitted(function: Any) -> Any:
     """The Python function inside what ``jax.jit`` made, methods and partials of it included; None for anything else."""
-    if isinstance(function, private.Jit):
-        return inspect.unwrap(function)
+    if isinstance(function, (private.Jit, *_jits_of_libraries())):
+        wrapped = getattr(function, "__wrapped__")  # noqa: B009
+        return (_method(wrapped) or wrapped) if _is_object(wrapped) else wrapped
     if isinstance(function, MethodType):
         inside = jitted(function.__func__)
         return None if inside is None else MethodType(inside, function.__self__)
@@ -46,3 +56,63 @@ def jitted(function: Any) -> Any:
         inside = jitted(function.func)
         return None if inside is None else functools.partial(inside, *function.args, **function.keywords)
     return None
+
+
+def _jits_of_libraries() -> tuple[type, ...]:
+    """What the ``jit`` of Equinox and of Flax NNX make, where these are imported."""
+    makers = (("equinox", "filter_jit"), ("flax.nnx", "jit"))
+    return tuple(_made_by(name, maker) for name, maker in makers if hasattr(sys.modules.get(name), maker))
+
+
+@functools.lru_cache
+def _made_by(library: str, maker: str) -> type:
+    return type(getattr(sys.modules[library], maker)(_made_by))
+
+
+def shares_objects(function: Any) -> bool:
+    """Does what a jitted function does to its arguments reach the caller? In Flax NNX it does."""
+    nnx = sys.modules.get("flax.nnx")
+    return nnx is not None and isinstance(function, _made_by("flax.nnx", "jit"))
+
+
+def as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Give the function what ``jax.jit`` would: containers made anew, and arrays of JAX for NumPy's."""
+    args, kwargs = jax.tree.map(_array, (args, kwargs))
+    return call(function, *args, **kwargs)
+
+
+def _array(leaf: Any) -> Any:
+    return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) else leaf
+
+
+def opened(function: Any) -> Any:
+    """A function that JAX made around another, such as ``jax.grad`` does, made around what is to be seen into instead.
+
+    That is the Python function inside a jitted one, around which JAX would not trace the program again, or the
+    ``__call__`` of an object. None where neither is inside.
+    """
+    if not (isinstance(function, FunctionType) and function.__code__.co_filename.startswith(FOLDER)):
+        return None
+    wrapped = getattr(function, "__wrapped__", None)
+    inside = jitted(wrapped)
+    if inside is None:
+        inside = _method(wrapped) if _is_object(wrapped) else opened(wrapped)
+    made = None if inside is None else rebuilt(function, wrapped, inside)
+    if made is not None:
+        made.__dict__["__wrapped__"] = inside
+    return made
+
+
+def is_wrapper(value: Any) -> bool:
+    """Is it an object that Equinox has made around a function?"""
+    equinox = sys.modules.get("equinox")
+    return equinox is not None and isinstance(value, equinox.Module) and hasattr(value, "__wrapped__")
+
+
+def _is_object(value: Any) -> bool:
+    return callable(value) and not isinstance(value, FunctionType | MethodType | functools.partial | type)
+
+
+def _method(value: Any) -> Any:
+    method = type(value).__call__
+    return MethodType(method, value) if innermost(method) is not None else None

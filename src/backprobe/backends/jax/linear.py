@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
+from backprobe.backends.jax.flow import Flow
 from backprobe.backends.jax.primitives import mark_p
 
 LARGEST_BLOCK = 1_000_000
@@ -28,7 +29,12 @@ class LinearProgram:
         closed = jax.make_jaxpr(derivative)(*inputs)
         self.jaxpr, self.inputs = closed.jaxpr, list(inputs)
         self.constants = dict(zip(self.jaxpr.constvars, closed.consts, strict=True))
-        self.made_by = {var: at for at, equation in enumerate(self.jaxpr.eqns) for var in equation.outvars}
+        self.made_by = {
+            var: (at, output)
+            for at, equation in enumerate(self.jaxpr.eqns)
+            for output, var in enumerate(equation.outvars)
+        }
+        self.flow = Flow()
         self.marks = {
             equation.params["key"]: at
             for at, equation in enumerate(self.jaxpr.eqns)
@@ -87,15 +93,22 @@ class LinearProgram:
         """The equations that these variables depend on, in order; what those to stop at depend on is not looked for."""
         stop = set(stop)
         found: set[int] = set()
-        pending = [self.made_by[var] for var in wanted if var in self.made_by]
+        pending = [var for var in wanted if not isinstance(var, Literal)]
+        seen = set(pending)
         while pending:
-            at = pending.pop()
-            if at not in found:
+            var = pending.pop()
+            if var in self.made_by:
+                at, output = self.made_by[var]
                 found.add(at)
-                if at not in stop:
-                    pending += [self.made_by[var] for var in self.jaxpr.eqns[at].invars
-                                if not isinstance(var, Literal) and var in self.made_by]  # fmt: skip
+                more = () if at in stop else self._sources(self.jaxpr.eqns[at], output)
+                pending += [source for source in more if source not in seen]
+                seen.update(more)
         return sorted(found)
+
+    def _sources(self, equation: Any, output: int) -> list[Any]:
+        """The variables that one output of an equation depends on."""
+        given = (equation.invars[at] for at in self.flow.into(equation)[output])
+        return [var for var in given if not isinstance(var, Literal)]
 
     def _run(
         self, needed: Sequence[int], inputs: Sequence[Any] | None, perturbations: Mapping[int, Any], output: Any

@@ -12,18 +12,21 @@ import jax
 
 from backprobe.backends.base import ModelCall, ModuleObserver
 from backprobe.backends.jax.classes import give_path, heard_by, modules
-from backprobe.backends.jax.primitives import concrete
 from backprobe.backends.jax.tensors import is_array
+from backprobe.errors import BadOption
 
 MODULES = {"flax.linen": "linen", "flax.nnx": "nnx", "equinox": "equinox"}
 
 
 def kind(value: Any) -> str | None:
-    """Which library's model a value is: linen, nnx, equinox; None for anything else."""
+    """Which library's model a value is: linen, nnx, equinox; None for anything else.
+
+    What Equinox makes around a function, such as ``filter_jit``, is a module by its class alone.
+    """
     for library, name in MODULES.items():
         loaded = sys.modules.get(library)
         if loaded is not None and isinstance(value, loaded.Module):
-            return name
+            return None if hasattr(value, "__wrapped__") else name
     return None
 
 
@@ -94,7 +97,8 @@ class NnxCall(EquinoxCall):
         from flax import nnx
 
         self.graph, state = nnx.split(self.model)
-        return {"state": state, "args": self.args, "kwargs": dict(self.kwargs)}
+        self.after: dict[str, Any] = {}  # what the tape finds in its inputs it gives back as plain arrays
+        return {"state": state, "args": self.args, "kwargs": dict(self.kwargs), "after": self.after}
 
     def parameter_paths(self) -> Iterable[str]:
         from flax import nnx
@@ -115,8 +119,8 @@ class NnxCall(EquinoxCall):
         """The model's own variables change as a plain call would have changed them."""
         from flax import nnx
 
-        result, state = returned
-        later.append(partial(nnx.update, self.model, jax.tree.map(concrete, state)))
+        result, self.after["state"] = returned
+        later.append(lambda: nnx.update(self.model, self.after["state"]))
         return result
 
 
@@ -136,6 +140,13 @@ class LinenCall:
             self.model, variables = self.model.unbind()
             self.args = (variables, *self.args)
         self.variables = self.args[0] if self.args else self.kwargs.get("variables", {})
+        if (self.args or self.kwargs) and not isinstance(self.variables, Mapping):
+            name = type(self.model).__name__
+            raise BadOption(
+                "a linen model is given its variables first, as model.apply is", asked=f"bp.probe({name})(...)",
+                found=f"a first argument of type {type(self.variables).__name__}",
+                next=f"bp.probe({name})(variables, x), or bp.probe(model.bind(variables))(x)",
+            )  # fmt: skip
 
     @property
     def inputs(self) -> Mapping[str, Any]:
@@ -147,8 +158,9 @@ class LinenCall:
 
     def module_paths(self) -> Iterable[str]:
         paths = [""]
-        for leaf in self.parameter_paths():
-            steps = leaf.split(".")[:-1]
+        leaves, _ = jax.tree_util.tree_flatten_with_path(self.variables)
+        for path, _ in leaves:
+            steps = dotted(path).split(".")[1:-1]  # between the collection and the variable
             paths += [".".join(steps[: at + 1]) for at in range(len(steps))]
         return list(dict.fromkeys(paths))
 

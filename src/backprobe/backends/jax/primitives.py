@@ -7,7 +7,7 @@ tangent passes. ``peek`` reports a value. ``perturb`` adds a tangent to a value'
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,21 +27,23 @@ KEYS = itertools.count(1)
 class Tap:
     """One marked value: what is known of it while the program is traced."""
 
-    level: Any  # the trace that linearizes
-    raw: Any
-    tapped: Any = None
-    earlier: Any = None  # what stood for the value while it was traced; kept, so that nothing else gets its identity
+    level: Any = None  # the trace that linearizes; none yet for a value that JAX is tracing
+    tapped: Any = None  # what stands for the value in the program
     key: int = field(default_factory=lambda: next(KEYS))
     value: Any = None  # once it was peeked at
     axes: tuple[str, ...] = ()  # what the leading axes of a value count that is computed many times at once
     has_tangent: bool = False
     captured: bool = False
     ran: Any = None  # inside a branch: whether the branch ran, at each step of the loops around it
-    depth: int = 0
-    lost: bool = False
+    lost: bool = False  # in a run that JAX has thrown away, as long as it is not found again
     status: GradStatus = GradStatus.OK  # why there is no tangent
     reason: str = ""
-    opaque: str = ""
+    opaque: str = ""  # why it cannot be seen
+
+    @property
+    def is_hidden(self) -> bool:
+        """Does it belong to a transformation that nobody looks into?"""
+        return bool(self.opaque) and not self.lost
 
 
 TAPS: WeakValueDictionary[int, Tap] = WeakValueDictionary()
@@ -63,7 +65,22 @@ tap_p, mark_p, peek_p, perturb_p = map(primitive, ("tap", "mark", "peek", "pertu
 def _is_ours(key: int, primal: Any) -> bool:
     """Is the level at which a rule runs the one that linearizes for the tap, and not one inside it?"""
     tap = TAPS.get(key)
-    return tap is not None and not private.reaches(primal, tap.level)
+    return tap is not None and tap.level is not None and carried(primal, tap.level) is None
+
+
+def carried(value: Any, trace: Any) -> Any:
+    """What a value is to this transformation, whatever transformations inside it have put around that; else None."""
+    while isinstance(value, Tracer):
+        if private.trace_of(value) is trace:
+            return value
+        value = next((getattr(value, name) for name in private.INSIDE if hasattr(value, name)), None)
+    return None
+
+
+def traces_around(trace: Any) -> Iterator[Any]:
+    """The transformations that this one runs in."""
+    while (trace := getattr(trace, "parent_trace", None)) is not None:
+        yield trace
 
 
 def _tap_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
@@ -77,18 +94,10 @@ def _tap_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
 def _peek_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
     (x,), (tangent,) = primals, tangents
     if _is_ours(key, x):
-        _report(x, key, batch)
+        TAPS[key].value, TAPS[key].axes = x, ("batch",) * batch
     else:
         peek_p.bind(x, key=key, batch=batch)
     return x, tangent
-
-
-def _report(x: Any, key: int, batch: int) -> Any:
-    tap = TAPS.get(key)
-    if tap is not None:
-        tap.value = x
-        tap.axes = ("batch",) * batch
-    return x
 
 
 def _perturb_jvp(primals: Any, tangents: Any, *, key: int) -> Any:
@@ -120,17 +129,16 @@ def _perturb_batched(operands: Any, axes: Any, *, key: int) -> Any:
     return perturb_p.bind(leading(x, of_x), leading(eps, of_eps), key=key), 0
 
 
-def concrete(value: Any) -> Any:
-    """A value of a program that is being linearized as it is outside of it; any other value itself."""
-    if not isinstance(value, Tracer):
+def concrete(level: Any, value: Any) -> Any:
+    """A value of the program that this level linearizes as it is outside of it; any other value itself."""
+    if not isinstance(value, Tracer) or private.trace_of(value) is not level:
         return value
-    tap = Tap(private.trace_of(value), value, value)
+    tap = Tap(level, value)
     TAPS[tap.key] = tap
     peek_p.bind(value, key=tap.key, batch=0)
-    return value if tap.value is None else tap.value  # a tracer of a jit around the program stands for itself
+    return value if tap.value is None else tap.value
 
 
-peek_p.def_impl(_report)
 ad.primitive_jvps[tap_p] = _tap_jvp
 ad.primitive_jvps[peek_p] = _peek_jvp
 ad.primitive_jvps[perturb_p] = _perturb_jvp

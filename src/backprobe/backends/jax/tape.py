@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from backprobe.backends.base import Backward, Description, Effect, Options, Ran
-from backprobe.backends.jax import calls, private
+from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
-from backprobe.backends.jax.backward import differentiate
-from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
-from backprobe.backends.jax.staged import Staged, trace
+from backprobe.backends.jax.backward import UNSEEN, differentiate
+from backprobe.backends.jax.primitives import TAPS, Tap, carried, concrete, peek_p, tap_p, traces_around
+from backprobe.backends.jax.staged import CHECKPOINTS, INLINED, Staged, trace
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
@@ -28,9 +28,11 @@ class JaxTape:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.taps: dict[int, Tap] = {}  # by identity of a value and of what stands for it, which a tap keeps alive
+        self.taps: dict[int, Tap] = {}  # by identity of a value and of what stands for it
+        self.kept: list[Any] = []  # those values, which stay alive: an identity is that of a living object alone
         self.seed: Any = None  # a zero that is differentiated, from which others are made
         self.level: Any = None
+        self.around: list[Any] = []  # the transformations that the probe itself was called in
         self.depth = 0  # of the calls that JAX is tracing
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -86,13 +88,14 @@ class JaxTape:
         def differentiated(seed: Any, *tracers: Any) -> list[Any]:
             """The output, and the other values too: JAX keeps nothing of what leads to no output."""
             self.seed, self.level = seed, private.trace_of(seed)
+            self.around = list(traces_around(self.level))
             try:
-                ran = program(lifted.filled(tracers))
-                found.append((exchange(ran.result, concrete), ran))
-                others = [tap.tapped for tap in ran.captures if not tap.lost and self.is_differentiated(tap.tapped)]
-                return [self._home(ran.output), *others]
+                ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
+                found.append((exchange(ran.result, partial(concrete, self.level)), ran))
+                others = [carried(tap.tapped, self.level) for tap in ran.captures if not tap.lost and not tap.opaque]
+                return [self._home(ran.output), *(other for other in others if other is not None)]
             finally:
-                lifted.give_back(tracers, self._home, concrete)
+                lifted.give_back(tracers, self._home, partial(concrete, self.level))
 
         given = [jnp.zeros(()), *lifted.arrays]
         _, derivative = jax.linearize(differentiated, *given)
@@ -111,26 +114,49 @@ class JaxTape:
             return value
         known = self.taps.get(id(value))
         if known is None:
-            known = Tap(self.level, value, depth=self.depth, lost=self.depth > 0)
-            TAPS[known.key] = known
-            known.tapped = tap_p.bind(value, key=known.key, batch=0)
-            self.taps[id(value)] = self.taps[id(known.tapped)] = known
+            known = self._know(value, Tap())
+            if not known.is_hidden:
+                TAPS[known.key] = known
+                known.tapped = tap_p.bind(value, key=known.key, batch=0)
+                self._know(known.tapped, known)
         return known.tapped
+
+    def _know(self, tensor: Any, tap: Tap) -> Tap:
+        """From now on this tap stands for a tensor."""
+        if tap.tapped is None:
+            tap.lost, tap.tapped = self.depth > 0, tensor
+            tap.level = None if self.depth else self.level
+            tap.opaque = UNSEEN if tap.lost or self._is_unseen(tensor) else ""
+        self.taps[id(tensor)] = tap
+        self.kept.append(tensor)
+        return tap
+
+    def _is_unseen(self, tensor: Any) -> bool:
+        """Does it belong to a transformation, called by the program, that is not staged?"""
+        if self.depth or not isinstance(tensor, jax.core.Tracer) or self.is_differentiated(tensor):
+            return False
+        return private.trace_of(tensor) not in self.around
 
     def _peek(self, tap: Tap) -> None:
         TAPS[tap.key] = tap
         peek_p.bind(tap.tapped, key=tap.key, batch=0)
-        if tap.value is None and not self.depth:
-            tap.value = tap.tapped  # a tracer of a jit around the probe, which no rule sees
+        if not self.depth:
+            self._take_value(tap)
+
+    def _take_value(self, tap: Tap) -> None:
+        """What depends on nothing that is differentiated has no tangent, and no rule sees it: it is its own value."""
+        if tap.captured and carried(tap.tapped, self.level) is None:
+            tap.value = tap.tapped
 
     def capture(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool, previous: Tap | None, through: bool) -> Tap:
         known = self.taps.get(id(tensor))
         if known is None:  # it does not depend on what is differentiated, or is an integer
-            known = Tap(self.level, tensor, tensor, depth=self.depth, lost=self.depth > 0)
-            self.taps[id(tensor)] = known
+            known = self._know(tensor, Tap())
         if not known.captured:
             known.captured = True
-            if isinstance(tensor, jax.core.Tracer):
+            if known.is_hidden:
+                pass
+            elif isinstance(tensor, jax.core.Tracer):
                 self._peek(known)
             else:
                 known.value, known.lost = tensor, False
@@ -168,8 +194,15 @@ class JaxTape:
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         inside = calls.jitted(function)
         if inside is not None:
-            return inside, _call
-        return (function, self.staged) if private.is_staged(function) else None
+            inside, call = self.called(inside, False) or (inside, _call)
+            return inside, call if calls.shares_objects(function) else partial(calls.as_jit_calls, call)
+        opened = calls.opened(function)
+        if private.is_staged(function):
+            return function if opened is None else opened, self.staged
+        if opened is not None:
+            return opened, _call
+        by_path = not modules_too and models.kind(function) == "linen"  # Flax tells of its calls
+        return (function, _call) if by_path else None
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
         if calls.traces_its_arguments(function):
@@ -182,12 +215,14 @@ class JaxTape:
             return function(*args, **kwargs)
         with self._deeper():
             closed, result_of, inputs = trace(function, args, kwargs)
-        return result_of(Staged(self._zero, self._settle).run(closed.jaxpr, closed.consts, inputs))
+        inlined = (*INLINED, *CHECKPOINTS) if self.options.partials else INLINED  # edges are seen outside alone
+        staged = Staged(self.level, self._zero, self._settle, inlined)
+        return result_of(staged.run(closed.jaxpr, closed.consts, inputs))
 
     def _is_inside(self, args: Any, kwargs: Any) -> bool:
-        """Is the call made inside a transformation that is not followed?"""
-        tracers = [leaf for leaf in jax.tree.leaves((args, kwargs)) if self.is_differentiated(leaf)]
-        return any(private.trace_of(tracer) is not self.level for tracer in tracers)
+        """Is the call made inside a transformation that is not staged?"""
+        tracers = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.core.Tracer)]
+        return any(private.trace_of(tracer) not in (self.level, *self.around) for tracer in tracers)
 
     @contextmanager
     def _deeper(self) -> Iterator[None]:
@@ -199,8 +234,9 @@ class JaxTape:
 
     def _settle(self, tap: Tap, tapped: Any) -> None:
         """A value that was traced has become one of the program's own."""
-        tap.earlier, tap.tapped, tap.lost = tap.tapped, tapped, False
-        self.taps[id(tapped)] = tap
+        tap.tapped, tap.lost = tapped, False
+        self._know(tapped, tap)
+        self._take_value(tap)
 
     def _zero(self, key: int, like: Any) -> Any:
         zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), key=key, batch=0)
@@ -219,7 +255,8 @@ class JaxTape:
     def expose(self, tensor: Any) -> None: ...
 
     def release(self) -> None:
-        self.taps.clear()
+        for held in (self.taps, self.kept, self.around):
+            held.clear()
         self.seed = self.level = None
 
 

@@ -175,7 +175,8 @@ def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
         raise TypeError(f"it takes {', '.join(parameters) or 'none'}")
     given = dict(zip(parameters, args, strict=False)) | dict(kwargs)
     found = []
-    for name, spec in specs.items():
+    # keywords are inputs in the order of their names, however the signature lists them
+    for name, spec in [(name, specs[name]) for name in (*list(specs)[: len(positional)], *sorted(named))]:
         wanted = tf.nest.flatten(spec)
         if any(isinstance(part, tf.TypeSpec) for part in wanted):
             if name not in given:

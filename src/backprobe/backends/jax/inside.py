@@ -1,0 +1,161 @@
+"""What JAX traces once and runs many times, or not at all: running it with the values inside perturbed and brought out.
+
+Each value inside is a further output, and its gradient comes of perturbing it with a zero that comes from outside. In a
+loop both are stacked by its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Literal
+
+from backprobe.backends.jax import private
+from backprobe.backends.jax.primitives import TAPS, peek_p, perturb_p, tap_p
+
+OPAQUE = {
+    "while": "it is computed in a loop whose number of turns is not known beforehand, which has no reverse mode",
+    "custom_jvp_call": "it is computed inside a function with a derivative rule of its own",
+    "custom_vjp_call": "it is computed inside a function with a derivative rule of its own",
+    "custom_vjp_call_jaxpr": "it is computed inside a function with a derivative rule of its own",
+}
+
+Found = tuple[list[Any], dict[int, tuple[Any, Any]]]
+"""The outputs of an equation, and the value of each tap inside it with whether it was computed at all."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a captured tap stands inside an equation."""
+
+    like: jax.ShapeDtypeStruct  # its value over all steps of the loops around it
+    axes: tuple[str, ...]
+    opaque: str = ""  # why it cannot be brought out
+
+
+def holds_taps(equation: Any) -> bool:
+    """Is there a tap anywhere inside an equation?"""
+    return any(True for _ in _marked(equation))
+
+
+def _marked(equation: Any) -> Iterator[Any]:
+    """The taps and peeks anywhere inside an equation."""
+    for jaxpr in private.inner_jaxprs(equation):
+        for inner in private.opened(jaxpr)[0].eqns:
+            if inner.primitive in (tap_p, peek_p):
+                yield inner
+            else:
+                yield from _marked(inner)
+
+
+def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
+    """The captured taps inside an equation, by key."""
+    around = around or Site(jax.ShapeDtypeStruct((), bool), ())
+    name = equation.primitive.name
+    lengths, axes, opaque = around.like.shape, around.axes, around.opaque
+    if name == private.SCAN:
+        lengths, axes = (*lengths, equation.params["length"]), (*axes, "step")
+    if not opaque and name not in ENTERED:
+        opaque = OPAQUE.get(name, f"it is computed inside JAX's {name}, which backprobe does not enter")
+    found: dict[int, Site] = {}
+    for jaxpr in private.inner_jaxprs(equation):
+        for inner in private.opened(jaxpr)[0].eqns:
+            if inner.primitive is not peek_p:
+                found.update(sites(inner, Site(jax.ShapeDtypeStruct(lengths, bool), axes, opaque)))
+            elif inner.params["key"] in TAPS:
+                aval = inner.outvars[0].aval
+                like = jax.ShapeDtypeStruct((*lengths, *aval.shape), aval.dtype)
+                found[inner.params["key"]] = Site(like, axes + ("batch",) * inner.params["batch"], opaque)
+    return found
+
+
+def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
+    """A jaxpr inside a transformation."""
+    jaxpr, constants = private.opened(jaxpr)
+    found: dict[int, tuple[Any, Any]] = {}
+    values = dict(zip(jaxpr.constvars, constants, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(var: Any) -> Any:
+        return var.val if isinstance(var, Literal) else values[var]
+
+    for equation in jaxpr.eqns:
+        given = [read(var) for var in equation.invars]
+        key = equation.params.get("key")
+        if equation.primitive is tap_p:
+            made = [perturb_p.bind(*given, eps[key], key=key) if key in eps else given[0]]
+        elif equation.primitive is peek_p:
+            made = given
+            if key in eps:
+                found[key] = (given[0], jnp.asarray(True))
+        else:
+            made, inside = _entered(equation, given, eps)
+            found.update(inside)
+        values.update(zip(equation.outvars, made, strict=True))
+    return [read(var) for var in jaxpr.outvars], found
+
+
+def _entered(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:
+    own = {key: eps[key] for key in {inner.params["key"] for inner in _marked(equation)} if key in eps}
+    if not own:
+        return private.bind(equation, inputs), {}
+    return ENTERED[equation.primitive.name](equation, inputs, own)
+
+
+def _called(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:
+    return _run(private.inner_jaxprs(equation)[0], inputs, eps)
+
+
+def _checkpointed(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:
+    def run(eps: Mapping[int, Any], *inputs: Any) -> Any:
+        return _called(equation, list(inputs), eps)
+
+    params = equation.params
+    outputs, values = jax.checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])(eps, *inputs)
+    return outputs, values
+
+
+def _scanned(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:
+    params = equation.params
+    constants, carried = private.scan_parts(params)
+    fixed, first, along = inputs[:constants], inputs[constants : constants + carried], inputs[constants + carried :]
+
+    def step(carry: Any, at_step: Any) -> Any:
+        own, own_eps = at_step
+        outputs, values = _run(params["jaxpr"], [*fixed, *carry, *own], own_eps)
+        return outputs[:carried], (outputs[carried:], values)
+
+    last, (stacked, values) = jax.lax.scan(
+        step, first, (along, eps), length=params["length"], reverse=params["reverse"], unroll=params["unroll"]
+    )
+    return [*last, *stacked], values
+
+
+def _branched(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:
+    branches, known = equation.params["branches"], sites(equation)
+
+    def absent(key: int) -> tuple[Any, Any]:
+        steps = known[key].like.shape[: known[key].axes.count("step")]  # of the loops within the branch
+        return jnp.zeros_like(eps[key]), jnp.zeros(steps, bool)
+
+    def taking(branch: Any) -> Callable[..., Any]:
+        def run(eps: Mapping[int, Any], *inputs: Any) -> Any:
+            outputs, values = _run(branch, inputs, eps)
+            return outputs, {key: values.get(key) or absent(key) for key in eps}
+
+        return run
+
+    index, *rest = inputs
+    outputs, values = jax.lax.switch(index, [taking(branch) for branch in branches], eps, *rest)
+    return outputs, values
+
+
+ENTERED: dict[str, Callable[[Any, list[Any], Mapping[int, Any]], Found]] = {
+    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call"), _called),
+    **dict.fromkeys(("checkpoint", "remat", "remat2"), _checkpointed),
+    private.SCAN: _scanned,
+    "cond": _branched,
+}
