@@ -565,6 +565,30 @@ def test_a_loop_inside_a_derivative_inside_the_program_is_opaque():
         assert "does not see into" in rec[name].reason
 
 
+def test_a_derivative_inside_a_loop_and_a_batch_is_seen():
+    def f(x, w):
+        def g(t):
+            u = t * t
+            return jnp.sin(u) * t
+
+        def step(c, t):
+            return jax.grad(g)(c) * t, None
+
+        return lax.scan(step, x, w)[0] + jax.vmap(jax.grad(g))(w).sum()
+
+    def by_hand(x, at_u):
+        def slope(c, u):
+            return jax.grad(lambda t: jnp.sin(t * t + u) * t)(c)
+
+        return lax.scan(lambda c, item: (slope(c, item[1]) * item[0], None), x, (W, at_u))[0]
+
+    rec = bp.probe(f)(X, W)
+    x, u = jax.grad(by_hand, (0, 1))(X, ZEROS)
+    grads(rec, x=x, **{"/step/g:u": u})
+    same(rec["/g:u"].value, W * W)
+    assert (rec["/step/g:u"].axes, rec["/g:u"].axes) == (("step",), ("batch",))
+
+
 def test_a_batch_inside_a_derivative_is_seen():
     def f(x, w):
         def loss(q):

@@ -293,6 +293,13 @@ def test_an_argument_is_the_same_value_wherever_it_is_read():
     rec = bp.probe(f, "v")({"w": W})
     same(rec["v"].grad, jax.grad(f)({"w": W})["w"])
 
+    def read(registered):
+        v = registered.weight
+        return jnp.vdot(v, registered.weight)
+
+    rec = bp.probe(read, "v")(Registered(W, "kept"))
+    same(rec["v"].grad, 2 * W)
+
 
 @supports("integers, booleans, random keys beside floating values")
 def test_integers_booleans_and_random_keys():

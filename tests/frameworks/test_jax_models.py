@@ -129,6 +129,10 @@ def test_the_locals_of_linen_modules():
     assert rec["z#0"] is rec["block:a"] is rec["block"]
     assert rec.notes == ()
 
+    rec = bp.probe(net, "**:h")(variables, X)
+    assert list(rec) == ["block:h", "blocks_0:h", "blocks_1:h", "return"]
+    assert rec.notes == ()
+
     def by_hand(at):
         def changed(run, args, kwargs, context):
             result = run(*args, **kwargs)

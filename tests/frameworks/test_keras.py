@@ -51,6 +51,7 @@ def functional():
     return keras.Model(i, keras.layers.Dense(2, name="second", bias_initializer="ones")(joined), name="functional")
 
 
+@pytest.mark.supports("Keras: functional and Sequential models, by the names of their layers", "TensorFlow and Keras")
 def test_a_functional_model_by_the_names_of_layers_and_operations():
     model = functional()
     rec = bp.probe(model, of=squared)(X)
@@ -103,6 +104,7 @@ MODULES = ["blocks.0.dense", "blocks.0", "blocks.1.dense", "blocks.1", "inner.p"
            "heads.right", "return"]  # fmt: skip
 
 
+@pytest.mark.supports("Keras: subclassed models, by the path of attributes", "TensorFlow and Keras")
 def test_a_subclassed_model_by_attributes():
     model = Net()
     model(X)
@@ -149,6 +151,7 @@ class Shared(keras.Model):
         return self.other(self.one(x))
 
 
+@pytest.mark.supports("Keras: shared layers, an entry for each call", "TensorFlow and Keras")
 def test_a_shared_layer_has_every_path_and_a_count_for_each_call():
     model = Shared()
     model(X)
@@ -163,6 +166,7 @@ def test_a_shared_layer_has_every_path_and_a_count_for_each_call():
 # Grad-CAM with a pretrained model inside another: tensorflow#44462, tf-keras-vis#71
 
 
+@pytest.mark.supports("Keras: Grad-CAM inside a nested model, in one call", "TensorFlow and Keras")
 def test_grad_cam_inside_a_nested_model_is_one_call():
     i = keras.Input((8, 8, 3))
     h = keras.layers.Conv2D(4, 3, name="conv1", activation="relu")(i)
@@ -220,6 +224,7 @@ def training():
     ])  # fmt: skip
 
 
+@pytest.mark.supports("Keras: Dropout and BatchNormalization in training", "TensorFlow and Keras")
 def test_dropout_and_batch_normalization_in_training():
     keras.utils.set_random_seed(1)
     by_hand, model = training(), None
@@ -276,6 +281,7 @@ def test_masks_that_hang_on_a_layers_output_pass_through():
         assert same(rec.result, plain)
 
 
+@pytest.mark.supports("Keras: mixed precision, masks, frozen weights", "TensorFlow and Keras")
 def test_mixed_precision():
     model = keras.Sequential([
         keras.Input((5,)), keras.layers.Dense(3, name="a", dtype="mixed_bfloat16"),
@@ -289,6 +295,7 @@ def test_mixed_precision():
 # locals of `call`
 
 
+@pytest.mark.supports("Keras: the locals of a layer's `call`", "TensorFlow and Keras")
 def test_locals_of_a_layers_call():
     model = Net()
     model(X)
@@ -320,6 +327,7 @@ def test_a_call_that_is_a_tf_function_runs_as_python():
     assert "call" not in vars(model)
 
 
+@pytest.mark.supports("Keras: a loss of your own around a model", "TensorFlow and Keras")
 def test_a_loss_of_the_users_own_around_a_model():
     model = Net()
     model(X)

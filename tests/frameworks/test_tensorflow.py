@@ -111,6 +111,7 @@ def test_what_an_operation_has_no_derivative_towards_does_not_flow_into_it():
     assert statuses(rec) == {"x": "not_connected", "w": "ok", "rounded": "ok", "s": "ok"}
 
 
+@pytest.mark.supports("`IndexedSlices` are made dense", "TensorFlow and Keras")
 def test_a_sparse_gradient_is_dense():
     def f(table):
         rows = tf.gather(table, [0, 2, 0])
@@ -272,6 +273,9 @@ def written(x):
     return s
 
 
+@pytest.mark.supports(
+    "`tf.Variable`: `w.assign(…)` makes a version with its own value and gradient", "TensorFlow and Keras"
+)
 def test_a_write_to_a_variable_makes_a_version_with_its_own_value_and_gradient():
     rec = probe(written)(2.0)
     assert {name: entry.value.numpy().tolist() for name, entry in rec.items() if name[0] == "w"} == {
@@ -334,6 +338,9 @@ def test_a_variable_that_is_gathered_from_has_its_whole_gradient():
 # control flow and functions that call functions
 
 
+@pytest.mark.supports(
+    "`tf.cond`, `tf.while_loop`, `tf.map_fn`, `tf.scan`: your functions are followed", "TensorFlow and Keras"
+)
 def test_functions_given_to_tensorflow_are_followed():
     def f(x):
         y = tf.cond(x > 0, lambda: x * 2, lambda: x)
@@ -381,6 +388,7 @@ def compiled(z):
     return q + 1.0
 
 
+@pytest.mark.supports("`tf.function`, also where it was traced and cached before", "TensorFlow and Keras")
 def test_a_function_that_was_traced_and_cached_has_its_names():
     compiled(tf.constant(2.0))
     assert compiled.experimental_get_tracing_count() == 1

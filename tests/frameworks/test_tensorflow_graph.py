@@ -17,6 +17,10 @@ FIVE = {"x": 2.0, "w": 3.0, "b": 1.0, "u": 1.0, "v": 1.0, "a": 1.0}
 # S3
 
 
+@pytest.mark.supports(
+    "`tf.compat.v1` graphs: every tensor by its graph name, from one `tf.gradients` and one `Session.run`",
+    "TensorFlow and Keras",
+)
 @pytest.mark.parametrize("resource", [True, False], ids=["resource variables", "reference variables"])
 @pytest.mark.parametrize("kind", [v1.Session, v1.InteractiveSession])
 def test_s3_gives_the_five_numbers_by_the_graphs_names(resource, kind):
@@ -43,6 +47,7 @@ def test_s3_takes_one_tf_gradients_call_and_one_run(monkeypatch):
         assert calls == ["gradients", "run"]
 
 
+@pytest.mark.supports("`tf.compat.v1` graphs: partials and drawing", "TensorFlow and Keras")
 def test_s3_is_drawn_with_its_partials():
     with graph(s3) as (a, session):
         rec = bp.probe(a, partials=True, session=session)({"x": 3.0})

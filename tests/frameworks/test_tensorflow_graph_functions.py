@@ -43,6 +43,7 @@ def loaded(toy, tmp_path):
     return tf.saved_model.load(str(tmp_path / "model"))
 
 
+@pytest.mark.supports("`ConcreteFunction`", "TensorFlow and Keras")
 def test_a_concrete_function_has_the_names_of_its_graph_and_of_its_variables(toy):
     rec = bp.probe(toy.inner.get_concrete_function(tf.TensorSpec(())))(3.0)
     assert numbers(rec) == {"x": 2.0, "w": 3.0, "b": 1.0, "u": 1.0, "v": 1.0, "Identity": 1.0}
@@ -60,6 +61,7 @@ def test_functions_that_it_calls_are_seen_into(toy):
     assert rec.notes == ()
 
 
+@pytest.mark.supports("signatures of a SavedModel", "TensorFlow and Keras")
 def test_a_signature_of_a_saved_model_has_the_names_of_the_function_that_it_stands_for(loaded):
     signature = loaded.signatures["serving_default"]
     rec = bp.probe(signature, of="a")(x=tf.constant(3.0))
