@@ -56,7 +56,7 @@ test-jax-release:
 	test -x $(KEPT)/bin/pytest || ($(firstword $(RELEASE)) -m venv $(KEPT) && \
 	  $(KEPT)/bin/pip install --quiet --editable . pytest hypothesis $(wordlist 2,9,$(RELEASE))) || exit 1
 	$(KEPT)/bin/python -c "import jax; print('JAX', jax.__version__)"
-	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax.py
+	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax_control_flow.py tests/frameworks/test_jax_random.py
 
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA
 test-gpu:
