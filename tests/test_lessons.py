@@ -14,13 +14,24 @@ LESSONS = sorted((Path(__file__).parent.parent / "docs" / "lessons").glob("*.ipy
 VARIES = "varies"  # the tag of a cell that shows a time or a version
 
 
+def _joined(outputs):
+    """What a cell prints comes in one piece or, on a busy machine, in several."""
+    found = []
+    for output in outputs:
+        if found and output["output_type"] == "stream" == found[-1]["output_type"]:
+            found[-1]["text"] += output["text"]
+        else:
+            found.append(output)
+    return found
+
+
 def executed(path):
     """The notebook with the outputs of a run of its own; what Graphviz or a library says about the machine goes."""
     book = nbformat.read(path, as_version=4)
     NotebookClient(book, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
     for cell in book.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            cell.outputs = _joined(output for output in cell.outputs if output.get("name") != "stderr")
             cell.metadata.pop("execution", None)  # when it ran
     return book
 
