@@ -179,6 +179,7 @@ def probe_cell(
                 next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
             ) from None  # fmt: skip
         found = load_backend(mentioned[0])
+    found.refuse(cell, "%%probe")
     return CellRun(ready, found).record((), {})
 
 

@@ -83,7 +83,7 @@ class Writer:
 
     def statement(self, indent, known, axes, scope, depth):
         structures = ("scan", "loop", "branch", "batch", "checkpoint", "jit", "map", "derivative")
-        if depth == 3 or self.random.random() < 0.4:
+        if depth == 2 + self.seed % 2 or self.random.random() < 0.4:
             kind = self.random.choice(list(SHAPES))
             return {self.bind(indent, scope, kind, axes, self.expression(known, kind)): kind}
         return getattr(self, self.random.choice(structures))(indent, known, axes, scope, depth)

@@ -1,5 +1,6 @@
 """Functions in JAX: jit in every spelling, probes inside transformations, arguments of every kind, what is left."""
 
+import ast
 import functools
 import gc
 import threading
@@ -16,6 +17,8 @@ from jax_expected import grads, same, statuses
 
 import backprobe as bp
 from backprobe.backends.jax.primitives import TAPS
+from backprobe.probe import probe_cell
+from backprobe.source.cell import Cell
 
 SECTION = "What only some frameworks have"
 X, W = jnp.asarray(0.7), jnp.asarray([1.0, 2.0, 3.0])
@@ -533,6 +536,21 @@ def test_what_is_refused(case):
     with pytest.raises(kind, match=text) as caught:
         call()
     assert "\n  next:  " in str(caught.value)
+
+
+@supports("a notebook cell", "refused: a gradient is of a function")
+def test_a_cell_is_refused():
+    tree = ast.parse("y = x * 2\ny")
+    cell = Cell(tree, ["y = x * 2", "y"], "<cell>", compile, {"x": X}, {"x": X})
+    with pytest.raises(bp.Unsupported) as caught:
+        probe_cell(cell)
+    assert str(caught.value) == (
+        "a cell cannot be probed in JAX\n"
+        "  asked: %%probe\n"
+        "  found: arrays that nothing differentiates\n"
+        "  why:   in JAX a gradient is of a function, towards its arguments; no array requires one by itself\n"
+        "  next:  put the lines into a function f and write rec = bp.probe(f)(x)"
+    )
 
 
 def test_the_number_in_a_value_inside_a_loop():

@@ -17,7 +17,7 @@ from jax_programs import Writer, flat, perturbations
 
 import backprobe as bp
 
-COUNT = int(os.environ.get("RANDOM_JAX_PROGRAMS", "12"))
+COUNT = int(os.environ.get("RANDOM_JAX_PROGRAMS", "6"))
 FIRST = int(os.environ.get("RANDOM_JAX_FIRST", "0"))
 TOLERANCE = 1e-9
 
@@ -70,24 +70,24 @@ def check(seed, folder, tally):
     program, perturbed = load(writer, folder), load(other, folder)
     x, w = 0.6, np.array([0.5, -0.4, 0.9])
     zeros = perturbations(other, lambda binding: jnp.zeros(binding.shape))
-    plain = program(jnp.asarray(x), jnp.asarray(w))
-    with np.errstate(all="ignore"):
-        wanted_x, wanted_w, wanted = jax.jit(jax.grad(perturbed, (0, 1, 2)))(x, w, zeros)
+    wanted_result, (wanted_x, wanted_w, wanted) = jax.jit(jax.value_and_grad(perturbed, (0, 1, 2)))(x, w, zeros)
     if not np.any(wanted_x) and not np.any(wanted_w):
         return  # nothing that its output depends on is differentiated, which is an error of its own
     rec = bp.probe(program, partials=seed % 3 == 0)(jnp.asarray(x), w)
     assert rec.path_sums is None or rec.path_sums.agree, rec.path_sums
-    assert np.allclose(rec.result, plain, 1e-12, 1e-12)
+    assert np.allclose(rec.result, wanted_result, 1e-12, 1e-12)
     assert np.allclose(rec["x"].grad_or_none if rec["x"].status == "ok" else 0, wanted_x, TOLERANCE, TOLERANCE)
     assert np.allclose(rec["w"].grad_or_none if rec["w"].status == "ok" else 0, wanted_w, TOLERANCE, TOLERANCE)
     for name, gradient in flat(wanted).items():
         entry = entry_of(rec, name)
         tally[str(entry.status)] += 1
         if entry.status in ("frozen", "detached"):
-            assert np.array_equal(entry.value, entry_of(moved(program, x), name).value), f"{name} is not constant"
+            elsewhere = entry_of(moved(program, x), name).value  # none where another branch is taken there
+            assert elsewhere is None or np.array_equal(entry.value, elsewhere), f"{name} is not constant"
         else:
             agrees(entry, writer.bindings[name], np.asarray(gradient))
-    directional(perturbed, x, w, zeros, wanted)
+    if seed % 4 == 0:
+        directional(perturbed, x, w, zeros, wanted)
 
 
 @functools.lru_cache(1)

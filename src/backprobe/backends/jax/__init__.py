@@ -15,6 +15,7 @@ from backprobe.backends.jax import calls, models
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.errors import NoSource, StrategyRefused, Unsupported
+from backprobe.source.cell import Cell
 
 STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
 VALUE_WANTED = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
@@ -57,6 +58,12 @@ class JaxBackend(HostArrays):
             raise NoSource(
                 f"{name} is a function of JAX itself", asked=asked, found=f"a function of {module}",
                 why="names come from the source text of your functions", next="bp.probe(lambda x: jnp.exp(x))",
+            )  # fmt: skip
+        if isinstance(target, Cell):
+            raise Unsupported(
+                "a cell cannot be probed in JAX", asked=asked, found="arrays that nothing differentiates",
+                why="in JAX a gradient is of a function, towards its arguments; no array requires one by itself",
+                next="put the lines into a function f and write rec = bp.probe(f)(x)",
             )  # fmt: skip
         if isinstance(target, STAGES):
             raise Unsupported(
