@@ -310,16 +310,6 @@ def test_backends():
     assert bp.probe(toy, backend="torch")(1.0, 2.0)["x"].grad.item() == 2
 
 
-def test_the_block_form_says_what_to_write_instead():
-    def block():
-        with bp.probe():
-            pass
-
-    text = message(bp.Unsupported, block)
-    assert text.startswith("the block form, with bp.probe(...) as rec:, is not there yet")
-    assert "rec = bp.probe(f)(x)" in text
-
-
 def test_nothing_is_kept_alive_but_what_the_recording_holds():
     dropped = []
 

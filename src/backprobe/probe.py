@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from types import CodeType, TracebackType
+from dataclasses import dataclass, field, replace
+from types import CodeType, FrameType, TracebackType
 from typing import Any
 
 from backprobe.backends.base import BACKENDS, Options, find_backend, find_program, load_backend
-from backprobe.errors import BadOption, NoBackend, Unsupported
+from backprobe.errors import BadOption, NoBackend
+from backprobe.forms.block import BlockRun, ModelBlock, PlainBlock, users_frame
 from backprobe.forms.cell import CellRun
 from backprobe.forms.function import FunctionRun
 from backprobe.forms.graph import GraphRun
 from backprobe.forms.model import ModelRun
 from backprobe.forms.run import Request, name_of
-from backprobe.recording import Recording
+from backprobe.recording import BlockRecording, Recording
 from backprobe.source.cell import Cell
+from backprobe.source.events import names_loaded
+from backprobe.source.frames import name_in
 from backprobe.store import read
 from backprobe.structure import leaves
 
@@ -109,8 +114,11 @@ def _check_partials(partials: Any, strategy: str) -> None:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
 class Probe(Request):
-    """A function or model ready to be recorded: call it with its arguments."""
+    """A function or model ready to be recorded: call it with its arguments, or open a block with it."""
+
+    open_blocks: dict[int, list[BlockRun]] = field(default_factory=dict, repr=False, compare=False)  # by thread
 
     def __call__(self, *args: Any, **kwargs: Any) -> Recording:
         """Run the target once with these arguments and backward once. Returns the ``Recording``."""
@@ -135,18 +143,32 @@ class Probe(Request):
         run = ModelRun if backend.is_model(self.target) else FunctionRun
         return run(self, backend).record(args, kwargs)
 
-    def __enter__(self) -> Any:
-        raise Unsupported(
-            "the block form, with bp.probe(...) as rec:, is not there yet",
-            asked="with bp.probe(...)",
-            why="this release records functions and models",
-            next="put the block into a function f and write rec = bp.probe(f)(x)",
-        )
+    def __enter__(self) -> BlockRecording:
+        """Record the block that begins here: what the program computes in it, and what its ``backward()`` brings."""
+        run = self._block(users_frame(sys._getframe(1)))
+        recording = run.enter()
+        self.open_blocks.setdefault(threading.get_ident(), []).append(run)
+        return recording
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """There is no block to leave."""
+        """The block is over, and what has become of its values is in the recording."""
+        self.open_blocks[threading.get_ident()].pop().exit(error)
+
+    def _block(self, frame: FrameType) -> BlockRun:
+        if self.target is None:
+            held = [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
+            return PlainBlock(self, find_backend(self.backend, [*held, frame]), frame)
+        backend = find_backend(self.backend, [self.target])
+        if not backend.is_model(self.target):
+            raise BadOption(
+                "a block is about a model, or about its own variables", asked=f"with bp.probe({name_of(self.target)})",
+                found=f"a target of type {type(self.target).__name__}",
+                next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
+            )  # fmt: skip
+        backend.refuse_in_block(self.target, f"with bp.probe({name_of(self.target)})")
+        return ModelBlock(self, backend)
 
 
 def probe_cell(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from backprobe.environment import Stamp
@@ -14,6 +14,17 @@ from backprobe.show import table
 from backprobe.store import save
 
 NOT_KEPT = object()
+
+
+class Index:
+    """A record's entries by their printed names, and its full names by what they are without counts."""
+
+    def __init__(self, record: Record) -> None:
+        self.record = record
+        self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
+        self.stripped: dict[str, list[str]] = {}
+        for full in record.names:
+            self.stripped.setdefault(strip(full), []).append(full)
 
 
 class Recording(Mapping[str, Entry]):
@@ -29,11 +40,23 @@ class Recording(Mapping[str, Entry]):
     """
 
     def __init__(self, record: Record, result: Any = NOT_KEPT) -> None:
-        self._record, self._result = record, result
-        self._entries = {entry.name: entry for entry in record.entries}
-        self._stripped: dict[str, list[str]] = {}
-        for full in record.names:
-            self._stripped.setdefault(strip(full), []).append(full)
+        self._known, self._result = Index(record), result
+
+    @property
+    def _index(self) -> Index:
+        return self._known
+
+    @property
+    def _record(self) -> Record:
+        return self._index.record
+
+    @property
+    def _entries(self) -> Mapping[str, Entry]:
+        return self._index.entries
+
+    @property
+    def _stripped(self) -> Mapping[str, list[str]]:
+        return self._index.stripped
 
     @property
     def result(self) -> Any:
@@ -206,6 +229,44 @@ class Recording(Mapping[str, Entry]):
 
     def _repr_html_(self) -> str:
         return table.html(self._record)
+
+
+class BlockRecording(Recording):
+    """The recording of a block. While the block is open, each look-up gives what there is at that moment.
+
+    >>> import torch, backprobe as bp
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> with bp.probe() as rec:
+    ...     u = x * 2
+    ...     u.backward()
+    >>> rec["x"].grad
+    tensor(2.)
+    """
+
+    def __init__(self, read: Callable[[], Record], progress: Callable[[], Any]) -> None:
+        self._read: Callable[[], Record] | None = read
+        self._progress, self._read_at = progress, None
+
+    @property
+    def _index(self) -> Index:
+        if self._read is not None and (now := self._progress()) != self._read_at:
+            self._known, self._read_at = Index(self._read()), now
+        return self._known
+
+    def settle(self, record: Record) -> None:
+        """The block is over."""
+        self._known, self._read = Index(record), None
+
+    @property
+    def result(self) -> Any:
+        """A block returns nothing. Raises NotSaved."""
+        raise NotSaved(
+            "a block returns nothing", asked="rec.result", found="the recording of a block",
+            why="its values are variables of your own", next="rec.outputs, for what backward() was called on",
+        )  # fmt: skip
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        save(self._record, None, path, overwrite=overwrite)
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

@@ -169,6 +169,18 @@ class Scope:
         self.dirty = True
         return function if effect is Effect.UNKNOWN else functools.partial(trace.call_writer, function)
 
+    def called(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool) -> list[Any]:
+        """A call that is only looked at is about to run: the tensors that it may write to, as far as can be told."""
+        trace = self.trace
+        self.calls.append(_origin(function))
+        effect = trace.tape.effect(function, flagged)
+        if effect is not Effect.READS:
+            self.dirty = True
+        targets: list[Any] = trace.targets(function, args, kwargs) if effect is Effect.WRITES else []
+        for tensor in targets:
+            trace.writing(tensor)
+        return targets
+
     def __enter__(self) -> Scope:
         return self
 

@@ -248,7 +248,7 @@ class Trace:
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments, saving before and looking after."""
-        targets = self._targets(function, args, kwargs)
+        targets = self.targets(function, args, kwargs)
         for tensor in targets:
             self.writing(tensor)
         result = function(*args, **kwargs)
@@ -257,8 +257,8 @@ class Trace:
         return result
 
     @quietly
-    def _targets(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        return self.tape.targets(function, args, kwargs)
+    def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        return self.tape.targets(function, tuple(args), kwargs)
 
     # naming values
 
@@ -351,6 +351,8 @@ class Trace:
             if swept is known:
                 return self._capture(scope, item, site, known)
             known = swept
+        if known is not None:
+            self.tape.seen_again(known.capture)
         return known if known is not None else self._capture(scope, item, site, None)
 
     def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
@@ -400,15 +402,19 @@ class Trace:
         """The value that is differentiated, which always has an entry."""
         if self.tape.exchanges:
             tensor = self.tape.tap(tensor)
+        value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)))
+        if path is not None and value.site is self.return_site and not value.expression:
+            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
+        return value
+
+    def hold(self, tensor: Any, local: str, leaf: str) -> Value:
+        """The value that a tensor is, under a local of the root where it has no name."""
         known = self.latest.get(self.tape.identity(tensor))
         value = self._value(self.root, tensor, self.return_site)
         if value is not known or not value.names:
-            local, leaf = ("of()", "") if path is None else ("return", path)
             count = self.root.counts.get(local, 0)
             self.root.counts[local] = count + 1
             value.names.append((self.root, local, count, leaf))
-        if path is not None and value.site is self.return_site and not value.expression:
-            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
         return value
 
     # versions
@@ -432,6 +438,7 @@ class Trace:
         if not self.is_recording:
             return
         version = self.tape.version
+        self.tape.look_again()
         for live in list(self.live):
             for key, slot in list(live.slots.items()):
                 for _, value in slot:

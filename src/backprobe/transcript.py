@@ -12,11 +12,11 @@ from backprobe.trace import Trace
 
 
 def transcribe(
-    trace: Trace, backend: Backend, captured: Sequence[Value], passed: Backward, output: Value
+    trace: Trace, backend: Backend, captured: Sequence[Value], passed: Backward, outputs: Sequence[Value]
 ) -> Record:  # fmt: skip
     """The record of one run; what the backward pass gave speaks of the captured values by position."""
     found = {id(value): outcome for value, outcome in zip(captured, passed.outcomes, strict=True)}
-    values = kept(trace, output)
+    values = kept(trace, outputs)
     named = [(value, [full(name) for name in value.names]) for value in values]
     position = {id(value): at for at, value in enumerate(values)}
     printer = _Printer(trace, values)
@@ -38,16 +38,17 @@ def transcribe(
     backward = tuple(at for c in passed.order if (at := at_capture[c]) is not None)
     unseen = tuple(name for name in trace.seen if name not in names)
     printed = [chosen[at][0] if at is not None else "" for at in at_capture]
+    notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
     return Record(
-        backend.name, tuple(entries), names, written, backward, (position[id(output)],), stamp(), unseen,
-        (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes)), _path_sums(passed.sums, printed),
+        backend.name, tuple(entries), names, written, backward, tuple(position[id(output)] for output in outputs),
+        stamp(), unseen, notes, _path_sums(passed.sums, printed),
     )  # fmt: skip
 
 
-def kept(trace: Trace, output: Value) -> list[Value]:
-    """The values that get an entry: those with a name that was selected, and the output."""
+def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
+    """The values that get an entry: those with a name that was selected, and the outputs."""
     wanted = trace.selection.wants
-    return [value for value in trace.values if value is output or any(wanted(full(name)) for name in value.names)]
+    return [value for value in trace.values if value in outputs or any(wanted(full(name)) for name in value.names)]
 
 
 def _path_sums(sums: Sums | None, printed: Sequence[str]) -> PathSums | None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
-from types import ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any, Protocol
 
 from backprobe.errors import BadOption, NoBackend
@@ -190,6 +190,14 @@ class Tape(Tensors, Protocol):
         """
         ...
 
+    def look_again(self) -> None:
+        """The program has run on: what was captured may have become differentiable since."""
+        ...
+
+    def seen_again(self, capture: Any) -> None:
+        """The same for one capture, whose tensor has got another name."""
+        ...
+
     def effect(self, function: Any, flagged: bool) -> Effect:
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
         ...
@@ -230,6 +238,27 @@ class Tape(Tensors, Protocol):
         ...
 
 
+class BlockTape(Tape, Protocol):
+    """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
+
+    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        """The block begins. ``began`` is told of the tensors that the program runs backward from, and captures them."""
+        ...
+
+    def hides(self, code: CodeType) -> bool:
+        """Is what this code calls not to be watched: traced or compiled by the framework, or a part of backward?"""
+        ...
+
+    @property
+    def progress(self) -> int:
+        """A number that grows when more is known about gradients."""
+        ...
+
+    def backward(self, captures: Sequence[Any]) -> Backward:
+        """What backward has given these captures so far."""
+        ...
+
+
 class Arrays(Protocol):
     """The tensors of a recording as data: what showing and saving need of a framework."""
 
@@ -259,8 +288,20 @@ class Backend(Arrays, Protocol):
         """Raises Unsupported for options that this framework does not have."""
         ...
 
+    def open_block(self, options: Options) -> BlockTape:
+        """Raises Unsupported where this framework's programs cannot be recorded in a block, or without an option."""
+        ...
+
     def refuse(self, target: Any, asked: str) -> None:
         """Raise Unsupported for a function or model that the function and model forms would get wrong."""
+        ...
+
+    def refuse_in_block(self, model: Any, asked: str) -> None:
+        """The same for a model that a block is about."""
+        ...
+
+    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[None]:
+        """Within this context a model that the program calls reports to the observer, as in ``ModelCall.run``."""
         ...
 
     def second(self, value: Any, gradient: Any, vector: Any) -> Any:
@@ -408,8 +449,8 @@ def find_program(name: str | None, target: Any, session: Any) -> Program | None:
 def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
     """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend.
 
-    Where several are imported (TensorFlow imports JAX), it is the only one that a function among the values mentions,
-    or that the module it stands in does.
+    Where several are imported (TensorFlow imports JAX), it is the only one that a function or frame among the values
+    mentions, or that the module it stands in does.
     """
     if name is not None:
         if not isinstance(name, str):
@@ -435,11 +476,18 @@ def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
 
 
 def _mentioned(values: Iterable[Any], *, used_only: bool) -> set[str]:
-    """The packages of the global names of functions: of all in their modules, or of those that their code uses."""
+    """The packages of the global names of functions and frames: of all in their modules, or of those that are used."""
     found = set()
-    for function in filter(None, map(innermost, values)):
-        names = function.__code__.co_names if used_only else function.__globals__
-        held = [function.__globals__[name] for name in names if name in function.__globals__]
+    for code, namespace in filter(None, map(_code_and_globals, values)):
+        names = code.co_names if used_only else namespace
+        held = [namespace[name] for name in names if name in namespace]
         modules = [one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "") for one in held]
         found |= {module.partition(".")[0] for module in modules if isinstance(module, str)}
     return found
+
+
+def _code_and_globals(value: Any) -> tuple[CodeType, dict[str, Any]] | None:
+    if isinstance(value, FrameType):
+        return value.f_code, value.f_globals
+    function = innermost(value)
+    return None if function is None else (function.__code__, function.__globals__)

@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.backends.base import Tape
 from backprobe.errors import BadOutput, NothingToDifferentiate
-from backprobe.forms.run import Run, name_of
+from backprobe.forms.run import CalledRun, name_of
 from backprobe.output import Output, choose
 from backprobe.scope import LOOKS_AT_FRAME, Scope, Value
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
@@ -71,7 +71,7 @@ class CellScope(Scope):
         super().exit()
 
 
-class CellRun(Run):
+class CellRun(CalledRun):
     """The cell form: the code of a notebook cell is rewritten at module level, and nothing of its values is altered."""
 
     has_run = False

@@ -8,14 +8,14 @@ from types import FunctionType, MethodType
 from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
-from backprobe.forms.run import Run, name_of
+from backprobe.forms.run import CalledRun, name_of
 from backprobe.names import nearest
 from backprobe.output import Output
 from backprobe.source.follow import innermost, reporting
 from backprobe.structure import leaves
 
 
-class FunctionRun(Run):
+class FunctionRun(CalledRun):
     """The function form: the function itself is rewritten, and its arguments are made differentiable."""
 
     lifted_numbers: Sequence[str] = ()

@@ -1,58 +1,46 @@
-"""The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
+"""The model form, and what it shares with a block around a model: how modules report to a trace."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from backprobe.backends.base import ModuleObserver
+from backprobe.backends.base import ModelCall, ModuleObserver
 from backprobe.errors import BadOption, NoSource
-from backprobe.forms.run import Run
+from backprobe.forms.run import CalledRun, Run
 from backprobe.names import quote
 from backprobe.record import GradStatus
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
 
 
-class ModelRun(Run):
-    """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
+class Modules:
+    """The modules of one model, and how what they return and bind gets its names in a run."""
 
-    in_function = False
+    def __init__(self, run: Run) -> None:
+        self.tape, self.trace, self.selection = run.tape, run.trace, run.selection
+        self.executed: set[str] = {""}
 
-    def starts_at(self) -> Any:
-        return self.backend.call(self.probe.target, (), {}).forward
+    def observer(self) -> ModuleObserver:
+        """What is told of the model's parameters and modules while it runs."""
+        return ModuleObserver(
+            self._parameter, self._wants_output, self._wants_locals, self._rewritten, self._returned, self._writing,
+            self._written,
+        )  # fmt: skip
 
-    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.probe.wrt is not None:
-            raise BadOption(
-                "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
-                why="the flags requires_grad of parameters and inputs stand",
-                next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
-            )  # fmt: skip
-        self.call = self.backend.call(self.probe.target, args, kwargs)
-        return self.call.inputs
-
-    def forward(self, inputs: Mapping[str, Any]) -> Any:
-        executed: set[str] = set()
-
-        def returned(path: str, output: Any) -> Any:
-            executed.add(path)
-            return self.trace.name_returned(_quoted(path), output)
-
-        def parameter(path: str, tensor: Any) -> Any:
-            return self.trace.name_path(_quoted(path), tensor)
-
-        observer = ModuleObserver(
-            parameter, self._wants_output, self._wants_locals, self._rewritten, returned, self._writing, self._written
-        )
-        returned_all = self.trace.call_settled(self.tape.staged, self.call.run, inputs, observer)
-        result = self.call.finish(returned_all, self.undo)
-        executed.add("")
-        for path in self.call.module_paths():
-            if path not in executed and self._wants_output(path):
+    def name_idle(self, paths: Iterable[str]) -> None:
+        """Those of these modules that were selected, and did not run, have a name too."""
+        for path in paths:
+            if path not in self.executed and self._wants_output(path):
                 self.trace.name_absent(_quoted(path), GradStatus.NOT_EXECUTED, "its module did not run")
-        return result
+
+    def _returned(self, path: str, output: Any) -> Any:
+        self.executed.add(path)
+        return self.trace.name_returned(_quoted(path), output)
+
+    def _parameter(self, path: str, tensor: Any) -> Any:
+        return self.trace.name_path(_quoted(path), tensor)
 
     def _wants_output(self, path: str) -> bool:
         return self.selection.wants_return(_quoted(path))
@@ -79,8 +67,39 @@ class ModelRun(Run):
     def _tensors(self, inputs: Any) -> list[Any]:
         return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
+
+def names_in(call: ModelCall) -> list[str]:
+    """The names of the modules and parameters of a model."""
+    return [_quoted(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
+
+
+class ModelRun(CalledRun):
+    """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
+
+    in_function = False
+
+    def starts_at(self) -> Any:
+        return self.backend.call(self.probe.target, (), {}).forward
+
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.probe.wrt is not None:
+            raise BadOption(
+                "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
+                why="the flags requires_grad of parameters and inputs stand",
+                next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
+            )  # fmt: skip
+        self.call = self.backend.call(self.probe.target, args, kwargs)
+        return self.call.inputs
+
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
+        modules = Modules(self)
+        returned = self.trace.call_settled(self.tape.staged, self.call.run, inputs, modules.observer())
+        result = self.call.finish(returned, self.undo)
+        modules.name_idle(self.call.module_paths())
+        return result
+
     def known_names(self) -> Sequence[str]:
-        return [_quoted(path) for path in (*self.call.module_paths(), *self.call.parameter_paths()) if path]
+        return names_in(self.call)
 
 
 @functools.lru_cache(65536)

@@ -37,26 +37,80 @@ class Request:
 
 
 class Run:
-    """One call of a probe. The forms differ in how the program is made to report."""
+    """One use of a probe. The forms differ in how the program is made to report."""
 
     in_function = True
     doing = "running"
-    differentiated: Value
-    captured: Sequence[Value] = ()
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
         chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
         self.selection = selection(chosen, self.in_function)
-        self.tape: Tape = backend.open(probe.options)
+        self.tape = self.opened()
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         inner = innermost(self.starts_at())
         home = package(inner.__code__.co_filename) if inner is not None else None
         self.trace = Trace(self.tape, self.selection, home)
 
+    def opened(self) -> Tape:
+        return self.backend.open(self.probe.options)
+
     def starts_at(self) -> Any:
         """The function that the run begins with: what is installed beside it is followed as the user's own code is."""
         return self.probe.target
+
+    def add_notes(self, error: BaseException) -> None:
+        """Say in an error of the program's where the probe was, and what is known about it."""
+        note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
+        if self.trace.last is not None and self.trace.last[1].line:
+            scope, site = self.trace.last
+            where = place(scope.file, site.line)
+            note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
+        error.add_note(note)
+        for explained in (self.backend.explain_error(error), self.explain_error(error)):
+            if explained:
+                error.add_note(explained)
+
+    def refuse_missed(self, names: Mapping[str, int]) -> None:
+        """Raise NothingMatched where a pattern has matched nothing that the program has."""
+        missed = self.selection.unmatched([*names, *self.trace.seen])
+        if missed:
+            self.refuse_unmatched(missed[0], names)
+
+    def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
+        """A pattern that matched nothing is an error with the nearest names of every kind."""
+        known = {strip(name) for name in (*names, *self.trace.seen, *self.known_names())}
+        close = nearest(pattern.text, {name.removeprefix(":") for name in known})
+        raise NothingMatched(
+            f"the pattern {pattern.text!r} matches nothing in {self.subject()}",
+            asked=self.spelled(pattern.text),
+            found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+            why=" ".join(self.trace.notes),
+            next=self.spelled(close[0]) if close else f"{self.spelled()}, for every name",
+        )
+
+    def subject(self) -> str:
+        """What messages call that which is recorded."""
+        return name_of(self.probe.target)
+
+    def spelled(self, pattern: str | None = None) -> str:
+        """How this probe is asked for, with a pattern to select by."""
+        return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
+
+    def explain_error(self, error: BaseException) -> str | None:
+        """What the form itself did that may be behind an error of the program."""
+        return None
+
+    def known_names(self) -> Sequence[str]:
+        """Names that the program has whether or not it ran them, for suggestions."""
+        return ()
+
+
+class CalledRun(Run):
+    """One call of a target: forward, and then backward from what it returned."""
+
+    differentiated: Value
+    captured: Sequence[Value] = ()
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward; whatever happens, nothing is left behind."""
@@ -78,7 +132,7 @@ class Run:
         self.doing = "differentiating"
         self.differentiated = self.hold(output)
         self.trace.close()
-        self.captured = [v for v in kept(self.trace, self.differentiated) if v.capture is not None]
+        self.captured = [v for v in kept(self.trace, [self.differentiated]) if v.capture is not None]
         return Ran(result, self.differentiated.tensor, output.cotangent, [value.capture for value in self.captured])
 
     def returned(self, result: Any) -> Any:
@@ -93,45 +147,18 @@ class Run:
         return result
 
     def _recording(self, result: Any, passed: Backward) -> Recording:
-        record = transcribe(self.trace, self.backend, self.captured, passed, self.differentiated)
-        missed = self.selection.unmatched([*record.names, *self.trace.seen])
-        if missed:
-            self.refuse_unmatched(missed[0], record.names)
+        record = transcribe(self.trace, self.backend, self.captured, passed, [self.differentiated])
+        self.refuse_missed(record.names)
         return Recording(record, result)
 
     def _noting(self, step: Callable[[], T]) -> T:
-        """Run a step; an error of the program's gets a note that says where the probe was."""
         try:
             return step()
         except BackprobeError:
             raise
         except BaseException as error:
-            note = f"backprobe: raised while {self.doing} {name_of(self.probe.target)} under a probe"
-            if self.trace.last is not None and self.trace.last[1].line:
-                scope, site = self.trace.last
-                where = place(scope.file, site.line)
-                note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
-            error.add_note(note)
-            for explained in (self.backend.explain_error(error), self.explain_error(error)):
-                if explained:
-                    error.add_note(explained)
+            self.add_notes(error)
             raise
-
-    def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
-        """A pattern that matched nothing is an error with the nearest names of every kind."""
-        known = {strip(name) for name in (*names, *self.trace.seen, *self.known_names())}
-        close = nearest(pattern.text, {name.removeprefix(":") for name in known})
-        raise NothingMatched(
-            f"the pattern {pattern.text!r} matches nothing in {name_of(self.probe.target)}",
-            asked=self.spelled(pattern.text),
-            found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
-            why=" ".join(self.trace.notes),
-            next=self.spelled(close[0]) if close else f"{self.spelled()}, for every name",
-        )
-
-    def spelled(self, pattern: str | None = None) -> str:
-        """How this probe is asked for, with a pattern to select by."""
-        return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
 
     def hold(self, output: Output) -> Value:
         """The value that is differentiated, which always has an entry."""
@@ -144,16 +171,8 @@ class Run:
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
-    def explain_error(self, error: BaseException) -> str | None:
-        """What the form itself did that may be behind an error of the program."""
-        return None
-
     def output(self, result: Any) -> Output:
         return choose(result, self.probe.of, self.probe.cotangent, self.tape)
-
-    def known_names(self) -> Sequence[str]:
-        """Names that the program has whether or not it ran them, for suggestions."""
-        return ()
 
 
 def name_of(target: Any) -> str:

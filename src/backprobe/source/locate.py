@@ -56,6 +56,30 @@ def locate(code: CodeType) -> Definition:
     return Definition(node, classes, parsed.lines, imports)
 
 
+def is_module(code: CodeType) -> bool:
+    """Is it the code of a module, or of a statement in a notebook's cell?"""
+    return code.co_name == "<module>" or code.co_name.startswith("<cell line:")
+
+
+def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
+    """The syntax tree and lines that a module's code was compiled from. Raises NoSource or StaleSource."""
+    parsed = _parse(code)
+    tree = ast.parse("".join(parsed.lines))
+    own = code.replace(co_name="<module>", co_qualname="<module>")
+    whole: list[ast.Module | ast.Interactive] = [tree, ast.Interactive(tree.body)]  # the latter as at a prompt
+    apart = [ast.Module([statement], []) for statement in tree.body]
+    for module in (*whole, *apart):
+        mode = "exec" if isinstance(module, ast.Module) else "single"
+        flags = code.co_flags & FUTURE_FLAGS
+        if compile(module, code.co_filename, mode, flags=flags, dont_inherit=True) == own:
+            return tree, parsed.lines
+    raise StaleSource(
+        f"the source of {code.co_filename} has changed since it was run", asked="the names in it",
+        found="a text that no longer compiles to the code that is running",
+        why="names are read from the source text, and another text would give wrong names", next="run it again",
+    )  # fmt: skip
+
+
 def _parse(code: CodeType) -> Parsed:
     file = code.co_filename
     if not file.startswith("<"):

@@ -45,7 +45,7 @@ class Origin:
         written = expression.elts if isinstance(expression, ast.Tuple | ast.List) else []
         starred = any(isinstance(element, ast.Starred) for element in written)
         elements = () if starred else tuple(map(cls.of, written))
-        return cls(operation(expression), _reads(expression), ast.unparse(expression), elements)
+        return cls(operation(expression), names_read(expression), ast.unparse(expression), elements)
 
     def at(self, leaf: str) -> Origin:
         """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
@@ -211,7 +211,7 @@ class _Rewriter(ast.NodeTransformer):
         return [declared, *stores]
 
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
-        origin = _augmented(node)
+        origin = augmented(node)
         text, held, operand = ast.unparse(node.target), self._temporary(), self._temporary()
         before, place, used = self._opened(node.target)
         writing = [
@@ -289,7 +289,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_For(self, node: Any) -> Any:
-        origin = Origin(reads=_reads(node.iter))
+        origin = Origin(reads=names_read(node.iter))
         node.iter = self.visit(node.iter)
         node.target, stores = self._received(node.target, origin)
         node.body = [*stores, *self._body(node.body)]
@@ -301,7 +301,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_With(self, node: Any) -> Any:
         opening: list[ast.stmt] = []
         for item in node.items:
-            origin = Origin(reads=_reads(item.context_expr))
+            origin = Origin(reads=names_read(item.context_expr))
             item.context_expr = self.visit(item.context_expr)
             if item.optional_vars is not None:
                 item.optional_vars, stores = self._received(item.optional_vars, origin)
@@ -333,7 +333,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
-        reads = _reads(node.iter)
+        reads = names_read(node.iter)
         node.iter = self.visit(node.iter)
         if not node.is_async:
             node.iter = self._report("each", ast.Constant(self._template(node.target, reads)), node.iter)
@@ -355,7 +355,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Expr(self, node: ast.Expr) -> ast.Expr:
         if isinstance(node.value, ast.Constant):
             return node
-        site = ast.Constant(self._site("", Origin(operation(node.value), _reads(node.value))))
+        site = ast.Constant(self._site("", Origin(operation(node.value), names_read(node.value))))
         node.value = self._report("done", site, self.visit(node.value))
         return node
 
@@ -519,7 +519,7 @@ def _capture(pattern: ast.AST) -> str | None:
     return pattern.name if isinstance(pattern, ast.MatchAs | ast.MatchStar) else None
 
 
-def _reads(expression: ast.AST) -> tuple[str, ...]:
+def names_read(expression: ast.AST) -> tuple[str, ...]:
     """The variables, attributes and items that an expression reads, as their locals are named."""
     found: list[str] = []
     for part in ast.walk(expression):
@@ -530,9 +530,9 @@ def _reads(expression: ast.AST) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _augmented(node: ast.AugAssign) -> Origin:
+def augmented(node: ast.AugAssign) -> Origin:
     """``u += b`` computes ``u + b``."""
     place = copy.copy(node.target)
     place.ctx = ast.Load()
-    reads = (*_reads(node.value), *_reads(node.target))
+    reads = (*names_read(node.value), *names_read(node.target))
     return Origin(OPERATORS[type(node.op)], reads, ast.unparse(ast.BinOp(place, node.op, node.value)))

@@ -180,6 +180,12 @@ class JaxTape:
         known = self.taps.get(id(tensor))
         return id(tensor) if known is None else id(known)
 
+    def look_again(self) -> None:
+        """What is differentiated is so from the start."""
+
+    def seen_again(self, capture: Any) -> None:
+        """As in ``look_again``."""
+
     def is_lost(self, capture: Tap) -> bool:
         return capture.lost and not self.depth
 

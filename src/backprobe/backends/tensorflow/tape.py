@@ -125,6 +125,12 @@ class TensorflowTape:
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
+    def look_again(self) -> None:
+        """What is differentiated is so from the start."""
+
+    def seen_again(self, capture: Capture) -> None:
+        """As in ``look_again``."""
+
     def is_lost(self, capture: Capture) -> bool:
         return False
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Description, Options, Summary
+from backprobe.backends.base import Description, ModuleObserver, Options, Summary
 from backprobe.backends.torch import modules, strategies, tensors
+from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
 
 FREED = "backward through the graph a second time"
@@ -30,8 +32,17 @@ class TorchBackend:
     def open(self, options: Options) -> TorchTape:
         return TorchTape(options)
 
+    def open_block(self, options: Options) -> ListeningTape:
+        return ListeningTape(options)
+
     def refuse(self, target: Any, asked: str) -> None:
         modules.refuse(target, asked)
+
+    def refuse_in_block(self, model: Any, asked: str) -> None:
+        modules.refuse(model, asked, parts=(modules.COMPILED,))
+
+    def observing(self, model: torch.nn.Module, observer: ModuleObserver) -> AbstractContextManager[None]:
+        return modules.observing(model, observer)
 
     def second(self, value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
         return strategies.second(value, gradient, vector)

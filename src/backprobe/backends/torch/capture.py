@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.torch.tensors import Geometry
 from backprobe.record import GradStatus
@@ -39,3 +40,28 @@ class ViewWrite:
 def version(tensor: Tensor) -> int:
     """The version counter; an inference tensor has none, and cannot be written outside of inference mode."""
     return 0 if tensor.is_inference() else int(tensor._version)
+
+
+def gradient_edge(tensor: Tensor) -> GradientEdge | None:
+    """Where the gradient of a tensor that requires one arrives.
+
+    None for a view made under ``no_grad``, or before its base required a gradient: it says that it requires one, as
+    its base does, and autograd leads nothing to it.
+    """
+    node = tensor.grad_fn
+    has_views = tensor.layout is torch.strided and not tensor.is_nested
+    if (node is not None or not tensor._is_view()) if has_views else _is_engines(node):
+        with torch.inference_mode(False):  # where PyTorch makes a view of a leaf to find its edge
+            return get_gradient_edge(tensor)
+    with torch.inference_mode(False), torch.enable_grad():  # sparse and nested tensors have no view, but a copy
+        following = (tensor.view_as(tensor) if has_views else tensor.clone()).grad_fn
+    node, number = following.next_functions[0] if following is not None else (None, 0)
+    if node is None:
+        return None
+    token = (following,) if "ownership_token" in GradientEdge._fields else ()  # newer releases: it keeps the node alive
+    return GradientEdge(node, number, *token)
+
+
+def _is_engines(node: Node | None) -> bool:
+    """Is it a node of PyTorch's own, which lives as long as the edge to it does?"""
+    return node is not None and not isinstance(node, torch._C._FunctionBase)

@@ -7,7 +7,7 @@ PyTorch's own rule is followed: a method or function whose name ends in one unde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any
 
@@ -18,6 +18,7 @@ from backprobe.backends.base import Effect
 from backprobe.structure import leaves
 
 EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "set_"}
+FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
 INPLACE_OPERATORS = {"__setitem__", "__set__"} | {
     f"__i{name}__" for name in
@@ -31,6 +32,8 @@ HARMLESS = frozenset({
 
 def effect(function: Any, flagged: bool) -> Effect:
     """What calling ``function`` may do; ``flagged`` if it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
+    if isinstance(function, partial):
+        return effect(function.func, flagged or not function.keywords.keys().isdisjoint(FLAGS))
     if flagged:
         return Effect.WRITES
     if isinstance(function, torch.nn.Module):
@@ -48,6 +51,8 @@ def effect(function: Any, flagged: bool) -> Effect:
 
 def targets(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
     """The tensors that this call may write to."""
+    if isinstance(function, partial):
+        return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs})
     name = _name(function)
     owner = getattr(function, "__self__", None)
     found: list[Any] = [kwargs.get("out")]

@@ -43,8 +43,6 @@ class TorchModelCall:
         return [path for path, _ in self.model.named_parameters(remove_duplicate=False)]
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
-        for path, parameter in self.model.named_parameters(remove_duplicate=False):
-            observer.parameter(path, parameter)
         with observing(self.model, observer):
             return self.model(*self.args, **self.kwargs)
 
@@ -54,12 +52,14 @@ class TorchModelCall:
 
 @contextmanager
 def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
-    """Within this context the selected modules report; afterwards nothing of it is left.
+    """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
 
     Modules report through hooks on all modules, not on each: a TransformerEncoderLayer takes another path in inference
     where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has a hook of the user's gets
     one of ours behind it, so that what is seen is what the caller gets.
     """
+    for path, parameter in model.named_parameters(remove_duplicate=False):
+        observer.parameter(path, parameter)
     paths: dict[Module, list[str]] = {}
     for path, module in model.named_modules(remove_duplicate=False):
         paths.setdefault(module, []).append(path)

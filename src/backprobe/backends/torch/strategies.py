@@ -48,7 +48,7 @@ def differentiate(
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
-    recorded = _by_edge(captures)
+    recorded = by_edge(captures)
     inputs = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
     order = graph.backward_order(root, recorded)
     found = Partials({at: [Link(source) for source in sources] for at, sources in enumerate(inputs)})
@@ -68,14 +68,14 @@ def differentiate(
         places = {id(capture): position for position, capture in enumerate(captures)}
         order = list(dict.fromkeys(places[id(capture)] for capture in hooked.order if id(capture) in places))
     outcomes = [
-        _outcome(capture, gradients.get(at), tuple(found.links.get(at, ())), options.create_graph)
+        outcome(capture, gradients.get(at), tuple(found.links.get(at, ())), options.create_graph)
         for at, capture in enumerate(captures)
     ]
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, tuple(found.notes))
 
 
-def _by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
+def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
     """The captures at each edge: first a whole tensor, then views that were written in place and share its edge."""
     found: dict[Key, list[int]] = {}
     for at in sorted(range(len(captures)), key=lambda at: captures[at].geometry is not None):
@@ -85,14 +85,18 @@ def _by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
     return found
 
 
-def _outcome(capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...], live: bool) -> Outcome:
+def outcome(
+    capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...], live: bool,
+    missing: tuple[GradStatus, str] = (GradStatus.NOT_CONNECTED, NOT_CONNECTED),
+) -> Outcome:  # fmt: skip
+    """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value = _value(capture, live)
     if capture.edge is None:
         return Outcome(capture.status, capture.reason, value, None, inputs)
     if capture.opaque:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
     if gradient is None:
-        return Outcome(GradStatus.NOT_CONNECTED, NOT_CONNECTED, value, None, inputs)
+        return Outcome(*missing, value, None, inputs)
     return Outcome(GradStatus.OK, "", value, gradient, inputs)
 
 

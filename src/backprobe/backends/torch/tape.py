@@ -157,6 +157,12 @@ class TorchTape:
             capture.status, capture.reason = GradStatus.OK, ""
             self._take_edge(capture, None, False)
 
+    def look_again(self) -> None:
+        """Here it is enough to look once, when the program is over."""
+
+    def seen_again(self, capture: Capture) -> None:
+        """As in ``look_again``."""
+
     def _memory(self, tensor: Tensor) -> int:
         if tensor.layout is not torch.strided or tensor.is_nested:
             return id(tensor)
@@ -218,6 +224,7 @@ class TorchTape:
             for capture in current:
                 if capture.edge is not None and capture.geometry is None and capture.edge.node in nodes:
                     capture.writes.append(write)
+                    self._lead_around(write)
                     if capture.tensor.dtype != base.dtype or tensor.dtype != base.dtype:
                         capture.opaque = OTHER_DTYPE
 
@@ -235,7 +242,10 @@ class TorchTape:
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
         return list(held)
 
-    # strategies that act while the program runs
+    # what acts while the program runs: strategies, and the block form
+
+    def _lead_around(self, write: ViewWrite) -> None:
+        """Part of a capture's gradient will pass around it at this write."""
 
     def _attach(self, capture: Capture) -> None:
         tensor = capture.tensor

@@ -1,0 +1,263 @@
+"""The block form's tape: gradients as they pass in the ``backward()`` calls that the program makes itself.
+
+A prehook on the node of each captured edge notes what arrives there, after the user's own hooks on the tensor. It runs
+in ``autograd.grad`` too, as in a gradient penalty: each pass of the engine is told apart by its number, and those of
+``backward()`` alone are summed, as ``.grad`` does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.base import Backward, Link, Options
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.capture import Capture, ViewWrite
+from backprobe.backends.torch.edges import Arrivals, Gradients
+from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
+from backprobe.backends.torch.tape import TorchTape
+from backprobe.record import GradStatus
+
+NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called while the block was open")
+LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
+BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
+HOME = torch.__file__.removesuffix("__init__.py")
+AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
+TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
+"""Parts of torch that run a function of the user's to find out what it does."""
+SCALING = ("MulBackward0", "DivBackward0")
+current_pass = torch._C._current_graph_task_id
+
+
+@dataclass(frozen=True)
+class BackwardCall:
+    """One call of ``backward()``: the tensors it was called on with their cotangents, and what limits it."""
+
+    roots: tuple[Tensor, ...] = ()
+    cotangents: tuple[Tensor | None, ...] = ()
+    is_limited: bool = False  # to ``inputs=``
+    is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
+
+    @classmethod
+    def of(cls, frame: FrameType) -> BackwardCall:
+        """The call that runs in a frame of ``torch.autograd.backward``."""
+        given = frame.f_locals
+        limits = given["inputs"]
+        roots, cotangents = _listed(given["tensors"]), _listed(given["grad_tensors"])
+        cotangents += [None] * (len(roots) - len(cotangents))
+        pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
+        is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
+        is_nested = _innermost(frame.f_back) is not None
+        return cls(tuple(root for root, _ in pairs), tuple(given for _, given in pairs), is_limited, is_nested)
+
+
+def _listed(given: Any) -> list[Any]:
+    return [] if given is None else [given] if isinstance(given, Tensor) else list(given)
+
+
+def _innermost(frame: FrameType | None) -> FrameType | None:
+    """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
+    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
+        frame = frame.f_back
+    return frame
+
+
+class Passing:
+    """What has passed so far. The hooks hold this, and this holds no node: no cycle goes through the engine."""
+
+    def __init__(self, keeps_history: bool) -> None:
+        self.keeps_history = keeps_history
+        self.began: Callable[[BackwardCall], None] = _nobody
+        self.thread = threading.get_ident()
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
+        self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
+        self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
+        self.count = 0
+
+    @property
+    def calls(self) -> list[BackwardCall]:
+        return [call for call in self.passes.values() if call is not None]
+
+    def take(self, into: dict[int, Tensor], number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
+        """A hook or prehook of a node: note the gradient at one of its places."""
+        gradient = gradients[at]
+        if gradient is not None and self._counts():
+            self.add(into, number, gradient)
+
+    def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
+        if not self.keeps_history:
+            gradient = gradient.detach()
+        before = into.get(number)
+        into[number] = gradient if before is None else before + gradient
+        self.count += 1
+
+    def _counts(self) -> bool:
+        running = current_pass()
+        if running not in self.passes:
+            self.passes[running] = call = self._call()
+            if call is not None and not call.is_nested:
+                self.began(call)
+        return self.passes[running] is not None
+
+    def _call(self) -> BackwardCall | None:
+        """The ``backward()`` of the probing thread that the running pass belongs to; None for any other pass.
+
+        What is on a device is run by threads of the engine's own, while the thread that called waits.
+        """
+        call = _innermost(sys._getframe(1))
+        if threading.get_ident() != self.thread:
+            call = _innermost(sys._current_frames().get(self.thread)) if call is None else None
+            if call is None:
+                return None
+        if call is None:
+            return BackwardCall()  # called from C++
+        return BackwardCall.of(call) if call.f_code is BACKWARD else None
+
+    def clear(self) -> None:
+        self.began = _nobody
+        for held in (self.passes, self.arrived, self.around):
+            held.clear()
+
+
+@lru_cache(4096)
+def _traces(file: str) -> bool:
+    return file.startswith(tuple(HOME + part for part in TRACERS))
+
+
+def _nobody(call: BackwardCall) -> None:
+    """Nobody is to be told."""
+
+
+class ListeningTape(TorchTape):
+    """PyTorch's ``BlockTape``."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.passing = Passing(options.create_graph)
+        self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
+        self.waiting: list[Capture] = []  # floating, and without an edge so far
+
+    # while the block runs
+
+    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        def started(call: BackwardCall) -> None:
+            known = set(self.numbers)
+            with self.quiet():
+                captures = began(call.roots)
+                for capture, cotangent in zip(captures, call.cotangents, strict=True):
+                    if capture.edge is not None and key(capture.edge) not in known:
+                        self._start_at(capture, cotangent, len(captures) == 1)
+
+        self.passing.began = started
+
+    def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
+        """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
+        if not alone:
+            capture.opaque = "backward() was called on several tensors at once, and this one has no name"
+        seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
+        assert capture.edge is not None
+        self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
+
+    def capture(
+        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool, previous: Capture | None, through: bool
+    ) -> Capture:
+        capture = super().capture(tensor, reads, unrecorded, previous, through)
+        if capture.edge is None and capture.alias is not None and self.is_floating(tensor):
+            self.waiting.append(capture)
+        return capture
+
+    def look_again(self) -> None:
+        for capture in self.waiting:
+            self.late_edge(capture)
+        self.waiting = [capture for capture in self.waiting if capture.edge is None]
+
+    def seen_again(self, capture: Capture) -> None:
+        if capture.edge is None:
+            self.late_edge(capture)
+
+    def late_edge(self, capture: Capture) -> None:
+        had_none = capture.edge is None
+        super().late_edge(capture)
+        if had_none and capture.edge is not None and self.passing.calls and not capture.opaque:
+            capture.opaque = LATE
+
+    def _attach(self, capture: Capture) -> None:
+        assert capture.edge is not None
+        node, at = key(capture.edge)
+        if (node, at) not in self.numbers:
+            self.numbers[node, at] = number = len(self.numbers)
+            take = partial(self.passing.take, self.passing.arrived, number, at)
+            self.hook_handles.append(node.register_prehook(take))
+
+    def _lead_around(self, write: ViewWrite) -> None:
+        if (write.node, AROUND) not in self.numbers:
+            self.numbers[write.node, AROUND] = number = len(self.numbers)
+            take = partial(self.passing.take, self.passing.around, number, 0)
+            self.hook_handles.append(write.node.register_hook(take))
+
+    def hides(self, code: CodeType) -> bool:
+        return code is BACKWARD or code is GRAD or _traces(code.co_filename)
+
+    # what is known about gradients
+
+    @property
+    def progress(self) -> int:
+        return self.passing.count
+
+    def backward(self, captures: Sequence[Capture]) -> Backward:
+        self.settle(captures)
+        arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
+        around = {node: gradient for (node, at), number in self.numbers.items()
+                  if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
+        gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), by_edge(captures)
+        missing = self._why_missing()
+        outcomes = []
+        for at, capture in enumerate(captures):
+            sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
+            links = tuple(map(Link, sources))
+            outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, missing))
+        places = {self.numbers[edge]: positions for edge, positions in recorded.items() if edge in self.numbers}
+        order = [at for number in self.passing.arrived for at in places.get(number, ())]
+        visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
+        return Backward(outcomes, visited, notes=self._scales(captures, recorded, gradients))
+
+    def _scales(
+        self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], gradients: Gradients
+    ) -> tuple[tuple[int, str], ...]:
+        """Scalars that ``backward()`` was called on a multiple of, as where ``GradScaler`` scales a loss."""
+        found = {}
+        for call in self.passing.calls:
+            for root in () if call.is_nested else call.roots:
+                node = root.grad_fn
+                edges = node.next_functions if node is not None and node.name() in SCALING else ()
+                for at in {recorded[edge][0] for edge in edges if edge in recorded}:  # type: ignore[index]
+                    if captures[at].tensor.numel() == 1 and at in gradients:
+                        scale = float(gradients[at].real)
+                        found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
+        return tuple(found.items())
+
+    def _why_missing(self) -> tuple[GradStatus, str]:
+        calls = self.passing.calls
+        if not calls:
+            return NOT_RUN
+        if any(call.is_limited for call in calls):
+            return (
+                GradStatus.NOT_CONNECTED,
+                f"{NOT_CONNECTED}, or none to the inputs that backward(inputs=...) asks for",
+            )
+        return GradStatus.NOT_CONNECTED, NOT_CONNECTED
+
+    def release(self) -> None:
+        super().release()
+        self.passing.clear()
+        self.numbers.clear()
+        self.waiting.clear()

@@ -1,0 +1,102 @@
+"""What names and expressions mean in a frame that is running, found out without running any of the user's code."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    FrameType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)  # fmt: skip
+from typing import Any
+
+UNKNOWN = object()
+"""What cannot be told without running something."""
+
+HELD = ("_parameters", "_buffers", "_modules")
+"""Dicts in which modules of PyTorch keep what is set as their attributes."""
+
+
+def name_in(frame: FrameType, name: str) -> Any:
+    """What a variable of a frame holds, or ``UNKNOWN``."""
+    for namespace in (frame.f_locals, frame.f_globals, frame.f_builtins):
+        if name in namespace:
+            return namespace[name]
+    return UNKNOWN
+
+
+def value_in(frame: FrameType, node: ast.AST | None) -> Any:
+    """What an expression of names, attributes, constants and items of plain containers stands for, or ``UNKNOWN``."""
+    match node:
+        case ast.Name(id=name):
+            return name_in(frame, name)
+        case ast.Constant(value=value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
+            return -number
+        case ast.Attribute(value=owner, attr=name):
+            return attribute(value_in(frame, owner), name)
+        case ast.Subscript(value=owner, slice=index):
+            return _item(value_in(frame, owner), value_in(frame, index))
+    return UNKNOWN
+
+
+def attribute(owner: Any, name: str) -> Any:
+    """The attribute of an object, if no code of the user's decides what it is; else ``UNKNOWN``."""
+    if owner is UNKNOWN:
+        return UNKNOWN
+    own = _namespace(owner)
+    if isinstance(owner, ModuleType):
+        return own.get(name, UNKNOWN)
+    if name in own and not isinstance(owner, type):
+        return own[name]
+    for held in HELD:
+        kept = own.get(held)
+        if isinstance(kept, dict) and name in kept:
+            return kept[name]
+    return _bound(inspect.getattr_static(owner, name, UNKNOWN), owner)
+
+
+def _namespace(owner: Any) -> Mapping[str, Any]:
+    try:
+        return object.__getattribute__(owner, "__dict__")  # type: ignore[no-any-return]
+    except AttributeError:
+        return {}
+
+
+def _bound(found: Any, owner: Any) -> Any:
+    """What an attribute of a type is for an object of it."""
+    if isinstance(found, FunctionType) and not isinstance(owner, type):
+        return MethodType(found, owner)
+    if isinstance(found, staticmethod):
+        return found.__func__
+    if isinstance(found, classmethod):
+        return MethodType(found.__func__, owner if isinstance(owner, type) else type(owner))
+    if isinstance(found, MethodDescriptorType | WrapperDescriptorType | ClassMethodDescriptorType):
+        return found if isinstance(owner, type) else found.__get__(owner)
+    if isinstance(found, MemberDescriptorType) and not isinstance(owner, type):
+        try:
+            return found.__get__(owner)
+        except AttributeError:  # a slot that is empty
+            return UNKNOWN
+    if isinstance(found, GetSetDescriptorType | property) or hasattr(type(found), "__get__"):
+        return found if isinstance(found, BuiltinFunctionType) else UNKNOWN
+    return found
+
+
+def _item(owner: Any, index: Any) -> Any:
+    if type(owner) not in (list, tuple, dict) or type(index) not in (int, str, bool):
+        return UNKNOWN
+    try:
+        return owner[index]
+    except (IndexError, KeyError):
+        return UNKNOWN

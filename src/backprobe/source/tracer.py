@@ -1,0 +1,98 @@
+"""Watching frames that run, instruction by instruction, beside whatever tracer is there already.
+
+``sys.settrace`` is one per thread. A debugger or coverage tool that has it is called before us for every event, and
+gets it back at the end; it does not see the instructions that we alone asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import FrameType, FunctionType, MethodType
+from typing import Any, Protocol, cast
+
+Outer = Callable[[FrameType, str, Any], Any] | None
+
+
+class Watched(Protocol):
+    """What is told of one frame."""
+
+    def step(self, frame: FrameType) -> None:
+        """An instruction is about to run; the one before it has run."""
+        ...
+
+    def raised(self) -> None:
+        """The running instruction has raised."""
+        ...
+
+    def left(self, frame: FrameType, value: Any) -> bool:
+        """The frame is left with this value, or None after an error. Is it over, and not only suspended?"""
+        ...
+
+
+class Tracer:
+    """Watches one frame from now on, and those frames entered later for which ``entered`` gives a ``Watched``."""
+
+    def __init__(self, entered: Callable[[FrameType], Watched | None]) -> None:
+        self.entered = entered
+        self.frames: dict[FrameType, _Local] = {}
+        self.outer: Outer = None
+
+    def start(self, frame: FrameType, watched: Watched) -> None:
+        self.outer = cast(Outer, sys.gettrace())
+        local: Any = frame.f_trace
+        if local is None and not isinstance(self.outer, FunctionType | MethodType):
+            local = self.outer  # a tracer written in C, which sets nothing on frames
+        self._watch(frame, watched, local)
+        sys.settrace(self._call)
+
+    def stop(self) -> bool:
+        """Put back what was there. Returns whether the tracer was still ours."""
+        ours = sys.gettrace() == self._call
+        for frame, local in self.frames.items():
+            if frame.f_trace is local:
+                frame.f_trace, frame.f_trace_opcodes = local.outer, local.had_opcodes
+        self.frames.clear()
+        if ours:
+            sys.settrace(self.outer)
+        return ours
+
+    def _watch(self, frame: FrameType, watched: Watched, outer: Outer) -> _Local:
+        local = self.frames[frame] = _Local(self, watched, outer, frame)
+        frame.f_trace, frame.f_trace_opcodes = local, True
+        return local
+
+    def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
+        """A frame is entered, or a suspended one goes on."""
+        outer = None
+        if self.outer is not None:
+            outer = self.outer(frame, event, arg)
+            if sys.gettrace() != self._call:  # one written in C takes the place that it is called from
+                sys.settrace(self._call)
+        known = self.frames.get(frame)
+        if known is not None:
+            known.outer = outer
+            return known
+        watched = self.entered(frame)
+        return outer if watched is None else self._watch(frame, watched, outer)
+
+
+class _Local:
+    """The trace function of one frame."""
+
+    def __init__(self, tracer: Tracer, watched: Watched, outer: Outer, frame: FrameType) -> None:
+        self.tracer, self.watched, self.outer = tracer, watched, outer
+        self.had_opcodes = frame.f_trace_opcodes
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if event == "opcode":
+            self.watched.step(frame)
+            if not self.had_opcodes:
+                return self
+        elif event == "exception":
+            self.watched.raised()
+        elif event == "return" and self.watched.left(frame, arg):
+            self.tracer.frames.pop(frame, None)
+        if self.outer is not None:
+            self.outer = self.outer(frame, event, arg)
+        return self
