@@ -30,6 +30,10 @@ NamedAs = tuple["Scope | None", str, int, str]
 """Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
 
 
+Log = list[tuple[str, str, Slot]]
+"""What was named in one run of a part of the program: scope and local without counts, and the values."""
+
+
 @dataclass(eq=False, slots=True)
 class Value:
     """One value under its names: a tensor at one version, a plain number or None, or what a module never returned."""
@@ -64,6 +68,7 @@ class Scope:
         self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
+        self.log: Log | None = None  # set where this part of the program is computed again, or will be
         self.follows = trace.selection.wants_calls(self.stripped)
 
     def renumber(self, count: int) -> None:

@@ -17,6 +17,7 @@ from backprobe.backends.base import Tape
 from backprobe.errors import NoSource
 from backprobe.names import Selection, quote, strip
 from backprobe.record import GradStatus
+from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.rewrite import Origin, Site
@@ -76,6 +77,7 @@ class Trace:
         self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
         self.root = Scope(self, None, "", 0)
+        self.repeats = Repeats(self)
         self.last: tuple[Scope, Site] | None = None
         self.return_site = NO_SITE
         self.at_return = Mentioned()
@@ -110,7 +112,16 @@ class Trace:
 
         return open_with
 
+    def apart(self, is_recording: bool) -> Trace:
+        """A trace of the same program, for what has its names already."""
+        trace = Trace(self.tape, self.selection, self.home)
+        trace.repeats, trace.is_recording = self.repeats, is_recording
+        return trace
+
     def enter_module(self, path: str, file: str = "", sites: tuple[Site, ...] = ()) -> Scope:
+        now = self.repeats.now()
+        if now is not self:
+            return now.enter_module(path, file, sites)
         if not path:
             self.root.sites, self.root.file = sites, file
             self.live[self.root] = None
@@ -126,6 +137,7 @@ class Trace:
 
     def _opened(self, scope: Scope, sites: tuple[Site, ...]) -> Scope:
         scope.sites = sites
+        scope.log = self.repeats.log()
         if self.is_recording:
             self.live[scope] = None
         return scope
@@ -158,7 +170,9 @@ class Trace:
         for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
             held.clear()
         self.last, self.at_return = None, Mentioned()
-        del self.root
+        if self.repeats.trace is self:
+            self.repeats.release()
+        del self.root, self.repeats
 
     # following calls
 
@@ -304,6 +318,8 @@ class Trace:
                 slot.append((leaf, known))
         self._explain(slot, scope, site)
         scope.slots[local + own] = tuple(slot)
+        if scope.log is not None:
+            scope.log.append((scope.stripped, local, tuple(slot)))
 
     def _explain(self, slot: Sequence[tuple[str, Value]], scope: Scope, site: Site) -> None:
         """Note what computes the values that this statement made, and those that this mentions, as they were before."""
@@ -369,6 +385,9 @@ class Trace:
 
     def name_returned(self, path: str, output: Any) -> Any:
         """A module has returned, its own hooks included; ``output`` is what its caller gets."""
+        now = self.repeats.now()
+        if now is not self:
+            return now.name_returned(path, output)
         if not self.is_recording:
             return output
         finished = self.finished.get(path)
@@ -462,3 +481,5 @@ class Trace:
             else:
                 slot.append((leaf, value))
         live.slots[key] = tuple(slot)
+        if live.log is not None:
+            live.log.append((live.stripped, local, tuple(slot)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -198,6 +198,18 @@ class Tape(Tensors, Protocol):
         """The same for one capture, whose tensor has got another name."""
         ...
 
+    def repeated(self) -> Hashable | None:
+        """The part of the program that is being computed again, in the course of backward; None in its first run."""
+        ...
+
+    def to_be_repeated(self) -> Hashable | None:
+        """The part that runs now without a history, and will be computed again with one."""
+        ...
+
+    def computed_again(self, capture: Any, again: Any) -> None:
+        """A capture of the first run, and the one that has its history."""
+        ...
+
     def effect(self, function: Any, flagged: bool) -> Effect:
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
         ...
@@ -236,6 +248,25 @@ class Tape(Tensors, Protocol):
     def release(self) -> None:
         """Keep nothing any longer."""
         ...
+
+
+class Once:
+    """What a ``Tape`` has to say that looks at the program when it is over, and computes nothing again."""
+
+    def look_again(self) -> None:
+        """What is to be known is known when the program is over."""
+
+    def seen_again(self, capture: Any) -> None:
+        """As in ``look_again``."""
+
+    def repeated(self) -> Hashable | None:
+        return None
+
+    def to_be_repeated(self) -> Hashable | None:
+        return None
+
+    def computed_again(self, capture: Any, again: Any) -> None:
+        """Nothing is."""
 
 
 class BlockTape(Tape, Protocol):

@@ -83,6 +83,7 @@ class BlockRun(Run):
 
     def _record(self) -> Record:
         """What is known so far."""
+        self.trace.repeats.settle()
         outputs = list(self.outputs)
         captured = [value for value in kept(self.trace, outputs) if value.capture is not None]
         with self.tape.quiet():

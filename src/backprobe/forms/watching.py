@@ -213,6 +213,7 @@ class Watching:
         self.trace, self.tape = trace, tape
         self.tracer = Tracer(self._entered)
         self.users: dict[CodeType, bool] = {}
+        self.callers: dict[Any, Scope] = {}  # of what a checkpoint will compute again
 
     def start(self, frame: FrameType, scope: Scope, unread: dict[str, Any]) -> None:
         """Watch a frame from here on. Raises NoSource."""
@@ -233,10 +234,21 @@ class Watching:
             users = self.users[code] = self._is_users(code)
         if not users:
             return None
-        above, distance = self._above(frame)
-        if above is None or not self.trace.is_recording:
+        if not self.trace.is_recording:
             return None
-        return self._watched(frame, above, distance)
+        above, distance = self._above(frame)
+        if above is not None:
+            return self._watched(frame, above.scope, above, distance)
+        caller = self._caller_of_repeated()
+        return None if caller is None else self._watched(frame, caller, None, distance)
+
+    def _caller_of_repeated(self) -> Scope | None:
+        """The scope that called what a checkpoint computes again, in the trace of that repetition."""
+        trace, part = self.trace.repeats.now(), self.tape.repeated()
+        caller = self.callers.get(part)
+        if caller is None:
+            return None
+        return Scope(trace, caller.parent, caller.path, caller.count, caller.file)
 
     def _is_users(self, code: CodeType) -> bool:
         installed = package(code.co_filename)
@@ -254,24 +266,28 @@ class Watching:
             distance, caller = distance + 1, caller.f_back
         return None, distance
 
-    def _watched(self, frame: FrameType, above: Frame, distance: int) -> Frame | None:
+    def _watched(self, frame: FrameType, caller: Scope, above: Frame | None, distance: int) -> Frame | None:
         code = frame.f_code
         if code.co_name in COMPREHENSIONS:
-            if code not in above.code.co_consts:
+            if above is None or code not in above.code.co_consts:
                 return None
             return ComprehensionFrame(above, events(code, above.code, code.co_filename), code)
-        if not above.scope.follows or code in above.transparent or code.co_name.startswith("<module"):
+        transparent = above.transparent if above is not None else ()
+        if not caller.follows or code in transparent or code.co_name.startswith("<module"):
             return None
+        part = self.tape.to_be_repeated()
+        if part is not None:
+            self.callers.setdefault(part, caller)
         try:
             found = events(code, code, code.co_filename)
         except NoSource as error:
             if not distance:
                 self.trace.notes[f"{code.co_qualname} was not followed: {error.headline}"] = None
             return None
-        opener = self.trace.opener(above.scope, self._label(frame, distance))
+        opener = caller.trace.opener(caller, self._label(frame, distance))
         scope = opener(code.co_name, code.co_filename, found.sites)()
-        if above.scope.calls:
-            above.scope.calls[-1] = ""
+        if caller.calls:
+            caller.calls[-1] = ""
         watched = Frame(scope, found, code, {})
         for name, site in found.arguments:
             scope.bind(site, name_in(frame, name))

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.base import Backward, Description, Effect, Options, Ran
+from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate
@@ -21,7 +21,7 @@ from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
 
-class JaxTape:
+class JaxTape(Once):
     """JAX's ``Tape``."""
 
     exchanges = True
@@ -179,12 +179,6 @@ class JaxTape:
     def identity(self, tensor: Any) -> int:
         known = self.taps.get(id(tensor))
         return id(tensor) if known is None else id(known)
-
-    def look_again(self) -> None:
-        """What is differentiated is so from the start."""
-
-    def seen_again(self, capture: Any) -> None:
-        """As in ``look_again``."""
 
     def is_lost(self, capture: Tap) -> bool:
         return capture.lost and not self.depth

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.base import Backward, Description, Effect, Options, Ran
+from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.tensorflow import functions, layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import differentiate
@@ -21,7 +21,7 @@ from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
 
-class TensorflowTape:
+class TensorflowTape(Once):
     """TensorFlow's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
@@ -124,12 +124,6 @@ class TensorflowTape:
 
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
-
-    def look_again(self) -> None:
-        """What is differentiated is so from the start."""
-
-    def seen_again(self, capture: Capture) -> None:
-        """As in ``look_again``."""
 
     def is_lost(self, capture: Capture) -> bool:
         return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +26,8 @@ class Capture:
     opaque: str = ""  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = None
     exposed: bool = False
+    part: Any = None  # of the program, that runs here without a history and is computed again with one
+    again: Capture | None = None  # what it is there
     geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
     writes: list[ViewWrite] = field(default_factory=list)
 

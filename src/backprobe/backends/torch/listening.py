@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 
 from backprobe.backends.base import Backward, Link, Options
@@ -28,7 +29,10 @@ from backprobe.backends.torch.tape import TorchTape
 from backprobe.record import GradStatus
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called while the block was open")
+NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
+REENTRANT = torch.utils.checkpoint.CheckpointFunction
+UNHEARD = "what backward computes, and nobody has a name for"
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
@@ -94,8 +98,9 @@ class Passing:
             self.add(into, number, gradient)
 
     def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
-        if not self.keeps_history:
+        if gradient.requires_grad and not self.keeps_history:
             gradient = gradient.detach()
+        # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
         before = into.get(number)
         into[number] = gradient if before is None else before + gradient
         self.count += 1
@@ -129,8 +134,30 @@ class Passing:
 
 
 @lru_cache(4096)
-def _traces(file: str) -> bool:
-    return file.startswith(tuple(HOME + part for part in TRACERS))
+def _traces(code: CodeType) -> bool:
+    runs_as_it_is = code.co_qualname.startswith("DisableContext")
+    return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
+
+
+def _context(function: Any, ends: tuple[CodeType, ...]) -> Any:
+    """The object that a checkpoint's innermost running ``forward`` or ``backward`` keeps its things on."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code not in ends:
+        if frame.f_code is function.__code__:
+            return frame.f_locals["ctx"]
+        frame = frame.f_back
+    return None
+
+
+def _with_history(capture: Capture) -> Capture:
+    """A capture as it is where a reentrant checkpoint computed it again."""
+    again = capture.again
+    if again is not None and again.edge is not None:
+        return replace(capture, edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque,
+                       tensor=again.tensor, geometry=again.geometry, writes=again.writes)  # fmt: skip
+    if capture.edge is None and capture.part is not None:
+        return replace(capture, status=GradStatus.OPAQUE, reason=NOT_AGAIN)
+    return capture
 
 
 def _nobody(call: BackwardCall) -> None:
@@ -172,8 +199,26 @@ class ListeningTape(TorchTape):
     ) -> Capture:
         capture = super().capture(tensor, reads, unrecorded, previous, through)
         if capture.edge is None and capture.alias is not None and self.is_floating(tensor):
+            capture.part = self.to_be_repeated()
             self.waiting.append(capture)
         return capture
+
+    # checkpoints
+
+    def repeated(self) -> Hashable | None:
+        return None if current_pass() < 0 else _context(REENTRANT.backward, (BACKWARD, GRAD)) or UNHEARD
+
+    def to_be_repeated(self) -> Hashable | None:
+        return None if torch.is_grad_enabled() else _context(REENTRANT.forward, ())
+
+    def computed_again(self, capture: Capture, again: Capture) -> None:
+        if capture.edge is None:
+            capture.again = again
+            again.alias = None  # of the same numbers
+            if not again.writes and again.geometry is None:
+                again.tensor = capture.tensor
+
+    # histories that come late
 
     def look_again(self) -> None:
         for capture in self.waiting:
@@ -205,7 +250,7 @@ class ListeningTape(TorchTape):
             self.hook_handles.append(write.node.register_hook(take))
 
     def hides(self, code: CodeType) -> bool:
-        return code is BACKWARD or code is GRAD or _traces(code.co_filename)
+        return code is BACKWARD or code is GRAD or _traces(code)
 
     # what is known about gradients
 
@@ -218,6 +263,7 @@ class ListeningTape(TorchTape):
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
+        captures = [_with_history(capture) for capture in captures]
         gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), by_edge(captures)
         missing = self._why_missing()
         outcomes = []

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Backward, Description, Effect, Options, Ran
+from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, version
@@ -30,7 +30,7 @@ UNSEEN = -1  # no version of any tensor: what was written to this memory is not 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
-class TorchTape:
+class TorchTape(Once):
     """PyTorch's ``Tape``."""
 
     exchanges = False
@@ -156,12 +156,6 @@ class TorchTape:
         if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
             capture.status, capture.reason = GradStatus.OK, ""
             self._take_edge(capture, None, False)
-
-    def look_again(self) -> None:
-        """Here it is enough to look once, when the program is over."""
-
-    def seen_again(self, capture: Capture) -> None:
-        """As in ``look_again``."""
 
     def _memory(self, tensor: Tensor) -> int:
         if tensor.layout is not torch.strided or tensor.is_nested:
