@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types contract unit bench docs test-pythons test-jax-versions test-gpu clean
+.PHONY: demo test lint types contract unit bench bench-peers docs test-pythons test-jax-versions test-gpu clean
 
 demo: $(READY)
 	@$(BIN)/backprobe demo
@@ -27,10 +27,24 @@ unit: $(READY)
 	$(BIN)/pytest -n 2 tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
 
 bench: $(READY)
+	$(BIN)/python bench/importing.py
 	$(BIN)/python bench/probe.py
 	$(BIN)/python bench/probe_tensorflow.py
 	$(BIN)/python bench/probe_jax.py
 	$(BIN)/python bench/draw.py
+
+# others that give gradients inside a model, asked for the same: each in an environment and a process of its own
+PEERS := torchlens==2.36.1 nnsight==0.8.1
+bench-peers: $(READY) $(foreach peer,$(PEERS),.venv-$(firstword $(subst ==, ,$(peer)))/.peer)
+	PYTHONPATH=bench $(BIN)/python -m peers.with_backprobe
+	PYTHONPATH=bench .venv-torchlens/bin/python -m peers.with_torchlens || echo "TorchLens failed: its error is above"
+	PYTHONPATH=bench .venv-nnsight/bin/python -m peers.with_nnsight || echo "nnsight failed: its error is above"
+
+.venv-%/.peer: constraints.txt Makefile
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	  $(filter $*==%,$(PEERS)) torch transformers
+	touch $@
 
 # into docs/_build/html; a warning is an error, and all pages are read each time so that none is missed
 docs: $(READY)

@@ -1,61 +1,214 @@
-"""What a probe costs, as ratios against the bare step measured side by side in one run.
+"""What a probe in PyTorch costs, as ratios against the bare step measured side by side in one run.
 
-The bare step is forward, loss and the gradients of all parameters. The floor of a probe: for each value one gradient
-edge (about 1.3 µs), one detached alias (0.8 µs) and one name; no byte of a value is copied unless it is written in
-place. Two walks over autograd's graph (inputs of each entry, order of backward) cost about 1 µs a node. With partials,
-each value costs one more pass of the engine, which walks all the graph before it to see where it may stop.
+The bare step is forward, loss, ``backward()`` and the gradients cleared; for the model form, which leaves no ``.grad``
+behind, it is forward, loss and ``autograd.grad`` towards all parameters, and what the probe selects includes these.
+A probed step ends with ``rec.grads()``: all that was selected has been read, as from the hooks that people write.
+
+The floor of a probe: for each value one gradient edge (about 1.3 µs), one detached alias (0.8 µs) and one name; no byte
+of a value is copied unless it is written in place. With partials, each value costs one more pass of the engine.
 """
 
+import sys
+from functools import partial
+from time import process_time
+
 import torch
-from side_by_side import compare
+from allocator import pin, run_with_default
+from memory import bytes_behind, peak
+from models import SIZES, Size, bare, bare_functional, gpt2
+from side_by_side import compare, show
 
 import backprobe as bp
-from backprobe.demo import small_gpt2
 
 ATTENTION = "transformer.h.*.attn"
-SIZES = {"small": (2, 64, 2, 16), "mid": (4, 256, 8, 64)}  # layers, width, batch, tokens
+PARAMETERS = ["**.weight", "**.bias"]
+OUTPUTS, LOCALS, EVERYTHING = "every module's output", "two locals a layer", "everything: every local too"
+SELECTIONS = {
+    OUTPUTS: ["**", *(f"!{pattern}" for pattern in PARAMETERS)],
+    LOCALS: [f"{ATTENTION}:query_states#0", f"{ATTENTION}:key_states#0"],
+    EVERYTHING: ["**", "**:*"],
+}
+BY_HAND = "by hand: every output, retain_grad"
+NOISE = "bare, again"
+WIDTH = 36
+compare = partial(compare, clock=process_time)
 
 
-def steps(model, tokens):
-    """Name and callable of each step that is compared with the bare one."""
-    parameters = list(model.parameters())
+def by_hand(model, tokens):
+    """What people paste: a hook on every module that keeps its output and has its gradient retained."""
 
-    def by_hand():
-        """What people paste: a hook on each attention that retains the gradient of its output."""
-        kept, handles = [], []
-        for block in model.transformer.h:
-            handles.append(block.attn.register_forward_hook(lambda module, args, out: kept.append(out[0])))
-        loss = model(tokens, labels=tokens).loss
-        found = torch.autograd.grad(loss, [*kept, *parameters])
+    def step():
+        kept, handles = {}, []
+        for name, module in model.named_modules():
+
+            def keep(module, args, output, name=name):
+                tensor = output if torch.is_tensor(output) else output[0]
+                if tensor.requires_grad:
+                    tensor.retain_grad()
+                    kept[name] = tensor
+
+            handles.append(module.register_forward_hook(keep))
+        model(tokens, labels=tokens).loss.backward()
+        gradients = {name: tensor.grad for name, tensor in kept.items()}
         for handle in handles:
             handle.remove()
-        return found
+        model.zero_grad()
+        return kept, gradients
 
-    def probed(*patterns):
-        return lambda: bp.probe(model, [*patterns, "**.weight", "**.bias"], of="loss")(tokens, labels=tokens)
+    return step
 
-    return {
-        "bare, again": lambda: torch.autograd.grad(model(tokens, labels=tokens).loss, parameters),
-        "attention outputs by hand": by_hand,
-        "attention outputs": probed(ATTENTION),
-        "and two locals a layer": probed(ATTENTION, f"{ATTENTION}:query_states", f"{ATTENTION}:key_states"),
-        "every module's output": lambda: bp.probe(model, of="loss")(tokens, labels=tokens),
-        "every local of every forward": probed("**", "**:*"),
-        "every output, with partials": lambda: bp.probe(model, of="loss", partials=True)(tokens, labels=tokens),
-    }
+
+class BlockForm:
+    """``with bp.probe(model, patterns) as rec:`` around the user's own step."""
+
+    title = "block form, beside backward()"
+    bare = staticmethod(bare)
+
+    @staticmethod
+    def step(model, tokens, patterns, parameters=None, **options):
+        def step():
+            with bp.probe(model, patterns, **options) as rec:
+                model(tokens, labels=tokens).loss.backward()
+            gradients = rec.grads()
+            model.zero_grad()
+            return rec, gradients
+
+        return step
+
+    @classmethod
+    def asked(cls, model, tokens, patterns):
+        """The bytes behind the values and gradients recorded, the model's own parameters and ``.grad`` left out."""
+        with bp.probe(model, patterns) as rec:
+            model(tokens, labels=tokens).loss.backward()
+        parameters = list(model.parameters())
+        total = bytes_behind(recorded(rec), [*parameters, *(parameter.grad for parameter in parameters)])
+        model.zero_grad()
+        return total
+
+
+class ModelForm:
+    """``bp.probe(model, patterns, of="loss")(tokens, labels=tokens)``."""
+
+    title = "model form, beside autograd.grad"
+    bare = staticmethod(bare_functional)
+
+    @staticmethod
+    def step(model, tokens, patterns, parameters=PARAMETERS, **options):
+        patterns = [*(pattern for pattern in patterns if pattern.removeprefix("!") not in parameters), *parameters]
+
+        def step():
+            rec = bp.probe(model, patterns, of="loss", **options)(tokens, labels=tokens)
+            return rec, rec.grads()
+
+        return step
+
+    @classmethod
+    def asked(cls, model, tokens, patterns):
+        """The bytes behind the values and gradients recorded and the result, which a recording has too.
+
+        Left out are parameters and their gradients, which the bare step has alive at its end as well.
+        """
+        rec, _ = cls.step(model, tokens, patterns)()
+        parameters = dict(model.named_parameters())
+        known = [*parameters.values(), *(rec[name].grad for name in parameters if name in rec)]
+        return bytes_behind([*recorded(rec), rec.result.loss, rec.result.logits], known)
+
+
+def recorded(recording):
+    """The tensors that a recording holds."""
+    held = [tensor for entry in recording.values() for tensor in (entry.held_value, entry.grad_or_none)]
+    return [tensor for tensor in held if torch.is_tensor(tensor)]
+
+
+def forms():
+    """The forms of probe that this version has."""
+    try:
+        with bp.probe(torch.nn.Identity(), "**"):
+            pass
+    except bp.Unsupported as error:
+        print(error.headline)
+        return [ModelForm]
+    except bp.BackprobeError:  # the block form is there, and has found nothing in this one
+        pass
+    return [BlockForm, ModelForm]
+
+
+def time_steps(form, size, selections=SELECTIONS, *, partials=False, hooks=True):
+    model, tokens = gpt2(SIZES[size])
+    steps = {NOISE: form.bare(model, tokens)}
+    if hooks:
+        steps[BY_HAND] = by_hand(model, tokens)
+    steps |= {name: form.step(model, tokens, SELECTIONS[name]) for name in selections}
+    if partials:
+        steps[f"{OUTPUTS}, with partials"] = form.step(model, tokens, SELECTIONS[OUTPUTS], partials=True)
+    median, ratios = compare(steps, form.bare(model, tokens))
+    print(f"GPT-2 {size} ({SIZES[size]}), {form.title}: bare step {median * 1e3:.1f} ms")
+    show(ratios)
+
+
+def weigh_steps(form, size):
+    model, tokens = gpt2(SIZES[size])
+    floor = peak(form.bare(model, tokens))
+    print(f"GPT-2 {size}, {form.title}: {floor / 1e6:.1f} MB of tensors at the peak; beyond it")
+    for name, patterns in SELECTIONS.items():
+        step = form.step(model, tokens, patterns)
+        extra, asked = peak(step) - floor, form.asked(model, tokens, patterns)
+        print(f"  {name:{WIDTH}} {extra / 1e6:6.2f} MB, {extra / asked:4.0%} of the {asked / 1e6:.2f} MB asked for")
+    print(f"  {BY_HAND:{WIDTH}} {(peak(by_hand(model, tokens)) - floor) / 1e6:6.2f} MB")
+
+
+def grow_layers(form):
+    """Linear in the layers: the ratio stays what it is."""
+    print(f"Ratio as the layers grow, width 64, {form.title}")
+    for layers in (2, 8, 32):
+        model, tokens = gpt2(Size(layers, 64, 2, 16))
+        steps = {name: form.step(model, tokens, SELECTIONS[name]) for name in (OUTPUTS, EVERYTHING)}
+        _, ratios = compare({NOISE: form.bare(model, tokens), **steps}, form.bare(model, tokens))
+        print(f"  {layers:2} layers   " + "   ".join(f"{name} × {ratio:.2f}" for name, ratio in ratios.items()))
+
+
+def grow_selection(form):
+    """Linear in what is selected; what is not selected costs one cached walk over the modules."""
+    size = Size(32, 64, 2, 16)
+    model, tokens = gpt2(size)
+    ten = ["transformer.wpe", *(f"transformer.h.{layer}.mlp" for layer in range(9))]
+    steps, beside = {}, {}
+    for name, patterns in {"1 module": ten[:1], "10 modules": ten, "all modules": SELECTIONS[OUTPUTS]}.items():
+        steps[name] = form.step(model, tokens, patterns, parameters=[])
+        beside[name] = f"{len(steps[name]()[0])} entries"
+    bare_step = form.bare(model, tokens, "transformer.wpe.weight")
+    print(f"Ratio as the selection grows ({size}), {form.title}")
+    show(compare({NOISE: bare_step, **steps}, bare_step)[1], beside)
 
 
 def main():
     torch.set_num_threads(1)
-    for size, (layers, width, batch, length) in SIZES.items():
-        model, _ = small_gpt2(layers, width)
-        tokens = torch.randint(0, 1000, (batch, length))
-        variants = steps(model, tokens)
-        bare, ratios = compare(variants, variants["bare, again"])
-        print(f"GPT-2 {size}: bare step {bare * 1e3:.1f} ms")
-        for name, ratio in ratios.items():
-            print(f"  {name:32} × {ratio:.2f}")
+    print("--- pinned allocator, one thread")
+    here = forms()
+    for size in SIZES:
+        time_steps(here[0], size)
+        for form in here[1:]:
+            time_steps(form, size, (OUTPUTS, EVERYTHING), partials=size == "small", hooks=False)
+    for size in SIZES:
+        for form in here:
+            weigh_steps(form, size)
+    grow_layers(here[0])
+    for form in here:
+        grow_selection(form)
+    run_with_default(__file__, "default")
+
+
+def main_with_default():
+    torch.set_num_threads(1)
+    print("--- the allocator that the machine has, one thread")
+    form = forms()[0]
+    for size in SIZES:
+        time_steps(form, size, (OUTPUTS, EVERYTHING), hooks=False)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["default"]:
+        main_with_default()
+    else:
+        pin()
+        main()

@@ -11,16 +11,11 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import gc
-import statistics
-import time
-
 import keras
 import tensorflow as tf
+from side_by_side import compare
 
 import backprobe as bp
-
-PAIRS = 15
 
 
 class Block(keras.layers.Layer):
@@ -79,29 +74,6 @@ def steps(model, x):
         "every layer's output": lambda: outputs(x),
         "every output, with partials": lambda: bp.probe(model, of=loss, partials=True)(x),
     }
-
-
-def once(step):
-    started = time.perf_counter()
-    step()
-    return time.perf_counter() - started
-
-
-def compare(variants, bare):
-    """Median ratio of each variant to the bare step that ran beside it."""
-    for step in variants.values():
-        for _ in range(3):
-            step()
-    ratios, times = {name: [] for name in variants}, []
-    gc.collect()
-    for pair in range(PAIRS):
-        for name, step in variants.items():
-            first, second = (bare, step) if pair % 2 else (step, bare)
-            a, b = once(first), once(second)
-            took, reference = (b, a) if pair % 2 else (a, b)
-            ratios[name].append(took / reference)
-            times.append(reference)
-    return statistics.median(times), {name: statistics.median(found) for name, found in ratios.items()}
 
 
 def main():

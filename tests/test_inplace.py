@@ -1,5 +1,6 @@
 """Values and gradients of every version, where a value is written in place after it got its name."""
 
+import functools
 import operator
 
 import pytest
@@ -107,6 +108,9 @@ def test_a_write_to_a_base_gives_its_view_a_new_version():
         lambda t: torch.relu_(t),
         lambda t: t.relu_(),
         lambda t: torch.nn.Sequential(torch.nn.Identity(), torch.nn.ReLU(inplace=True))(t),
+        functools.partial(F.relu, inplace=True),
+        functools.partial(torch.nn.ReLU(inplace=True)),
+        functools.partial(torch.relu_),
     ],
 )
 def test_every_spelling_of_an_inplace_relu(write):

@@ -372,6 +372,50 @@ def test_the_fast_path_of_a_frozen_padded_encoder_stays_bitwise_the_same(pattern
     assert str(rec)
 
 
+class Watching(Padded):
+    """Its parameters require a gradient, so that only ``no_grad`` leads it to the fast path."""
+
+    def __init__(self, quiet):
+        super().__init__()
+        self.encoder.requires_grad_(True)
+        self.quiet = quiet
+
+    def forward(self, x, mask):
+        with torch.set_grad_enabled(not self.quiet):
+            encoded = self.encoder(x, src_key_padding_mask=mask)
+        return self.head(encoded).sum(), encoded
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("quiet", [False, True])
+@pytest.mark.parametrize("form", ["function", "model"])
+def test_a_padded_encoder_in_eval_takes_the_same_path_under_no_grad_and_without(form, quiet):
+    torch.manual_seed(0)
+    model = Watching(quiet).eval()
+    x, mask = torch.randn(3, 5, 16), torch.zeros(3, 5, dtype=torch.bool)
+    mask[1, 3:] = mask[2, 1:] = True
+    loss, encoded = model(x, mask)
+    assert encoded[mask].eq(0).all() == quiet  # the fast path leaves what is padded at zero
+    wanted = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+
+    def call(x, mask):
+        out = model(x, mask)
+        return out
+
+    everything = ["**", "**:*", "**:*()"] if form == "model" else ["**", "**:*()"]
+    rec = bp.probe(model if form == "model" else call, everything, of=0)(x, mask)
+    assert torch.equal(rec.result[0], loss)
+    assert torch.equal(rec.result[1], encoded)
+    if form == "function":
+        assert torch.equal(rec["out.1"].value, encoded)
+        return
+    assert torch.equal(rec["encoder"].value, encoded)
+    assert (rec["encoder"].grad_or_none is None) == quiet
+    for (name, _), gradient in zip(model.named_parameters(), wanted, strict=True):
+        found = rec[name].grad_or_none
+        assert torch.equal(found, gradient) if gradient is not None else found is None, name
+
+
 def test_two_threads_that_probe_one_model_leave_nothing_and_see_their_own():
     model, both, found = Twice(), threading.Barrier(2), {}
     model.shared.register_forward_pre_hook(lambda module, args: time.sleep(0.01))

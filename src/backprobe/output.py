@@ -24,15 +24,28 @@ class Output:
     cotangent: Any
 
 
-def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tensors) -> Output:
+@dataclass(frozen=True)
+class Words:
+    """What messages call that which the output is in, and what they say gives a scalar instead."""
+
+    holder: str = "the return value"
+    scalar: str = "of=lambda result: result[{at}]"
+
+
+RETURNED = Words()
+
+
+def choose(
+    result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tensors, words: Words = RETURNED
+) -> Output:
     """The output of a program. Raises BadOutput or NothingToDifferentiate."""
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
-        path, tensor = _only(result, floating, tape)
+        path, tensor = _only(result, floating, tape, words)
     elif callable(of):
         path, tensor = None, of(result)
     else:
-        path, tensor = _at(result, str(of), floating)
+        path, tensor = _at(result, str(of), floating, words)
     if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
         raise BadOutput(
             "what should be differentiated is no floating tensor", asked=f"of={of!r}",
@@ -41,41 +54,41 @@ def choose(result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: 
     if not tape.is_differentiated(tensor):
         raise NothingToDifferentiate(
             "the output depends on nothing that is differentiated",
-            asked="the gradients of the return value" + (f" at {path.lstrip('.')!r}" if path else ""),
+            asked=f"the gradients of {words.holder}" + (f" at {path.lstrip('.')!r}" if path else ""),
             found="an output without history",
             why="no argument or parameter requires a gradient, or the graph was cut on the way "
             "(detach, no_grad, stop_gradient)",
             next="requires_grad_() on a PyTorch input or parameter; in the function form, remove what cuts the graph",
         )
-    return Output(tensor, path, weighed(tensor, cotangent, tape))
+    return Output(tensor, path, weighed(tensor, cotangent, tape, words))
 
 
-def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors) -> tuple[str, Any]:
+def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Words) -> tuple[str, Any]:
     connected = [(path, leaf) for path, leaf in floating if tape.is_differentiated(leaf)]
     distinct = {id(leaf): (path, leaf) for path, leaf in reversed(connected or floating)}
     if len(distinct) == 1:
         return next(iter(distinct.values()))
     if not floating:
         raise BadOutput(
-            "the return value holds no floating tensor", found=f"{type(result).__name__}",
+            f"{words.holder} holds no floating tensor", found=f"{type(result).__name__}",
             why="a gradient is the derivative of a floating output", next="return a tensor made from the arguments",
         )  # fmt: skip
     raise BadOutput(
-        "the return value holds several floating tensors", asked="their gradient",
+        f"{words.holder} holds several floating tensors", asked="their gradient",
         found=", ".join(path.lstrip(".") for path, _ in connected or floating),
         why="a gradient is of one output",
         next=_choices(connected or floating),
     )  # fmt: skip
 
 
-def _at(result: Any, of: str, floating: list[tuple[str, Any]]) -> tuple[str, Any]:
+def _at(result: Any, of: str, floating: list[tuple[str, Any]], words: Words) -> tuple[str, Any]:
     try:
         return f".{of}", at_path(result, of)
     except KeyError as error:
         paths = [path.lstrip(".") for path, _ in floating]
         close = nearest(of, paths) or paths
         raise BadOutput(
-            f"the return value has nothing at {of!r}", asked=f"of={of!r}",
+            f"{words.holder} has nothing at {of!r}", asked=f"of={of!r}",
             found=f"{type(result).__name__} with {', '.join(paths) or 'no floating tensor'}; no {error}",
             next=f"of={close[0]!r}" if close else "return a tensor",
         ) from error  # fmt: skip
@@ -86,7 +99,7 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
     return ", or ".join(named) if named else "of=lambda result: ..., a floating tensor made from it"
 
 
-def weighed(tensor: Any, cotangent: Any, tape: Tensors) -> Any:
+def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED) -> Any:
     """The cotangent for an output, None where that needs none. Raises BadOutput."""
     shape = tape.describe(tensor).shape
     if cotangent is SUMMED:
@@ -102,7 +115,8 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors) -> Any:
             raise BadOutput(
                 "the output is not a scalar", asked="its gradient", found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=f"cotangent=numpy.ones({shape}), or of=lambda result: result[{', '.join('0' * len(shape or ()))}]",
+                next=f"cotangent=numpy.ones({shape}), or "
+                + words.scalar.format(at=", ".join("0" * len(shape or ()))),
             )  # fmt: skip
         return None
     made = tape.cotangent(tensor, cotangent)

@@ -168,7 +168,7 @@ class Probe(Request):
                 next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
             )  # fmt: skip
         backend.refuse_in_block(self.target, f"with bp.probe({name_of(self.target)})")
-        return ModelBlock(self, backend)
+        return ModelBlock(self, backend, frame)
 
 
 def probe_cell(

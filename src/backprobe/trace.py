@@ -195,7 +195,9 @@ class Trace:
                 label = type(function).__name__
             function, call = called
             inner = innermost(function)
-        if inner is None or not self._is_users(inner) or self.tape.is_compiled(function):
+        if inner is None or not self._is_users(inner):
+            return None
+        if self.note_compiled(function):
             return None
         try:
             followed = reporting(function, self.opener(scope, label), operations=self.operations)
@@ -203,6 +205,14 @@ class Trace:
             self.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
             return None
         return followed if call is None else functools.partial(self.call_settled, call, followed)
+
+    def note_compiled(self, function: Any) -> bool:
+        """Is it a callable whose code the framework has fixed? Then what is inside it is not seen."""
+        is_compiled = self.tape.is_compiled(function)
+        if is_compiled:
+            name = getattr(function, "__qualname__", None) or type(function).__name__
+            self.notes[f"{name} was not followed: it is compiled, and runs as a whole"] = None
+        return is_compiled
 
     def _note_hidden(self, function: Any) -> None:
         """A decorator that is no Python function, such as lru_cache, hides the user's function inside it."""
@@ -421,15 +431,15 @@ class Trace:
         """The value that is differentiated, which always has an entry."""
         if self.tape.exchanges:
             tensor = self.tape.tap(tensor)
-        value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)))
+        value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)), self.return_site)
         if path is not None and value.site is self.return_site and not value.expression:
             self._explain_one(value, self.return_site.origin.at(path), self.at_return)
         return value
 
-    def hold(self, tensor: Any, local: str, leaf: str) -> Value:
+    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:
         """The value that a tensor is, under a local of the root where it has no name."""
         known = self.latest.get(self.tape.identity(tensor))
-        value = self._value(self.root, tensor, self.return_site)
+        value = self._value(self.root, tensor, site)
         if value is not known or not value.names:
             count = self.root.counts.get(local, 0)
             self.root.counts[local] = count + 1

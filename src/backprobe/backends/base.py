@@ -269,8 +269,27 @@ class Once:
         """Nothing is."""
 
 
+class Differentiator(Protocol):
+    """What differentiates a block when it is over, where the program does not do so itself."""
+
+    def follow(self, tensors: Sequence[Any]) -> None:
+        """The program is about to read these, which were there before it: they are differentiated from here on."""
+        ...
+
+    def made(self, tensor: Any) -> int:
+        """When the block computed this, as a number that grows; 0 for what it did not compute."""
+        ...
+
+    def differentiate(self, ran: Ran) -> None:
+        """The program is over: run backward, once."""
+        ...
+
+
 class BlockTape(Tape, Protocol):
     """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
+
+    differentiator: Differentiator | None
+    """None where the program runs backward itself."""
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         """The block begins. ``began`` is told of the tensors that the program runs backward from, and captures them."""
@@ -278,6 +297,10 @@ class BlockTape(Tape, Protocol):
 
     def hides(self, code: CodeType) -> bool:
         """Is what this code calls not to be watched: traced or compiled by the framework, or a part of backward?"""
+        ...
+
+    def unseen(self) -> Sequence[str]:
+        """The compiled functions that have run, and what ran inside cannot be seen."""
         ...
 
     @property
@@ -331,7 +354,7 @@ class Backend(Arrays, Protocol):
         """The same for a model that a block is about."""
         ...
 
-    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[None]:
+    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         """Within this context a model that the program calls reports to the observer, as in ``ModelCall.run``."""
         ...
 
@@ -369,6 +392,10 @@ class ModelCall(Protocol):
         ...
 
     def parameter_paths(self) -> Iterable[str]: ...
+
+    def hidden_paths(self) -> Mapping[str, str]:
+        """The modules that run where nothing of them can be seen, and why."""
+        ...
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         """Call the model; in the course of it its parameters and modules report to the observer."""
@@ -443,6 +470,7 @@ class ModuleObserver:
     returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what takes its place
     writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
     written: Callable[[Any], None]  # (inputs of a module that has worked in place)
+    given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
 
 
 def load_arrays(name: str) -> Arrays:

@@ -1,16 +1,22 @@
-"""The block form: a probe around code of the user's own, which calls the model and ``backward()`` itself."""
+"""The block form: a probe around code of the user's own, which calls the model, and ``backward()`` where there is one.
+
+PyTorch's programs run backward themselves, and the block looks on. TensorFlow's have a tape do it: that of the probe
+is open as long as the block, and differentiates one of its variables when it is over.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from backprobe.backends.base import Backend, BlockTape, Tensors
+from backprobe.backends.base import Backend, BlockTape, Differentiator, Ran, Tensors
 from backprobe.errors import BackprobeError, BadOption, Unsupported
 from backprobe.forms.model import Modules, names_in
-from backprobe.forms.run import Request, Run, name_of
+from backprobe.forms.run import Request, Run, home, name_of
+from backprobe.forms.variables import output_of
 from backprobe.forms.watching import Watching
 from backprobe.record import Record
 from backprobe.recording import BlockRecording
@@ -27,9 +33,10 @@ class BlockRun(Run):
 
     tape: BlockTape
 
-    def __init__(self, probe: Request, backend: Backend) -> None:
-        _refuse_options(probe)
+    def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         super().__init__(probe, backend)
+        _refuse_options(probe, self.tape.differentiator)
+        self.frame: FrameType | None = frame
         self.outputs: dict[Value, None] = {}
         self.installed = ExitStack()
         self.recording = BlockRecording(self._record, self._progress)
@@ -37,7 +44,7 @@ class BlockRun(Run):
     def opened(self) -> BlockTape:
         return self.backend.open_block(self.probe.options)
 
-    def watching(self) -> AbstractContextManager[None]:
+    def watching(self) -> AbstractContextManager[object]:
         """What makes the program report until it is left."""
         raise NotImplementedError
 
@@ -52,19 +59,37 @@ class BlockRun(Run):
         return self.recording
 
     def exit(self, error: BaseException | None) -> None:
-        """The block is over. Raises NothingMatched where nothing else was raised."""
+        """The block is over. Raises NothingMatched where nothing else was raised, and what differentiating it raises."""
         try:
-            self.installed.close()
-            self.closing()
-            self.trace.close()
-            if error is not None and not isinstance(error, BackprobeError):
-                self.add_notes(error)
-            record = self._record()
-            self.recording.settle(record)
+            try:
+                self.installed.close()
+                self.closing()
+                if error is None:
+                    self.noting(self._differentiate)
+                elif not isinstance(error, BackprobeError):
+                    self.add_notes(error)
+            finally:
+                self.trace.close()
+                record = self._record()
+                self.recording.settle(record)
             if error is None:
                 self.refuse_missed(record.names)
         finally:
             self._release()
+
+    def _differentiate(self) -> None:
+        """Run backward from a variable of the block, where the program does not run backward itself."""
+        differentiator, probe = self.tape.differentiator, self.probe
+        if differentiator is None:
+            return
+        assert self.frame is not None and (probe.of is None or isinstance(probe.of, str))
+        self.doing = "choosing the output of"
+        output = output_of(self.frame, probe.of, probe.cotangent, self.tape, differentiator)
+        local, dot, leaf = (output.path or "").lstrip(".").partition(".")
+        value = self.trace.hold(output.tensor, local, dot + leaf)
+        self.outputs[value] = None
+        self.doing = "differentiating"
+        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, [v.capture for v in self._captured()]))
 
     def closing(self) -> None:
         """The program reports nothing any more; what it never did may still get a name."""
@@ -74,6 +99,7 @@ class BlockRun(Run):
         self.trace.release()
         self.tape.release()
         self.outputs.clear()
+        self.frame = None
 
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
         """The program runs backward from these: they are outputs, and have an entry whatever is selected."""
@@ -84,11 +110,13 @@ class BlockRun(Run):
     def _record(self) -> Record:
         """What is known so far."""
         self.trace.repeats.settle()
-        outputs = list(self.outputs)
-        captured = [value for value in kept(self.trace, outputs) if value.capture is not None]
+        captured = self._captured()
         with self.tape.quiet():
             passed = self.tape.backward([value.capture for value in captured])
-        return transcribe(self.trace, self.backend, captured, passed, outputs)
+        return transcribe(self.trace, self.backend, captured, passed, list(self.outputs))
+
+    def _captured(self) -> list[Value]:
+        return [value for value in kept(self.trace, list(self.outputs)) if value.capture is not None]
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
@@ -109,12 +137,15 @@ class ModelBlock(BlockRun):
     def starts_at(self) -> Any:
         return self.backend.call(self.probe.target, (), {}).forward
 
-    def watching(self) -> AbstractContextManager[None]:
+    def watching(self) -> AbstractContextManager[object]:
         self.modules = Modules(self)
-        return self.backend.observing(self.probe.target, self.modules.observer())
+        observer, differentiator = self.modules.observer(), self.tape.differentiator
+        if differentiator is not None:
+            observer = replace(observer, given=lambda inputs: differentiator.follow(_leaves(inputs)))
+        return self.backend.observing(self.probe.target, observer)
 
     def closing(self) -> None:
-        self.modules.name_idle(self.backend.call(self.probe.target, (), {}).module_paths())
+        self.modules.name_unseen(self.backend.call(self.probe.target, (), {}))
 
     def known_names(self) -> Sequence[str]:
         return names_in(self.backend.call(self.probe.target, (), {}))
@@ -124,21 +155,19 @@ class PlainBlock(BlockRun):
     """A block by itself: its variables, and those of the user's functions that it calls."""
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
-        super().__init__(probe, backend)
-        self.trace.home = package(frame.f_code.co_filename)
-        self.frame: FrameType | None = frame
-
-    def watching(self) -> AbstractContextManager[None]:
-        frame, self.frame = self.frame, None
-        assert frame is not None
-        if self.selection.asks_operations:
-            self._refuse_operations()
-        return self._watching(frame)
+        super().__init__(probe, backend, frame)
+        self.trace.home = home(frame.f_code.co_filename)
 
     @contextmanager
-    def _watching(self, frame: FrameType) -> Iterator[None]:
+    def watching(self) -> Iterator[object]:
+        assert self.frame is not None
+        if self.selection.asks_operations:
+            self._refuse_operations()
+        read = tensors_read(self.frame, self.tape)
+        if self.tape.differentiator is not None:
+            self.tape.differentiator.follow(_leaves(list(read.values())))
         watching = Watching(self.trace, self.tape)
-        watching.start(frame, self.trace.root, tensors_read(frame, self.tape))
+        watching.start(self.frame, self.trace.root, read)
         try:
             yield
         finally:
@@ -167,22 +196,37 @@ def users_frame(frame: FrameType | None) -> FrameType:
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:
     """The names that a frame's code reads, and that hold tensors now."""
     held = {name: name_in(frame, name) for name in names_loaded(frame.f_code)}
-    return {name: value for name, value in held.items() if any(tape.is_tensor(leaf) for _, leaf in leaves(value))}
+    return {name: value for name, value in held.items() if any(tape.is_tensor(leaf) for leaf in _leaves(value))}
 
 
-def _refuse_options(probe: Request) -> None:
-    """In a block the program itself runs backward: what says how is not the probe's to take."""
+def _leaves(value: Any) -> list[Any]:
+    return [leaf for _, leaf in leaves(value)]
+
+
+def _refuse_options(probe: Request, differentiator: Differentiator | None) -> None:
+    """A block runs as it is written, and in some frameworks backward too: what says how is not the probe's to take."""
     options, target = probe.options, "" if probe.target is None else name_of(probe.target)
     taken = {
-        "of": (probe.of is not None, "loss.backward() in the block says of what"),
-        "wrt": (probe.wrt is not None, "x.requires_grad_() before the block"),
-        "cotangent": (probe.cotangent is not None, "y.backward(cotangent) in the block"),
         "strategy": (options.strategy != "edges", f"with bp.probe({target}) as rec:"),
         "partials": (bool(options.partials), "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
+        "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
     }
+    why = "the program runs as it is written, the block only looks on"
+    if differentiator is None:
+        why = "the program runs forward and backward itself, the block only looks on"
+        taken |= {
+            "of": (probe.of is not None, "loss.backward() in the block says of what"),
+            "wrt": (probe.wrt is not None, "x.requires_grad_() before the block"),
+            "cotangent": (probe.cotangent is not None, "y.backward(cotangent) in the block"),
+        }
     for option, (is_given, instead) in taken.items():
         if is_given:
             raise BadOption(
-                f"{option} is not for blocks", asked=f"with bp.probe({target}, {option}=...)",
-                why="the program runs forward and backward itself, the block only looks on", next=instead,
-            )  # fmt: skip
+                f"{option} is not for blocks", asked=f"with bp.probe({target}, {option}=...)", why=why, next=instead
+            )
+    if not (probe.of is None or isinstance(probe.of, str)):
+        raise BadOption(
+            "of is the name of a variable in a block", asked=f"with bp.probe({target}, of={probe.of!r})",
+            found=f"a {type(probe.of).__name__}", why="a block returns nothing: it leaves variables behind",
+            next='of="loss", with loss = ... in the block',
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.base import ModelCall, ModuleObserver
@@ -13,6 +13,9 @@ from backprobe.names import quote
 from backprobe.record import GradStatus
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
+
+
+NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 
 
 class Modules:
@@ -29,11 +32,13 @@ class Modules:
             self._written,
         )  # fmt: skip
 
-    def name_idle(self, paths: Iterable[str]) -> None:
-        """Those of these modules that were selected, and did not run, have a name too."""
-        for path in paths:
+    def name_unseen(self, call: ModelCall) -> None:
+        """The modules of a call that were selected, and not seen to run, have a name too."""
+        hidden = call.hidden_paths()
+        for path in call.module_paths():
             if path not in self.executed and self._wants_output(path):
-                self.trace.name_absent(_quoted(path), GradStatus.NOT_EXECUTED, "its module did not run")
+                why = (GradStatus.OPAQUE, hidden[path]) if path in hidden else NOT_RUN
+                self.trace.name_absent(_quoted(path), *why)
 
     def _returned(self, path: str, output: Any) -> Any:
         self.executed.add(path)
@@ -95,7 +100,7 @@ class ModelRun(CalledRun):
         modules = Modules(self)
         returned = self.trace.call_settled(self.tape.staged, self.call.run, inputs, modules.observer())
         result = self.call.finish(returned, self.undo)
-        modules.name_idle(self.call.module_paths())
+        modules.name_unseen(self.call)
         return result
 
     def known_names(self) -> Sequence[str]:

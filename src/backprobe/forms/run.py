@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Backend, Backward, Options, Ran, Tape
+from backprobe.backends.base import BACKENDS, Backend, Backward, Options, Ran, Tape
 from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
@@ -49,8 +49,7 @@ class Run:
         self.tape = self.opened()
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         inner = innermost(self.starts_at())
-        home = package(inner.__code__.co_filename) if inner is not None else None
-        self.trace = Trace(self.tape, self.selection, home)
+        self.trace = Trace(self.tape, self.selection, None if inner is None else home(inner.__code__.co_filename))
 
     def opened(self) -> Tape:
         return self.backend.open(self.probe.options)
@@ -70,6 +69,16 @@ class Run:
         for explained in (self.backend.explain_error(error), self.explain_error(error)):
             if explained:
                 error.add_note(explained)
+
+    def noting(self, step: Callable[[], T]) -> T:
+        """Take a step; an error of the program's gets its notes."""
+        try:
+            return step()
+        except BackprobeError:
+            raise
+        except BaseException as error:
+            self.add_notes(error)
+            raise
 
     def refuse_missed(self, names: Mapping[str, int]) -> None:
         """Raise NothingMatched where a pattern has matched nothing that the program has."""
@@ -117,7 +126,7 @@ class CalledRun(Run):
         try:
             inputs = self.inputs(args, kwargs)
             run = functools.partial(self.tape.run, self._program, inputs, self.probe.wrt, self.undo)
-            return self._recording(*self._noting(run))
+            return self._recording(*self.noting(run))
         finally:
             for put_back in reversed(self.undo):
                 put_back()
@@ -151,15 +160,6 @@ class CalledRun(Run):
         self.refuse_missed(record.names)
         return Recording(record, result)
 
-    def _noting(self, step: Callable[[], T]) -> T:
-        try:
-            return step()
-        except BackprobeError:
-            raise
-        except BaseException as error:
-            self.add_notes(error)
-            raise
-
     def hold(self, output: Output) -> Value:
         """The value that is differentiated, which always has an entry."""
         return self.trace.hold_output(output.tensor, output.path)
@@ -173,6 +173,15 @@ class CalledRun(Run):
 
     def output(self, result: Any) -> Output:
         return choose(result, self.probe.of, self.probe.cotangent, self.tape)
+
+
+def home(file: str) -> str | None:
+    """The installed package that a program is part of, whose functions are followed as the user's own are.
+
+    A framework itself is none: a model may be made of its modules alone.
+    """
+    installed = package(file)
+    return None if installed in BACKENDS else installed
 
 
 def name_of(target: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +45,12 @@ class JaxBackend(HostArrays):
                 next="jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
             )  # fmt: skip
         return JaxTape(options)
+
+    def open_block(self, options: Options) -> NoReturn:
+        _refuse_block("with bp.probe() as rec:", "put the lines into a function f and write rec = bp.probe(f)(x)")
+
+    def refuse_in_block(self, model: Any, asked: str) -> NoReturn:
+        _refuse_block(asked, "rec = bp.probe(model)(x), or put the lines into a function f and rec = bp.probe(f)(x)")
 
     def program(self, target: Any, session: Any) -> None:
         return None
@@ -111,6 +117,13 @@ class JaxBackend(HostArrays):
 
     def from_host(self, array: Any, dtype: str) -> Any:
         return jnp.asarray(array, dtype)
+
+
+def _refuse_block(asked: str, next: str) -> NoReturn:
+    raise Unsupported(
+        "a block cannot be probed in JAX", asked=asked, found="arrays that nothing differentiates",
+        why="in JAX a gradient is of a function, towards its arguments; no array requires one by itself", next=next,
+    )  # fmt: skip
 
 
 BACKEND = JaxBackend()

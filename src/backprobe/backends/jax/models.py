@@ -81,6 +81,9 @@ class EquinoxCall:
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.model)
 
+    def hidden_paths(self) -> Mapping[str, str]:
+        return {}
+
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         model = _reported(inputs["model"], observer)
         for path, module in modules(model).items():
@@ -104,6 +107,9 @@ class NnxCall(EquinoxCall):
         from flax import nnx
 
         return _paths(nnx.state(self.model))
+
+    def hidden_paths(self) -> Mapping[str, str]:
+        return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         from flax import nnx
@@ -166,6 +172,9 @@ class LinenCall:
 
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.variables, _without_params)
+
+    def hidden_paths(self) -> Mapping[str, str]:
+        return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         from flax import linen

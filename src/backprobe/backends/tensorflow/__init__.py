@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from backprobe.backends.base import Options
+from backprobe.backends.base import ModuleObserver, Options
 from backprobe.backends.tensorflow import graph_targets, layers, refusals
+from backprobe.backends.tensorflow.block import OpenTape
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import TensorflowArrays
 from backprobe.errors import StrategyRefused, Unsupported
@@ -25,23 +27,24 @@ class TensorflowBackend(TensorflowArrays):
         return layers.is_layer(value)
 
     def open(self, options: Options) -> TensorflowTape:
-        if options.strategy != "edges":
-            raise StrategyRefused(
-                f"the strategy {options.strategy!r} is PyTorch's", asked=f"strategy={options.strategy!r}",
-                found="TensorFlow", why="a gradient tape gives all gradients in one way, and keeps none on tensors",
-                next='strategy="edges"',
-            )  # fmt: skip
-        if options.create_graph:
-            raise Unsupported(
-                "gradients of TensorFlow are not differentiated again", asked="create_graph=True", found="TensorFlow",
-                why="the tape that made them is gone",
-                next="with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)",
-            )  # fmt: skip
+        _refuse_options(options)
         return TensorflowTape(options)
+
+    def open_block(self, options: Options) -> OpenTape:
+        _refuse_options(options)
+        return OpenTape(options)
 
     def refuse(self, target: Any, asked: str) -> None:
         refusals.refuse(target, asked)
         graph_targets.refuse_context(target, asked)
+
+    def refuse_in_block(self, model: Any, asked: str) -> None:
+        self.refuse(model, asked)
+
+    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[None]:
+        from backprobe.backends.tensorflow import models
+
+        return models.observing(model, observer)
 
     def second(self, value: Any, gradient: Any, vector: Any) -> Any:
         return None
@@ -61,6 +64,21 @@ class TensorflowBackend(TensorflowArrays):
         from backprobe.backends.tensorflow.models import KerasModelCall  # which imports Keras, when there is a model
 
         return KerasModelCall(model, args, kwargs)
+
+
+def _refuse_options(options: Options) -> None:
+    if options.strategy != "edges":
+        raise StrategyRefused(
+            f"the strategy {options.strategy!r} is PyTorch's", asked=f"strategy={options.strategy!r}",
+            found="TensorFlow", why="a gradient tape gives all gradients in one way, and keeps none on tensors",
+            next='strategy="edges"',
+        )  # fmt: skip
+    if options.create_graph:
+        raise Unsupported(
+            "gradients of TensorFlow are not differentiated again", asked="create_graph=True", found="TensorFlow",
+            why="the tape that made them is gone",
+            next="with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)",
+        )  # fmt: skip
 
 
 BACKEND = TensorflowBackend()

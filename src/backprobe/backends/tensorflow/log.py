@@ -7,6 +7,7 @@ is stopped, it is ``tf.stop_gradient``, or its output has a dtype without deriva
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from backprobe.record import GradStatus
 CARRYING = frozenset({*EPSILON, tf.variant})
 READING = frozenset({"ReadVariableOp"})
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
+COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
+"""How TensorFlow calls an operation that is a whole ``tf.function``."""
 GATHERING = frozenset({"ResourceGather", "ResourceGatherNd"})
 
 Key = tuple[int, int]
@@ -53,6 +56,7 @@ class OperationLog:
         self.made: dict[int, tuple[int, tuple[int, ...]]] = {}  # position, and the inputs that carry a gradient
         self.cut: dict[int, GradStatus] = {}  # values computed from followed ones, and why they carry nothing
         self.variables: dict[int, Uses] = {}
+        self.compiled: dict[str, None] = {}  # the functions that ran as a whole
         self.is_muted = False
 
     @contextmanager
@@ -82,6 +86,8 @@ class OperationLog:
         if graph is not None or self.is_muted:
             return
         name = kind.decode() if isinstance(kind, bytes) else str(kind)
+        if compiled := COMPILED.fullmatch(name):
+            self.compiled[compiled[1]] = None
         self.length += 1
         for given in inputs:
             if given.dtype is tf.resource:
@@ -150,6 +156,11 @@ class OperationLog:
         if number in self.variables:
             return min((position for position, _ in self.variables[number].reads), default=0)
         return self.made.get(number, (0, ()))[0]
+
+    def made_at(self, number: int) -> int:
+        """The position of what was computed from values that carry a gradient; 0 for any other."""
+        position, flowing = self.made.get(number, (0, ()))
+        return position if flowing else 0
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
         """The recorded values that flow into a value with no other recorded one between."""

@@ -48,21 +48,16 @@ class KerasModelCall:
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in parameters(self.whole)]
 
+    def hidden_paths(self) -> Mapping[str, str]:
+        return {}
+
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         given = (self.args, dict(self.kwargs))
         flat = [inputs.get(str(at), leaf) for at, leaf in enumerate(tf.nest.flatten(given))]
         args, kwargs = tf.nest.pack_sequence_as(given, flat)
-        known = dict(parameters(self.whole))
-        for path, variable in known.items():
-            observer.parameter(path, variable)
-        with observing(self.model, self.whole, observer):
-            if all(getattr(part.module, "built", True) for _, part in modules(self.whole)):
-                return self.model(*args, **kwargs)
+        with observing(self.model, observer) as reporter:
             result = self.model(*args, **kwargs)
-        self.whole = dismantle(self.model)  # a layer that is built when it first runs has its Variables now
-        for path, variable in parameters(self.whole):
-            if path not in known:
-                observer.parameter(path, variable)
+        self.whole = reporter.whole
         return result
 
     def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
@@ -76,12 +71,12 @@ def _is_floating(leaf: Any) -> bool:
 
 
 @contextmanager
-def observing(model: Any, whole: Part, observer: ModuleObserver) -> Iterator[None]:
+def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
     """Within this context the model's layers report in this thread; afterwards nothing of it is left.
 
     What a layer returns is known where its class is called: ``call`` alone would miss what Keras does around it.
     """
-    reporter = _Reporter(model, whole, observer)
+    reporter = Reporter(model, observer)
     with ExitStack() as installed:
         for module, every in reporter.known.values():
             call = _reporting_call(module, every[0], observer)
@@ -89,7 +84,9 @@ def observing(model: Any, whole: Part, observer: ModuleObserver) -> Iterator[Non
                 installed.enter_context(listening(module, "call", partial(instead, call)))
         for kind in dict.fromkeys(_caller(type(module)) for module, _ in reporter.known.values()):
             installed.enter_context(listening(kind, "__call__", partial(reporter.called, kind)))
-        yield
+        yield reporter
+    if not reporter.is_built:
+        reporter.look()
 
 
 def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callable[..., Any] | None:
@@ -109,19 +106,33 @@ def _caller(kind: type) -> type:
     return next(base for base in kind.__mro__ if "__call__" in vars(base))
 
 
-class _Reporter:
+class Reporter:
     """What is called in the place of the ``__call__`` of Keras's classes."""
 
-    def __init__(self, model: Any, whole: Part, observer: ModuleObserver) -> None:
+    def __init__(self, model: Any, observer: ModuleObserver) -> None:
         self.model, self.observer = model, observer
-        self.known = _paths(whole)
+        self.parameters: set[str] = set()
+        self.look()
+
+    def look(self) -> None:
+        """What is in the model now: layers are also made, and get their Variables, when one first runs."""
+        self.whole = dismantle(self.model)
+        self.known = _paths(self.whole)
+        self.is_built = all(getattr(module, "built", True) for module, _ in self.known.values())
+        for path, variable in parameters(self.whole):
+            if path not in self.parameters:
+                self.parameters.add(path)
+                self.observer.parameter(path, variable)
 
     def called(self, kind: type, following: Callable[..., Any], module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        is_outermost = module is self.model and kind is _caller(type(module))
+        if is_outermost and not is_symbolic((args, kwargs)):
+            self.observer.given((args, kwargs))
         output = following(module, *args, **kwargs)
         if kind is not _caller(type(module)) or is_symbolic(output):
             return output
-        if id(module) not in self.known:
-            self.known = _paths(dismantle(self.model))  # layers are also made when the one that holds them is built
+        if id(module) not in self.known or (is_outermost and not self.is_built):
+            self.look()
         for path in self.known.get(id(module), (None, ()))[1]:
             if self.observer.wants_output(path):
                 output = self.observer.returned(path, output)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy
@@ -185,10 +185,7 @@ class TensorflowTape(Once):
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
     ) -> tuple[Any, Backward]:
-        with (
-            private.hearing_operations(self.log.operation, self.log.recorded),
-            tf.GradientTape(persistent=self.exchanges) as tape,
-        ):
+        with self.recorded() as tape:
 
             def watch(tensor: Any) -> Any:
                 tape.watch(tensor)
@@ -196,9 +193,23 @@ class TensorflowTape(Once):
                 return self.tap(tensor) if self.exchanges else tensor
 
             ran = program(lift(inputs, wrt, undo, watch))
-        for variable in (capture.source for capture in ran.captures if capture.is_variable):
-            self.version(variable)  # settles what compiled functions may have written
+        self.settle(ran.captures)
         return ran.result, differentiate(tape, self.log, self.taps, self.options, ran)
+
+    @contextmanager
+    def recorded(self) -> Iterator[Any]:
+        """What runs within this context is on the gradient tape, and in the log."""
+        with (
+            private.hearing_operations(self.log.operation, self.log.recorded),
+            tf.GradientTape(persistent=self.exchanges) as tape,
+        ):
+            yield tape
+
+    def settle(self, captures: Sequence[Capture]) -> None:
+        """The program is over: find out what compiled functions have written."""
+        for capture in captures:
+            if capture.is_variable:
+                self.version(capture.source)
 
     def release(self) -> None:
         """Keep nothing any longer."""

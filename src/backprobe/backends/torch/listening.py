@@ -39,6 +39,8 @@ AROUND = -1  # in the place of an output: what a CopySlices node lets pass aroun
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run a function of the user's to find out what it does."""
 SCALING = ("MulBackward0", "DivBackward0")
+UNNUMBERED = -1
+queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 current_pass = torch._C._current_graph_task_id
 
 
@@ -96,6 +98,10 @@ class Passing:
         gradient = gradients[at]
         if gradient is not None and self._counts():
             self.add(into, number, gradient)
+
+    def notice(self, *_: Any) -> None:
+        """A pass has come by."""
+        self._counts()
 
     def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
         if gradient.requires_grad and not self.keeps_history:
@@ -160,6 +166,10 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
+def _copied(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.detach().clone()
+
+
 def _nobody(call: BackwardCall) -> None:
     """Nobody is to be told."""
 
@@ -167,16 +177,23 @@ def _nobody(call: BackwardCall) -> None:
 class ListeningTape(TorchTape):
     """PyTorch's ``BlockTape``."""
 
+    refused = ()
+
+    differentiator = None
+
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.passing = Passing(options.create_graph)
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: list[Capture] = []  # floating, and without an edge so far
+        self.leaves: list[tuple[int, Tensor, Tensor | None]] = []  # where processes work together; with what they held
 
     # while the block runs
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         def started(call: BackwardCall) -> None:
+            if self.leaves:
+                self._compare_leaves()
             known = set(self.numbers)
             with self.quiet():
                 captures = began(call.roots)
@@ -240,8 +257,30 @@ class ListeningTape(TorchTape):
         node, at = key(capture.edge)
         if (node, at) not in self.numbers:
             self.numbers[node, at] = number = len(self.numbers)
-            take = partial(self.passing.take, self.passing.arrived, number, at)
+            take: Callable[..., None] = partial(self.passing.take, self.passing.arrived, number, at)
+            if node.name() == graph.LEAF and torch.distributed.is_available() and torch.distributed.is_initialized():
+                self.leaves.append((number, capture.tensor, _copied(capture.tensor.grad)))
+                take = self.passing.notice
             self.hook_handles.append(node.register_prehook(take))
+
+    def _compare_leaves(self) -> None:
+        """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
+        averaged, or be of another tensor. What it adds there is seen when all that it has queued is over."""
+        before = [(number, leaf, _copied(leaf.grad)) for number, leaf, _ in self.leaves]
+
+        def over(again: bool) -> None:
+            if again:  # behind what others have queued for the end
+                queue_callback(partial(over, False))
+            else:
+                self._add_to_leaves(before)
+
+        queue_callback(partial(over, True))
+
+    def _add_to_leaves(self, before: Sequence[tuple[int, Tensor, Tensor | None]]) -> None:
+        for number, leaf, had in before:
+            if leaf.grad is not None:
+                now = leaf.grad.detach().clone()
+                self.passing.add(self.passing.arrived, number, now if had is None else now - had)
 
     def _lead_around(self, write: ViewWrite) -> None:
         if (write.node, AROUND) not in self.numbers:
@@ -252,6 +291,9 @@ class ListeningTape(TorchTape):
     def hides(self, code: CodeType) -> bool:
         return code is BACKWARD or code is GRAD or _traces(code)
 
+    def unseen(self) -> Sequence[str]:
+        return ()
+
     # what is known about gradients
 
     @property
@@ -260,6 +302,9 @@ class ListeningTape(TorchTape):
 
     def backward(self, captures: Sequence[Capture]) -> Backward:
         self.settle(captures)
+        if self.leaves and not self.passing.calls and any(leaf.grad is not None for _, leaf, had in self.leaves if had is None):
+            self.passing.passes[UNNUMBERED] = BackwardCall()  # no hook of ours lay on its way
+            self._add_to_leaves(self.leaves)
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
@@ -307,3 +352,4 @@ class ListeningTape(TorchTape):
         self.passing.clear()
         self.numbers.clear()
         self.waiting.clear()
+        self.leaves.clear()

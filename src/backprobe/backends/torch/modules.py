@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from torch.jit import ScriptModule
 from torch.nn import Module
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.base import ModuleObserver
 from backprobe.errors import Unsupported
+
+
+IN_SCRIPT = "it runs inside a ScriptModule, whose code is TorchScript's and not Python's"
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,13 @@ class TorchModelCall:
 
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.model.named_parameters(remove_duplicate=False)]
+
+    def hidden_paths(self) -> Mapping[str, str]:
+        scripted = [
+            path + "." if path else ""
+            for path, module in self.model.named_modules(remove_duplicate=False) if isinstance(module, ScriptModule)
+        ]  # fmt: skip
+        return {path: IN_SCRIPT for path in self.module_paths() if path and path.startswith(tuple(scripted))}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         with observing(self.model, observer):
@@ -161,7 +172,10 @@ def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwar
 
 # what these forms would get wrong
 
-COMPILED = (
+Refusal = tuple[str, str, str]
+"""What is refused, why, and what to write instead."""
+
+COMPILED: Refusal = (
     "a compiled model or function cannot be probed",
     "its code was fixed when it was compiled; names put in now would be missed silently",
     "probe what was compiled: model._orig_mod of a compiled model, or the function before torch.compile",
@@ -169,17 +183,17 @@ COMPILED = (
 REDUCED = (
     "a DistributedDataParallel model cannot be probed in this form",
     "its gradients are averaged between processes by backward(); autograd.grad gives the unreduced ones",
-    "probe the model inside it, model.module, for the gradients of this process alone",
+    "with bp.probe(model) as rec: around your own backward(), or model.module for this process alone",
 )
 SHARDED = (
     "a sharded (FSDP) model cannot be probed in this form",
     "its parameters get their gradients from backward(); autograd.grad gives none",
-    "probe the model before it is sharded",
+    "with bp.probe(model) as rec: around your own backward()",
 )
 WRAPPERS = (REDUCED, SHARDED)
 
 
-def refuse(target: Any, asked: str, parts: tuple[tuple[str, str, str], ...] = (COMPILED, *WRAPPERS)) -> None:
+def refuse(target: Any, asked: str, parts: Sequence[Refusal] = (COMPILED, *WRAPPERS)) -> None:
     """Raise Unsupported if a function, a model or a module in it is of a refused kind."""
     for part in target.modules() if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
@@ -188,7 +202,7 @@ def refuse(target: Any, asked: str, parts: tuple[tuple[str, str, str], ...] = (C
             raise Unsupported(headline, asked=asked, found=type(part).__name__, why=why, next=next)
 
 
-def _refused_kind(part: Any) -> tuple[str, str, str] | None:
+def _refused_kind(part: Any) -> Refusal | None:
     if isinstance(part, Module):
         compiled = part._compiled_call_impl is not None or hasattr(part.forward, "_torchdynamo_orig_callable")
         if compiled or type(part).__name__ == "OptimizedModule":

@@ -19,12 +19,13 @@ from torch.utils._python_dispatch import _disable_current_modes
 from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.capture import Capture, ViewWrite, version
+from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
 from backprobe.backends.torch.tensors import Geometry, describe, same_content
 from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
+UNLED = "it is a view that was made under no_grad, or before its base required a gradient"
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -34,6 +35,7 @@ class TorchTape(Once):
     """PyTorch's ``Tape``."""
 
     exchanges = False
+    refused: Sequence[modules.Refusal] = modules.WRAPPERS  # modules that cannot be called in a program
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -58,7 +60,9 @@ class TorchTape(Once):
         return tensor.is_floating_point() or tensor.is_complex()
 
     def is_differentiated(self, value: Any) -> bool:
-        return isinstance(value, Tensor) and value.requires_grad
+        if not isinstance(value, Tensor) or not value.requires_grad:
+            return False
+        return value.grad_fn is not None or gradient_edge(value) is not None
 
     def is_complex(self, tensor: Tensor) -> bool:
         return tensor.is_complex()
@@ -99,7 +103,7 @@ class TorchTape(Once):
         memory = self._memory(tensor)
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
-        else:
+        if capture.edge is None:
             capture.status, capture.reason = self._why_no_edge(tensor, reads, unrecorded, memory)
         self.by_memory.setdefault(memory, []).append(capture)
         self.known_versions.setdefault(memory, capture.version)
@@ -122,8 +126,9 @@ class TorchTape(Once):
             if tensor.dtype != base.dtype:
                 capture.opaque = OTHER_DTYPE
         else:
-            with torch.inference_mode(False):  # where torch makes a view of a leaf to find its edge
-                capture.edge = get_gradient_edge(tensor)
+            capture.edge = gradient_edge(tensor)
+        if capture.edge is None:
+            return
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
             previous.opaque = capture.opaque = (
                 "it was written in place where autograd did not look (no_grad, detach or another argument on the same "
@@ -145,6 +150,8 @@ class TorchTape(Once):
             return GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no history"
         if cut:
             return cut[0].status, f"it was computed from a value that is itself {cut[0].status}"
+        if tensor.requires_grad:  # as its base does, though autograd leads nothing to it
+            return GradStatus.DETACHED, UNLED
         return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
 
     def late_edge(self, capture: Capture) -> None:
@@ -154,8 +161,9 @@ class TorchTape(Once):
             GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD
         )  # fmt: skip
         if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
-            capture.status, capture.reason = GradStatus.OK, ""
             self._take_edge(capture, None, False)
+            if capture.edge is not None:
+                capture.status, capture.reason = GradStatus.OK, ""
 
     def _memory(self, tensor: Tensor) -> int:
         if tensor.layout is not torch.strided or tensor.is_nested:
@@ -166,7 +174,7 @@ class TorchTape(Once):
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         if isinstance(function, torch.nn.Module):
-            modules.refuse(function, f"{type(function).__name__}(...) inside a probed function", parts=modules.WRAPPERS)
+            modules.refuse(function, f"{type(function).__name__}(...) inside a probed function", parts=self.refused)
         return effects.effect(function, flagged)
 
     def is_compiled(self, function: Any) -> bool:

@@ -16,6 +16,12 @@ from backprobe.backends.base import Description, Summary
 from backprobe.errors import NotSaved
 
 
+def here(tensor: Tensor) -> Tensor:
+    """What of a tensor lies in this process: of a sharded one (DTensor) its own part, detached."""
+    part = getattr(tensor.detach(), "_local_tensor", None)
+    return tensor.detach() if part is None else part
+
+
 def describe(tensor: Tensor) -> Description:
     """Shape (None for a nested tensor, which has no single one), dtype without its prefix, device.
 
@@ -73,23 +79,24 @@ def summarize(tensor: Tensor) -> Summary | None:
     if values is None:
         return None
     kept = values[torch.isfinite(values)]
-    bad, finite = values.numel() - kept.numel(), tensor.numel() - values.numel() + kept.numel()
+    whole = here(tensor).numel()
+    bad, finite = values.numel() - kept.numel(), whole - values.numel() + kept.numel()
     if not finite:
-        return Summary(tensor.numel(), bad, math.nan, math.nan)
+        return Summary(whole, bad, math.nan, math.nan)
     if not kept.numel():
-        return Summary(tensor.numel(), bad, 0.0, 0.0)
+        return Summary(whole, bad, 0.0, 0.0)
     parts = torch.view_as_real(kept) if kept.is_complex() else kept
     scale = float(parts.abs().max()) or 1.0  # so that squares neither overflow nor vanish
     magnitudes = (kept / scale).abs()
     rms = scale * math.sqrt(float(magnitudes.square().sum()) / finite)
-    return Summary(tensor.numel(), bad, rms, scale * float(magnitudes.max()))
+    return Summary(whole, bad, rms, scale * float(magnitudes.max()))
 
 
 def _numbers(tensor: Tensor) -> Tensor | None:
     """The numbers in a tensor in double precision, those that a sparse one does not hold left out."""
     if tensor.is_meta:
         return None
-    values = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
+    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
     if values.layout is torch.sparse_coo:
         values = values.coalesce().values()
     elif values.layout in COMPRESSED:
@@ -104,7 +111,7 @@ def _numbers(tensor: Tensor) -> Tensor | None:
 
 def to_text(tensor: Tensor) -> str:
     """A small tensor's numbers in full, to six significant digits."""
-    values = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
+    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
     if values.is_meta:
         return "(meta: no values)"
     if values.layout is not torch.strided:
@@ -162,7 +169,7 @@ def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[
 
     Raises NotSaved for a tensor that has no bytes of its own, or that means more than its numbers.
     """
-    tensor = tensor.detach()
+    tensor = here(tensor)
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = _not_savable(tensor)
     if kind:

@@ -1,0 +1,76 @@
+"""The block form's tape: it is open as long as the block, and then differentiates what the block has computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from types import CodeType
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.ops import custom_gradient
+
+from backprobe.backends.base import Backward, Options, Outcome, Ran
+from backprobe.backends.tensorflow.backward import differentiate
+from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.tape import TensorflowTape
+from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
+from backprobe.record import GradStatus
+
+NOT_RUN = "the block was not over, or its output could not be differentiated"
+GRADIENT = tf.GradientTape.gradient.__code__
+
+
+class OpenTape(TensorflowTape):
+    """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.recording = ExitStack()
+        self.gradients: Any = None  # the gradient tape, while the block is open
+        self.passed: Backward | None = None
+
+    @property
+    def differentiator(self) -> OpenTape:
+        return self
+
+    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        self.gradients = self.recording.enter_context(self.recorded())
+
+    def follow(self, tensors: Sequence[Any]) -> None:
+        for tensor in tensors:
+            if is_eager(tensor) and is_differentiable(tensor) and not self.log.carries(tensor):
+                self.gradients.watch(tensor)
+                self.log.root(tensor)
+
+    def hides(self, code: CodeType) -> bool:
+        """What is traced is computed later; what has a gradient of its own runs past the tape."""
+        return code is GRADIENT or code.co_filename == custom_gradient.__file__ or not tf.executing_eagerly()
+
+    def unseen(self) -> Sequence[str]:
+        return tuple(self.log.compiled)
+
+    def made(self, tensor: Any) -> int:
+        return self.log.made_at(self.identity(tensor))
+
+    def differentiate(self, ran: Ran) -> None:
+        self.recording.close()
+        self.settle(ran.captures)
+        self.passed = differentiate(self.gradients, self.log, self.taps, self.options, ran)
+
+    @property
+    def progress(self) -> int:
+        return int(self.passed is not None)
+
+    def backward(self, captures: Sequence[Capture]) -> Backward:
+        return self.passed or Backward([_not_run(capture) for capture in captures], ())
+
+    def release(self) -> None:
+        self.recording.close()
+        self.gradients = self.passed = None
+        super().release()
+
+
+def _not_run(capture: Capture) -> Outcome:
+    status, reason = (GradStatus.BACKWARD_NOT_RUN, NOT_RUN) if capture.is_followed else (capture.status, capture.reason)
+    return Outcome(status, reason, capture.value, None, ())
