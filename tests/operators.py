@@ -297,7 +297,14 @@ def in_function(way: Way, arguments: Arguments, anchor: Tensor) -> Observed:
     return Observed(rec.result, rec.__getitem__)
 
 
-FORMS = {"function": in_function}
+def in_block(way: Way, arguments: Arguments, anchor: Tensor) -> Observed:
+    with bp.probe() as rec:
+        result = way.program(way.function, arguments.input, arguments.args, arguments.kwargs, anchor)
+        total(anchor, result).backward()
+    return Observed(result, lambda name: rec[f"/{way.program.__name__}:{name}"])
+
+
+FORMS = {"function": in_function, "block": in_block}
 
 
 @dataclass
@@ -401,15 +408,15 @@ def compare_way(op: Any, way: Way, form: str, tally: Tally, alive: Alive) -> Non
 
 
 def repeated(op: Any, way: Way, at: int) -> Iterator[Outcome]:
-    """One sample without a probe, again and again, on memory that lies elsewhere each time.
+    """One sample without a probe, again and again, on memory that lies elsewhere and held something else before.
 
-    LAPACK's last bits depend on how its memory is aligned. Whoever finds an outcome of the probe among these has seen
-    the operator itself come to it.
+    LAPACK's ``gelsy`` begins with the pivots that it finds in memory that PyTorch has not set, and its last bits depend
+    on them. Whoever finds an outcome of the probe among these has seen the operator itself come to it.
     """
-    for number in range(REPEATS):
-        held = [torch.zeros(size) for size in range(1, 8 * number)]
-        yield bare(way, next(islice(samples(op, way), at, None)))
-        del held
+    for _ in range(REPEATS):
+        before = [torch.randint(0, 2, (size,), dtype=torch.int32) for size in range(1, 200)]
+        del before
+        yield [bare(way, arguments) for arguments in samples(op, way)][at]
 
 
 if __name__ == "__main__":

@@ -267,26 +267,29 @@ class Selection:
         loose = [compile_pattern(strip(text), in_function=in_function) for text in texts]
         self.loose_positive = [p for p in loose if not p.excludes]
         self.loose_negative = [p for p, text in zip(loose, texts, strict=True) if p.excludes and strip(text) == text]
+        self.asks_operations = any(p.asks_operations for p in self.positive)
+        # what has been decided, by name: programs have the same names at each step
         self._wanted: dict[str, bool] = {}
         self._might: dict[str, bool] = {}
-
-    @property
-    def asks_operations(self) -> bool:
-        return any(p.asks_operations for p in self.positive)
+        self._returns: dict[str, bool] = {}
+        self._locals: dict[str, bool] = {}
+        self._calls: dict[str, bool] = {}
 
     def wants(self, full: str) -> bool:
         """Is this full name selected?"""
-        if full not in self._wanted:
+        known = self._wanted.get(full)
+        if known is None:
             if len(self._wanted) > MOST_DECISIONS:  # counts make ever new names
                 self._wanted.clear()
-            self._wanted[full] = self._decide(full, self.positive, self.negative)
-        return self._wanted[full]
+            known = self._wanted[full] = self._decide(full, self.positive, self.negative)
+        return known
 
     def might_want(self, stripped: str) -> bool:
         """Is a name selected under some count?"""
-        if stripped not in self._might:
-            self._might[stripped] = self._decide(stripped, self.loose_positive, self.loose_negative)
-        return self._might[stripped]
+        known = self._might.get(stripped)
+        if known is None:
+            known = self._might[stripped] = self._decide(stripped, self.loose_positive, self.loose_negative)
+        return known
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
         operation = re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
@@ -296,6 +299,12 @@ class Selection:
 
     def wants_return(self, scope: str) -> bool:
         """Might what this scope (without counts) returns, or a leaf of that, be selected?"""
+        known = self._returns.get(scope)
+        if known is None:
+            known = self._returns[scope] = self._decide_return(scope)
+        return known
+
+    def _decide_return(self, scope: str) -> bool:
         return self.might_want(f"{scope}:return") or any(
             p.scope is None
             or (p.local is not None and p.local.startswith("return") and re.fullmatch(_glob(strip(p.scope)), scope))
@@ -304,6 +313,12 @@ class Selection:
 
     def wants_locals(self, scope: str) -> bool:
         """Might a local of this scope (without counts) be selected? Then its source must be rewritten."""
+        known = self._locals.get(scope)
+        if known is None:
+            known = self._locals[scope] = self._decide_locals(scope)
+        return known
+
+    def _decide_locals(self, scope: str) -> bool:
         if self.everything:
             return self.in_function
         return any(
@@ -313,6 +328,12 @@ class Selection:
 
     def wants_calls(self, scope: str) -> bool:
         """Might a function called from this scope hold something selected? Then its calls are followed."""
+        known = self._calls.get(scope)
+        if known is None:
+            known = self._calls[scope] = self._decide_calls(scope)
+        return known
+
+    def _decide_calls(self, scope: str) -> bool:
         if self.everything:
             return self.in_function
         return any(

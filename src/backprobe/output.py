@@ -26,10 +26,11 @@ class Output:
 
 @dataclass(frozen=True)
 class Words:
-    """What messages call that which the output is in, and what they say gives a scalar instead."""
+    """What messages call that which the output is in, and what they say gives a scalar, or a real number, instead."""
 
     holder: str = "the return value"
     scalar: str = "of=lambda result: result[{at}]"
+    real: str = "of=lambda result: abs(result)"
 
 
 RETURNED = Words()
@@ -109,7 +110,7 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
             raise BadOutput(
                 "the output is complex", asked="its gradient", found=f"dtype {tape.describe(tensor).dtype}",
                 why="only a real scalar has one gradient",
-                next="cotangent=1.0, or of=lambda result: abs(result)",
+                next=f"cotangent=1.0, or {words.real}",
             )  # fmt: skip
         if tape.size(tensor) != 1:
             raise BadOutput(

@@ -159,15 +159,16 @@ class Probe(Request):
     def _block(self, frame: FrameType) -> BlockRun:
         if self.target is None:
             held = [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
-            return PlainBlock(self, find_backend(self.backend, [*held, frame]), frame)
+            found = find_backend(self.backend, [*held, frame], mixed=False, spelled="with bp.probe({}) as rec:")
+            return PlainBlock(self, found, frame)
         backend = find_backend(self.backend, [self.target])
+        backend.refuse_in_block(self.target, f"with bp.probe({name_of(self.target)})")
         if not backend.is_model(self.target):
             raise BadOption(
                 "a block is about a model, or about its own variables", asked=f"with bp.probe({name_of(self.target)})",
                 found=f"a target of type {type(self.target).__name__}",
                 next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
             )  # fmt: skip
-        backend.refuse_in_block(self.target, f"with bp.probe({name_of(self.target)})")
         return ModelBlock(self, backend, frame)
 
 

@@ -44,6 +44,9 @@ MEANINGS = {
     GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
 }
 
+KEPT = {"static": True}
+"""Of fields that hold tensors which are the recording's: a program that looks at an entry has not made them."""
+
 
 def plain_text(value: Any) -> str:
     """A number or None as text. Python itself refuses to write out an integer of thousands of digits."""
@@ -85,8 +88,8 @@ class Edge:
     """
 
     name: str
-    partial: Any = None
-    contribution: Any = None
+    partial: Any = field(default=None, metadata=KEPT)
+    contribution: Any = field(default=None, metadata=KEPT)
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,8 @@ class Entry:
     op: str
     inputs: tuple[Edge, ...]
     reads: tuple[Read, ...]
-    held_value: Any = field(repr=False)
-    held_grad: Any = field(repr=False)
+    held_value: Any = field(repr=False, metadata=KEPT)
+    held_grad: Any = field(repr=False, metadata=KEPT)
     axes: tuple[str, ...] = ()
 
     @property

@@ -255,7 +255,8 @@ class BlockRecording(Recording):
 
     def settle(self, record: Record) -> None:
         """The block is over."""
-        self._known, self._read = Index(record), None
+        self._known, self._read, self._progress = Index(record), None, _nothing
+        del self._progress  # which would keep the run
 
     @property
     def result(self) -> Any:
@@ -267,6 +268,10 @@ class BlockRecording(Recording):
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         save(self._record, None, path, overwrite=overwrite)
+
+
+def _nothing() -> None:
+    """What a block that is over goes on to do."""
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

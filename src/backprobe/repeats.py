@@ -6,7 +6,7 @@ part, which name the same in the same order, are then laid beside each other.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from backprobe.scope import Log, Scope, Value
@@ -34,23 +34,24 @@ class Repeats:
             self.again[part] = self.trace.apart(part in self.first), []
         return self.again[part][0]
 
-    def log(self) -> Log | None:
-        """Where what is named now is to be noted: in the first run of a part, and in the second."""
-        part = self.trace.tape.repeated()
-        if part is not None:
-            return self.again[part][1] if part in self.again else None
-        part = self.trace.tape.to_be_repeated()
-        return None if part is None else self.first.setdefault(part, [])
+    def logs(self) -> Sequence[Log]:
+        """Where what is named now is to be noted: in the first run of a part, and in the second.
+
+        A part within a part is both while the outer one is computed again: it will be, once more.
+        """
+        again, part = self.again.get(self.trace.tape.repeated()), self.trace.tape.to_be_repeated()
+        logs = [] if again is None else [again[1]]
+        return logs if part is None else [*logs, self.first.setdefault(part, [])]
 
     def settle(self) -> None:
         """The repetitions are over: what their values are known by there, those of the first run get."""
-        for part, (repeat, log) in self.again.items():
+        over, self.again = self.again, {}
+        for part, (repeat, log) in over.items():
             for value, again in _pairs(self.first.get(part, []), log):
                 if value.capture is not None and again.capture is not None and value is not again:
                     self.trace.tape.computed_again(value.capture, again.capture)
             repeat.release()
             self.first.pop(part, None)
-        self.again.clear()
 
     def release(self) -> None:
         for repeat, _ in self.again.values():

@@ -50,6 +50,7 @@ class Value:
     calls: tuple[str, ...] = ()  # what the expression called
     reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
     names: list[NamedAs] = field(default_factory=list)
+    fulls: Sequence[str] = ()  # the names in full, when the run is over
 
 
 class Scope:
@@ -58,7 +59,7 @@ class Scope:
     def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
         self.trace, self.parent, self.path, self.file = trace, parent, path, file
         self.renumber(count)
-        self.stripped = strip(self.full)
+        self.stripped: str = strip(path) if parent is None or path[:1] != "/" else parent.stripped + path
         self.sites: Sequence[Site] = ()
         self.counts: dict[str, int] = {}  # how often each local was bound
         self.entered: dict[str, int] = {}  # how often each function was entered from here
@@ -68,7 +69,7 @@ class Scope:
         self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
-        self.log: Log | None = None  # set where this part of the program is computed again, or will be
+        self.logs: Sequence[Log] = ()  # where this part of the program is computed again, or will be
         self.follows = trace.selection.wants_calls(self.stripped)
 
     def renumber(self, count: int) -> None:

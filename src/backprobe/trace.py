@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Tape
+from backprobe.backends.base import Around, Tape
 from backprobe.errors import NoSource
 from backprobe.names import Selection, quote, strip
 from backprobe.record import GradStatus
@@ -21,7 +21,7 @@ from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.rewrite import Origin, Site
-from backprobe.structure import exchanged, leaves
+from backprobe.structure import children, exchanged, leaves
 
 PLAIN = (bool, int, float, complex, type(None))
 HIGHER_ORDER = (map, filter, functools.reduce)
@@ -58,6 +58,12 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
             return method(self, *args)
 
     return quiet
+
+
+def _around(scope: Scope, site: Site) -> Around:
+    """What a statement mentions: the captures, and whether a value that was not selected is differentiated."""
+    reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
+    return reads, any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
 
 
 class Trace:
@@ -126,6 +132,12 @@ class Trace:
             self.root.sites, self.root.file = sites, file
             self.live[self.root] = None
             return self.root
+        scope = self._entered(path, file, sites)
+        if self.is_recording:
+            self.live[scope] = None
+        return scope
+
+    def _entered(self, path: str, file: str, sites: tuple[Site, ...]) -> Scope:
         count = self.entered.get(path, 0)
         self.entered[path] = count + 1
         return self._opened(Scope(self, None, path, count, file), sites)
@@ -133,13 +145,14 @@ class Trace:
     def _enter(self, parent: Scope, label: str, file: str, sites: tuple[Site, ...]) -> Scope:
         count = parent.entered.get(label, 0)
         parent.entered[label] = count + 1
-        return self._opened(Scope(self, parent, label, count, file), sites)
+        scope = self._opened(Scope(self, parent, label, count, file), sites)
+        if self.is_recording:
+            self.live[scope] = None
+        return scope
 
     def _opened(self, scope: Scope, sites: tuple[Site, ...]) -> Scope:
         scope.sites = sites
-        scope.log = self.repeats.log()
-        if self.is_recording:
-            self.live[scope] = None
+        scope.logs = self.repeats.logs()
         return scope
 
     def leave(self, scope: Scope) -> None:
@@ -286,7 +299,6 @@ class Trace:
 
     # naming values
 
-    @quietly
     def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> Any:
         """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container.
 
@@ -305,34 +317,67 @@ class Trace:
             self.last = (scope, site)
         if scope is self.root and local == "return" and site.line:
             self.return_site, self.at_return = site, Mentioned.of(scope)
-        found = self._leaves(value)
-        prefix = f"{scope.stripped}:{local}"
-        wanted = [self.selection.might_want(prefix + strip(leaf)) for leaf, _ in found]
-        if not any(wanted):
-            if found and (self.selection.asks_operations or not local.endswith("()")):
-                self.seen[prefix] = None
-            scope.slots.pop(local + own, None)
-            scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
+        if isinstance(value, PLAIN):
+            self._name_plain(scope, local, value, site, own)
             return
-        held = scope.slots.get(local + own, ())
-        if held and len(held) == sum(wanted) and self._same(held, found, wanted):
+        found = self._leaves(value)
+        if not found:
+            scope.slots.pop(local + own, None)
+            scope.passed_over[local] = False
+            return
+        prefix, might_want = f"{scope.stripped}:{local}", self.selection.might_want
+        wanted = [one for one in found if might_want(prefix + strip(one[0]) if one[0] else prefix)]
+        if wanted:
+            with self.tape.quiet():
+                self._bind(scope, local, wanted, site, own)
+            return
+        if self.selection.asks_operations or not local.endswith("()"):
+            self.seen[prefix] = None
+        scope.slots.pop(local + own, None)
+        with self.tape.quiet():
+            scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
+
+    def _name_plain(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
+        """A number or None, which is bound anew each time; most of what a program binds is that."""
+        if not self.selection.might_want(f"{scope.stripped}:{local}"):
+            if self.selection.asks_operations or not local.endswith("()"):
+                self.seen[f"{scope.stripped}:{local}"] = None
+            scope.slots.pop(local + own, None)
+            scope.passed_over[local] = False
+            return
+        count = scope.counts.get(local, 0)
+        scope.counts[local] = count + 1
+        known = Value(None, 0, None, scope, site, plain=value)
+        known.names.append((scope, local, count, ""))
+        self.values.append(known)
+        slot = (("", known),)
+        self._explain(slot, scope, site)
+        scope.slots[local + own] = slot
+        for log in scope.logs:
+            log.append((scope.stripped, local, slot))
+
+    def _bind(self, scope: Scope, local: str, wanted: list[tuple[str, Any]], site: Site, own: str) -> None:
+        held = scope.slots.get(local + own)
+        if held and len(held) == len(wanted) and self._same(held, wanted):
             self._explain(held, scope, site)
             return  # re-binding a name to the same object is no new binding
         count = scope.counts.get(local, 0)
         scope.counts[local] = count + 1
-        slot = []
-        for (leaf, item), want in zip(found, wanted, strict=True):
-            if want:
-                known = self._value(scope, item, site)
-                known.names.append((scope, local, count, leaf))
-                slot.append((leaf, known))
+        bound = []
+        for leaf, item in wanted:
+            known = self._value(scope, item, site)
+            known.names.append((scope, local, count, leaf))
+            bound.append((leaf, known))
+        slot = tuple(bound)
         self._explain(slot, scope, site)
-        scope.slots[local + own] = tuple(slot)
-        if scope.log is not None:
-            scope.log.append((scope.stripped, local, tuple(slot)))
+        scope.slots[local + own] = slot
+        for log in scope.logs:
+            log.append((scope.stripped, local, slot))
 
     def _explain(self, slot: Sequence[tuple[str, Value]], scope: Scope, site: Site) -> None:
         """Note what computes the values that this statement made, and those that this mentions, as they were before."""
+        if site is NO_SITE and not self.renewed:
+            return
         for leaf, value in slot:
             if value.site is site and value.scope is scope and not value.expression:
                 self._explain_one(value, site.origin.at(leaf), Mentioned.of(scope))
@@ -340,6 +385,8 @@ class Trace:
 
     def _explain_one(self, value: Value, origin: Origin, around: Mentioned) -> None:
         value.expression, value.calls = origin.expression, around.calls
+        if not origin.reads and not around.returned:
+            return
         mentioned = [(name, around.slots[name]) for name in origin.reads if name in around.slots]
         value.reads = [
             (spelled + inside, before)
@@ -349,20 +396,26 @@ class Trace:
 
     def _leaves(self, value: Any) -> list[tuple[str, Any]]:
         """The tensors and plain numbers in a value: itself, or the leaves of a container that holds a tensor."""
-        if self.tape.is_tensor(value) or isinstance(value, PLAIN):
+        is_tensor = self.tape.is_tensor
+        if is_tensor(value):
             return [("", value)]
-        found = [(leaf, item) for leaf, item in leaves(value) if self.tape.is_tensor(item) or isinstance(item, PLAIN)]
-        return found if any(self.tape.is_tensor(item) for _, item in found) else []
+        if children(value) is None:
+            return []
+        found = [(leaf, item) for leaf, item in leaves(value) if isinstance(item, PLAIN) or is_tensor(item)]
+        return found if any(is_tensor(item) for _, item in found) else []
 
-    def _same(self, held: Slot, found: list[tuple[str, Any]], wanted: list[bool]) -> bool:
+    def _same(self, held: Slot, found: list[tuple[str, Any]]) -> bool:
         """Does a name already hold these very objects, at these versions? Numbers alone are bound anew each time."""
-        new = [item for item, want in zip(found, wanted, strict=True) if want]
         identity = self.tape.identity
-        return any(value.tensor is not None for _, value in held) and all(
-            old == leaf and (identity(item) == identity(value.tensor) and self.tape.version(item) == value.version
-                             if value.tensor is not None else item is value.plain)
-            for (old, value), (leaf, item) in zip(held, new, strict=True)
-        )  # fmt: skip
+        for (old, value), (leaf, item) in zip(held, found, strict=True):
+            if old != leaf:
+                return False
+            if value.tensor is None:
+                if item is not value.plain:
+                    return False
+            elif identity(item) != identity(value.tensor) or self.tape.version(item) != value.version:
+                return False
+        return any(value.tensor is not None for _, value in held)
 
     def _value(self, scope: Scope, item: Any, site: Site) -> Value:
         """The value that an object is: a known one, or a new one where the object or its version is new."""
@@ -382,12 +435,11 @@ class Trace:
         return known if known is not None else self._capture(scope, item, site, None)
 
     def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
-        reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
         version = self.tape.version(tensor)
-        writer, made = self.through.get(id(tensor), (None, None))
+        writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
         through = writer is not None and writer() is tensor and made == version
-        unrecorded = any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
-        capture = self.tape.capture(tensor, reads, unrecorded, previous.capture if previous else None, through)
+        around = functools.partial(_around, scope, site)
+        capture = self.tape.capture(tensor, around, previous.capture if previous else None, through)
         value = Value(tensor, version, capture, scope, site, previous=previous)
         self.latest[self.tape.identity(tensor)] = value
         self.values.append(value)
@@ -406,8 +458,7 @@ class Trace:
         elif finished:
             scope = finished.pop()
         else:
-            scope = self.enter_module(path)
-            del self.live[scope]
+            scope = self._entered(path, "", ())
         return self.name(scope, "return", output, NO_SITE)
 
     @quietly
@@ -468,12 +519,12 @@ class Trace:
             return
         version = self.tape.version
         self.tape.look_again()
-        for live in list(self.live):
-            for key, slot in list(live.slots.items()):
-                for _, value in slot:
-                    if value.tensor is not None and version(value.tensor) != value.version:
-                        self._renew(live, key, scope, site)
-                        break
+        written = [
+            (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
+            if value.tensor is not None and version(value.tensor) != value.version
+        ]  # fmt: skip
+        for live, key in dict.fromkeys(written):
+            self._renew(live, key, scope, site)
 
     def _renew(self, live: Scope, key: str, scope: Scope, site: Site) -> None:
         local = key.partition(OWN)[0]
@@ -491,5 +542,5 @@ class Trace:
             else:
                 slot.append((leaf, value))
         live.slots[key] = tuple(slot)
-        if live.log is not None:
-            live.log.append((live.stripped, local, tuple(slot)))
+        for log in live.logs:
+            log.append((live.stripped, local, tuple(slot)))

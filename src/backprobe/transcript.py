@@ -12,32 +12,31 @@ from backprobe.trace import Trace
 
 
 def transcribe(
-    trace: Trace, backend: Backend, captured: Sequence[Value], passed: Backward, outputs: Sequence[Value]
+    trace: Trace, backend: Backend, values: Sequence[Value], passed: Backward, outputs: Sequence[Value]
 ) -> Record:  # fmt: skip
-    """The record of one run; what the backward pass gave speaks of the captured values by position."""
+    """The record of one run's values; what backward gave speaks by position of those that were captured."""
+    captured = [value for value in values if value.capture is not None]
     found = {id(value): outcome for value, outcome in zip(captured, passed.outcomes, strict=True)}
-    values = kept(trace, outputs)
-    named = [(value, [full(name) for name in value.names]) for value in values]
     position = {id(value): at for at, value in enumerate(values)}
     printer = _Printer(trace, values)
-    names = {name: at for at, (_, fulls) in enumerate(named) for name in fulls}
-    written = {name: printer.write(of) for value, fulls in named for name, of in zip(fulls, value.names, strict=True)}
-    chosen = [_outermost_first(fulls, written) for _, fulls in named]
-    at_capture = [position.get(id(value)) for value in captured]
+    names = {name: at for at, value in enumerate(values) for name in value.fulls}
+    written = {name: printer.write(of) for value in values for name, of in zip(value.fulls, value.names, strict=True)}
+    chosen = [_outermost_first(value.fulls, written) for value in values]
+    at_capture = [position[id(value)] for value in captured]
     entries = []
     for value, own in zip(values, chosen, strict=True):
         outcome = found.get(id(value))
         inputs = tuple(
             Edge(chosen[at][0], link.partial, link.contribution)
-            for link in (outcome.inputs if outcome is not None else ()) if (at := at_capture[link.position]) is not None
-        )  # fmt: skip
+            for link in outcome.inputs for at in (at_capture[link.position],)
+        ) if outcome is not None and outcome.inputs else ()  # fmt: skip
         reads = tuple(
             Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(id(read))) is not None
-        )
+        ) if value.reads else ()  # fmt: skip
         entries.append(_entry(value, outcome, backend, own, inputs, reads))
-    backward = tuple(at for c in passed.order if (at := at_capture[c]) is not None)
+    backward = tuple(at_capture[c] for c in passed.order)
     unseen = tuple(name for name in trace.seen if name not in names)
-    printed = [chosen[at][0] if at is not None else "" for at in at_capture]
+    printed = [chosen[at][0] for at in at_capture]
     notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
     return Record(
         backend.name, tuple(entries), names, written, backward, tuple(position[id(output)] for output in outputs),
@@ -48,7 +47,9 @@ def transcribe(
 def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
     """The values that get an entry: those with a name that was selected, and the outputs."""
     wanted = trace.selection.wants
-    return [value for value in trace.values if value in outputs or any(wanted(full(name)) for name in value.names)]
+    for value in trace.values:
+        value.fulls = [full(name) for name in value.names]
+    return [value for value in trace.values if value in outputs or any(map(wanted, value.fulls))]
 
 
 def _path_sums(sums: Sums | None, printed: Sequence[str]) -> PathSums | None:
@@ -60,6 +61,8 @@ def _path_sums(sums: Sums | None, printed: Sequence[str]) -> PathSums | None:
 
 def _outermost_first(fulls: Sequence[str], written: Mapping[str, str]) -> list[str]:
     """The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``."""
+    if len(fulls) == 1:
+        return [written[fulls[0]]]
     return list(dict.fromkeys(written[name] for name in sorted(fulls, key=lambda name: name.count("/"))))
 
 

@@ -526,7 +526,10 @@ REFUSED = {
     "strategies": (
         lambda: bp.probe(decorated, strategy="hooks")(X), bp.StrategyRefused, "the strategy 'hooks' is PyTorch's",
     ),
-    "the block form": (lambda: bp.probe(decorated).__enter__(), bp.Unsupported, "the block form"),
+    "a block": (lambda: bp.probe(backend="jax").__enter__(), bp.Unsupported, "a block cannot be probed in JAX"),
+    "a block around a function": (
+        lambda: bp.probe(decorated, backend="jax").__enter__(), bp.Unsupported, "a block cannot be probed in JAX",
+    ),
 }  # fmt: skip
 
 

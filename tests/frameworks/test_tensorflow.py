@@ -290,6 +290,38 @@ def test_a_write_to_a_variable_makes_a_version_with_its_own_value_and_gradient()
     assert whole.path_sums.agree
 
 
+def test_a_variable_that_an_operation_reads_itself():
+    w = tf.Variable([1.0, 2.0])
+
+    def f(x):
+        held = w
+        a = tf.sin(held)  # TensorFlow reads it in C++, and tells no callback
+        b = x * held
+        c = tf.concat([a, held], 0)
+        held.assign_add([1.0, 1.0])
+        d = tf.reduce_sum(b * held)
+        return d + tf.reduce_sum(c)
+
+    rec = bp.probe(f)(vector(3.0, 4.0))
+    assert inputs(rec) == {
+        "a": ["held#0"], "b": ["x", "held#0"], "c": ["held#0", "a"], "d": ["b", "held#1"], "return": ["c", "d"]
+    }  # fmt: skip
+    assert rec["held#0"].grad.numpy() == pytest.approx([3 * 2 + 1 + np.cos(1.0), 4 * 3 + 1 + np.cos(2.0)])
+    assert rec["held#1"].grad.numpy().tolist() == [3, 8]
+    assert numbers(bp.probe(lambda v: tf.reduce_sum(tf.sin(v)), backend="tensorflow")(w))["return"] == 1
+
+
+def test_a_variable_that_only_a_compiled_function_reads():
+    w = tf.Variable(2.0)
+    compiled = tf.function(lambda x: x * w).get_concrete_function(tf.TensorSpec((), tf.float32))
+
+    def f(x):
+        y = compiled(tf.constant(3.0))
+        return y + x
+
+    assert numbers(bp.probe(f)(1.0)) == {"x": 1, "y": 1, "return": 1}
+
+
 def test_scatters_and_strided_assignments_are_writes():
     def f(x):
         w = tf.Variable([1.0, 2.0, 3.0])

@@ -109,6 +109,11 @@ class Summary:
     largest: float
 
 
+Around = tuple[Sequence[Any], bool]
+"""The captures that a value was computed from, as far as the source tells, and whether the source mentions a
+differentiated value besides them."""
+
+
 class Tensors(Protocol):
     """What choosing the output asks of a framework's tensors."""
 
@@ -181,11 +186,10 @@ class Tape(Tensors, Protocol):
         """A number that changes when the tensor's memory is written."""
         ...
 
-    def capture(self, tensor: Any, reads: Sequence[Any], unrecorded: bool, previous: Any, through: bool) -> Any:
+    def capture(self, tensor: Any, around: Callable[[], Around], previous: Any, through: bool) -> Any:
         """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
 
-        ``reads`` are the captures it was computed from as far as the source tells, ``unrecorded`` whether the source
-        mentions a differentiated value besides them, ``previous`` the capture of the same object before it was
+        ``around`` tells what it was computed from, ``previous`` is the capture of the same object before it was
         written, ``through`` whether that write went through this object.
         """
         ...
@@ -350,8 +354,8 @@ class Backend(Arrays, Protocol):
         """Raise Unsupported for a function or model that the function and model forms would get wrong."""
         ...
 
-    def refuse_in_block(self, model: Any, asked: str) -> None:
-        """The same for a model that a block is about."""
+    def refuse_in_block(self, target: Any, asked: str) -> None:
+        """The same for what a block is about."""
         ...
 
     def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
@@ -505,8 +509,12 @@ def find_program(name: str | None, target: Any, session: Any) -> Program | None:
     return None
 
 
-def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
+def find_backend(
+    name: str | None, values: Iterable[Any], *, mixed: bool = True, spelled: str = "bp.probe(f, {})"
+) -> Backend:
     """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend.
+
+    Where values are ``mixed``, those of other frameworks are values that nothing is known of.
 
     Where several are imported (TensorFlow imports JAX), it is the only one that a function or frame among the values
     mentions, or that the module it stands in does.
@@ -517,9 +525,15 @@ def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
         return load_backend(name)
     imported = [load_backend(known) for known in BACKENDS if known in sys.modules]
     values = list(values)
-    for backend in imported:
-        if any(backend.is_tensor(value) or backend.is_model(value) for value in values):
-            return backend
+    owners = [b for b in imported if any(b.is_tensor(value) or b.is_model(value) for value in values)]
+    if owners and (mixed or len(owners) == 1):
+        return owners[0]
+    if owners:
+        raise NoBackend(
+            "there are values of several frameworks, and a recording is of one",
+            found=f"values of {', '.join(owner.name for owner in owners)}",
+            next=" or ".join(spelled.format(f'backend="{owner.name}"') for owner in owners),
+        )
     for mentioned in (_mentioned(values, used_only=True), _mentioned(values, used_only=False)):
         known = [backend for backend in imported if backend.name in mentioned]
         if len(known) == 1:
@@ -530,7 +544,7 @@ def find_backend(name: str | None, values: Iterable[Any]) -> Backend:
         "the arguments do not tell which framework computes",
         found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",
         why="plain numbers belong to no framework",
-        next=f'bp.probe(f, backend="{imported[0].name if imported else next(iter(BACKENDS))}")',
+        next=spelled.format(f'backend="{imported[0].name if imported else next(iter(BACKENDS))}"'),
     )
 
 

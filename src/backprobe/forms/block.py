@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,7 @@ from backprobe.backends.base import Backend, BlockTape, Differentiator, Ran, Ten
 from backprobe.errors import BackprobeError, BadOption, Unsupported
 from backprobe.forms.model import Modules, names_in
 from backprobe.forms.run import Request, Run, home, name_of
-from backprobe.forms.variables import output_of
+from backprobe.forms.variables import computed_in, output_of
 from backprobe.forms.watching import Watching
 from backprobe.record import Record
 from backprobe.recording import BlockRecording
@@ -26,6 +27,8 @@ from backprobe.source.follow import package
 from backprobe.source.frames import name_in
 from backprobe.structure import leaves
 from backprobe.transcript import kept, transcribe
+
+COMPILED = "{} was not followed: it is compiled, and runs as a whole"
 
 
 class BlockRun(Run):
@@ -59,15 +62,16 @@ class BlockRun(Run):
         return self.recording
 
     def exit(self, error: BaseException | None) -> None:
-        """The block is over. Raises NothingMatched where nothing else was raised, and what differentiating it raises."""
+        """The block is over. Raises NothingMatched, and what choosing an output and differentiating it raise."""
         try:
+            self.installed.close()
+            self.closing()
+            self.trace.notes.update(dict.fromkeys(map(COMPILED.format, self.tape.unseen())))
+            if error is not None and not isinstance(error, BackprobeError):
+                self.add_notes(error)
             try:
-                self.installed.close()
-                self.closing()
-                if error is None:
-                    self.noting(self._differentiate)
-                elif not isinstance(error, BackprobeError):
-                    self.add_notes(error)
+                if error is None and self.tape.differentiator is not None:
+                    self.noting(partial(self._differentiate, self.tape.differentiator))
             finally:
                 self.trace.close()
                 record = self._record()
@@ -77,19 +81,17 @@ class BlockRun(Run):
         finally:
             self._release()
 
-    def _differentiate(self) -> None:
-        """Run backward from a variable of the block, where the program does not run backward itself."""
-        differentiator, probe = self.tape.differentiator, self.probe
-        if differentiator is None:
-            return
-        assert self.frame is not None and (probe.of is None or isinstance(probe.of, str))
+    def _differentiate(self, differentiator: Differentiator) -> None:
+        """Run backward from a variable of the block."""
+        assert self.frame is not None
         self.doing = "choosing the output of"
-        output = output_of(self.frame, probe.of, probe.cotangent, self.tape, differentiator)
+        computed = computed_in(self.frame, self.tape, differentiator)
+        output = output_of(self.frame, computed, self.probe, self.tape, self.spelled())
         local, dot, leaf = (output.path or "").lstrip(".").partition(".")
         value = self.trace.hold(output.tensor, local, dot + leaf)
         self.outputs[value] = None
         self.doing = "differentiating"
-        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, [v.capture for v in self._captured()]))
+        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, _captures(kept(self.trace, [value]))))
 
     def closing(self) -> None:
         """The program reports nothing any more; what it never did may still get a name."""
@@ -110,13 +112,10 @@ class BlockRun(Run):
     def _record(self) -> Record:
         """What is known so far."""
         self.trace.repeats.settle()
-        captured = self._captured()
+        values = kept(self.trace, list(self.outputs))
         with self.tape.quiet():
-            passed = self.tape.backward([value.capture for value in captured])
-        return transcribe(self.trace, self.backend, captured, passed, list(self.outputs))
-
-    def _captured(self) -> list[Value]:
-        return [value for value in kept(self.trace, list(self.outputs)) if value.capture is not None]
+            passed = self.tape.backward(_captures(values))
+        return transcribe(self.trace, self.backend, values, passed, list(self.outputs))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
@@ -145,7 +144,7 @@ class ModelBlock(BlockRun):
         return self.backend.observing(self.probe.target, observer)
 
     def closing(self) -> None:
-        self.modules.name_unseen(self.backend.call(self.probe.target, (), {}))
+        self.modules.name_unseen(self.backend.call(self.probe.target, (), {}), self.tape.unseen())
 
     def known_names(self) -> Sequence[str]:
         return names_in(self.backend.call(self.probe.target, (), {}))
@@ -159,7 +158,7 @@ class PlainBlock(BlockRun):
         self.trace.home = home(frame.f_code.co_filename)
 
     @contextmanager
-    def watching(self) -> Iterator[object]:
+    def watching(self) -> Iterator[None]:
         assert self.frame is not None
         if self.selection.asks_operations:
             self._refuse_operations()
@@ -183,6 +182,10 @@ class PlainBlock(BlockRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"
+
+
+def _captures(values: Sequence[Value]) -> list[Any]:
+    return [value.capture for value in values if value.capture is not None]
 
 
 def users_frame(frame: FrameType | None) -> FrameType:

@@ -32,12 +32,17 @@ class Modules:
             self._written,
         )  # fmt: skip
 
-    def name_unseen(self, call: ModelCall) -> None:
-        """The modules of a call that were selected, and not seen to run, have a name too."""
+    def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
+        """The modules of a call that were selected, and not seen to run, have a name too.
+
+        They may have run in one of the compiled functions.
+        """
         hidden = call.hidden_paths()
         for path in call.module_paths():
             if path not in self.executed and self._wants_output(path):
-                why = (GradStatus.OPAQUE, hidden[path]) if path in hidden else NOT_RUN
+                inside = f"it did not run, or inside of {', '.join(compiled)}, which is compiled" if compiled else ""
+                reason = hidden.get(path, inside)
+                why = (GradStatus.OPAQUE, reason) if reason else NOT_RUN
                 self.trace.name_absent(_quoted(path), *why)
 
     def _returned(self, path: str, output: Any) -> Any:

@@ -119,7 +119,7 @@ class CalledRun(Run):
     """One call of a target: forward, and then backward from what it returned."""
 
     differentiated: Value
-    captured: Sequence[Value] = ()
+    kept: Sequence[Value] = ()
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward; whatever happens, nothing is left behind."""
@@ -141,8 +141,9 @@ class CalledRun(Run):
         self.doing = "differentiating"
         self.differentiated = self.hold(output)
         self.trace.close()
-        self.captured = [v for v in kept(self.trace, [self.differentiated]) if v.capture is not None]
-        return Ran(result, self.differentiated.tensor, output.cotangent, [value.capture for value in self.captured])
+        self.kept = kept(self.trace, [self.differentiated])
+        captures = [value.capture for value in self.kept if value.capture is not None]
+        return Ran(result, self.differentiated.tensor, output.cotangent, captures)
 
     def returned(self, result: Any) -> Any:
         """What the target returned has a name."""
@@ -156,7 +157,7 @@ class CalledRun(Run):
         return result
 
     def _recording(self, result: Any, passed: Backward) -> Recording:
-        record = transcribe(self.trace, self.backend, self.captured, passed, [self.differentiated])
+        record = transcribe(self.trace, self.backend, self.kept, passed, [self.differentiated])
         self.refuse_missed(record.names)
         return Recording(record, result)
 

@@ -13,13 +13,14 @@ from typing import Any
 from backprobe.backends.base import BlockTape
 from backprobe.errors import NoSource
 from backprobe.scope import OWN, Scope
-from backprobe.source.events import Does, Event, Events, events
+from backprobe.source.events import Does, Event, Events, events, is_rewritten
 from backprobe.source.follow import innermost, package
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.tracer import Tracer
 from backprobe.trace import NO_SITE, Trace
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
 
 
@@ -90,8 +91,7 @@ class Frame:
             self.scope.dirty = True
             self.scope.calls.append("?")
             return
-        arguments = [value_in(frame, argument) for argument in call.args]  # type: ignore[attr-defined]
-        named = {k.arg: value_in(frame, k.value) for k in call.keywords if k.arg is not None}  # type: ignore[attr-defined]
+        arguments, named = _arguments(frame, call)
         self.held = self.scope.called(function, arguments, named, event.flagged)
 
     def _before_augment(self, frame: FrameType, event: Event) -> None:
@@ -175,6 +175,23 @@ class Frame:
         self.scope.forget(event.name)
 
 
+def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
+    """What a call is given, as far as that can be told."""
+    arguments: list[Any] = []
+    for given in call.args:
+        value = value_in(frame, given.value if isinstance(given, ast.Starred) else given)
+        several = isinstance(given, ast.Starred) and isinstance(value, tuple | list)
+        arguments += value if several else [value]
+    named: dict[str, Any] = {}
+    for keyword in call.keywords:
+        value = value_in(frame, keyword.value)
+        if keyword.arg is not None:
+            named[keyword.arg] = value
+        elif type(value) is dict:
+            named |= value
+    return arguments, named
+
+
 BEFORE = {
     Does.CALL: Frame._before_call, Does.AUGMENT: Frame._before_augment, Does.SET_ITEM: Frame._before_item,
     Does.SET_ATTRIBUTE: Frame._before_attribute,
@@ -240,6 +257,8 @@ class Watching:
         above, distance = self._above(frame)
         if above is not None:
             return self._watched(frame, above.scope, above, distance)
+        if distance == OWN_WORK:
+            return None
         caller = self._caller_of_repeated()
         return None if caller is None else self._watched(frame, caller, None, distance)
 
@@ -253,7 +272,11 @@ class Watching:
 
     def _is_users(self, code: CodeType) -> bool:
         installed = package(code.co_filename)
-        return installed is None or (installed != "" and installed == self.trace.home)
+        users = installed is None or (installed != "" and installed == self.trace.home)
+        if users and is_rewritten(code):
+            self.trace.notes[f"{code.co_qualname} was not followed: it is already being probed"] = None
+            return False
+        return users
 
     def _above(self, frame: FrameType) -> tuple[Frame | None, int]:
         """The watched frame that a frame runs in, and how many others lie between."""
@@ -262,7 +285,9 @@ class Watching:
             known = self.tracer.frames.get(caller)
             if known is not None:
                 return known.watched, distance  # type: ignore[return-value]
-            if package(caller.f_code.co_filename) == "backprobe" or self.tape.hides(caller.f_code):
+            if package(caller.f_code.co_filename) == "backprobe":
+                return None, OWN_WORK
+            if self.tape.hides(caller.f_code):
                 return None, distance
             distance, caller = distance + 1, caller.f_back
         return None, distance

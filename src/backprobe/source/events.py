@@ -16,7 +16,8 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from backprobe.source.locate import FunctionNode, is_module, locate, locate_module
+from backprobe.errors import NoSource
+from backprobe.source.locate import FunctionNode, is_class, is_module, locate, locate_class, locate_module
 from backprobe.source.rewrite import MAY_WRITE, Origin, Site, augmented, names_read, operation
 
 Place = tuple[int | None, int | None]
@@ -71,13 +72,27 @@ def events(code: CodeType, around: CodeType, file: str) -> Events:
 
     ``around`` is the function's or module's code, and ``file`` tells equal ones of two files apart.
     """
+    if is_rewritten(code):
+        raise NoSource(
+            f"{code.co_qualname} is already being probed", asked="a block in a function that a probe has rewritten",
+            found="the code that reports to the probe outside, and not that of the source text",
+            why="names are read from the source text of the code that runs",
+            next="probe the function alone, or open the block around what calls it",
+        )  # fmt: skip
     return _read(code, _marks(around, file))
+
+
+def is_rewritten(code: CodeType) -> bool:
+    """Is it the code of a function that reports to a probe by itself?"""
+    return any(name.startswith("@") for name in code.co_freevars)
 
 
 @lru_cache(1024)
 def _marks(code: CodeType, file: str) -> Marks:
     if is_module(code):
         return _marked(*locate_module(code))
+    if is_class(code):
+        return _marked(*locate_class(code))
     definition = locate(code)
     return _marked(definition.node, definition.lines)
 
@@ -96,7 +111,7 @@ class Marks:
     only_return: int | None = None  # of a lambda, wherever its code says that it stands
 
 
-def _marked(node: FunctionNode | ast.Module, lines: Sequence[str]) -> Marks:
+def _marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str]) -> Marks:
     marker = _Marker(lines)
     marker.function(node)
     return marker.marks
@@ -109,8 +124,8 @@ class _Marker(ast.NodeVisitor):
         self.lines, self.at = lines, 1
         self.marks = Marks([], {}, {}, {}, {}, {}, [])
 
-    def function(self, node: FunctionNode | ast.Module) -> None:
-        if isinstance(node, ast.Module):
+    def function(self, node: FunctionNode | ast.ClassDef | ast.Module) -> None:
+        if isinstance(node, ast.Module | ast.ClassDef):
             self._statements(node.body)
             return
         given = node.args

@@ -4,6 +4,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import inspect
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,15 +46,35 @@ def locate(code: CodeType) -> Definition:
     ]
     imports = _compiled_with(code, parsed)
     if not candidates or imports is None:
-        raise StaleSource(
-            f"the source of {code.co_qualname} has changed since it was imported",
-            asked=f"the names in {code.co_qualname}",
-            found=f"{code.co_filename}:{code.co_firstlineno} no longer compiles to the function that is running",
-            why="names are read from the source text, and another text would give wrong names",
-            next="restart Python, or reload the module",
-        )
+        raise _stale(code)
     node, classes = min(candidates, key=lambda found: _span(found[0]))  # the innermost of lambdas within lambdas
     return Definition(node, classes, parsed.lines, imports)
+
+
+def _stale(code: CodeType) -> StaleSource:
+    return StaleSource(
+        f"the source of {code.co_qualname} has changed since it was imported",
+        asked=f"the names in {code.co_qualname}",
+        found=f"{code.co_filename}:{code.co_firstlineno} no longer compiles to the function that is running",
+        why="names are read from the source text, and another text would give wrong names",
+        next="restart Python, or reload the module",
+    )
+
+
+def is_class(code: CodeType) -> bool:
+    """Is it the code of a class's body?"""
+    return not code.co_flags & inspect.CO_OPTIMIZED and not is_module(code)
+
+
+def locate_class(code: CodeType) -> tuple[ast.ClassDef, tuple[str, ...]]:
+    """The definition of the class whose body was compiled to a code object. Raises NoSource or StaleSource."""
+    parsed = _parse(code)
+    for node in ast.walk(ast.parse("".join(parsed.lines))):
+        if isinstance(node, ast.ClassDef) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno and _compiled_with(code, parsed) is not None:
+                return node, parsed.lines
+    raise _stale(code)
 
 
 def is_module(code: CodeType) -> bool:

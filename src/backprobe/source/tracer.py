@@ -12,6 +12,8 @@ from types import FrameType, FunctionType, MethodType
 from typing import Any, Protocol, cast
 
 Outer = Callable[[FrameType, str, Any], Any] | None
+STARTING = ("set_trace", "settrace")
+"""Functions that start a debugger. It is the tracer of all frames then, and knows no events of instructions."""
 
 
 class Watched(Protocol):
@@ -50,8 +52,9 @@ class Tracer:
         """Put back what was there. Returns whether the tracer was still ours."""
         ours = sys.gettrace() == self._call
         for frame, local in self.frames.items():
+            frame.f_trace_opcodes = local.had_opcodes
             if frame.f_trace is local:
-                frame.f_trace, frame.f_trace_opcodes = local.outer, local.had_opcodes
+                frame.f_trace = local.outer
         self.frames.clear()
         if ours:
             sys.settrace(self.outer)
@@ -69,6 +72,9 @@ class Tracer:
             outer = self.outer(frame, event, arg)
             if sys.gettrace() != self._call:  # one written in C takes the place that it is called from
                 sys.settrace(self._call)
+        if frame.f_code.co_name in STARTING:
+            for watched_frame, local in self.frames.items():
+                watched_frame.f_trace_opcodes = local.had_opcodes
         known = self.frames.get(frame)
         if known is not None:
             known.outer = outer
@@ -89,6 +95,8 @@ class _Local:
             self.watched.step(frame)
             if not self.had_opcodes:
                 return self
+        elif event == "line":
+            frame.f_trace_opcodes = True
         elif event == "exception":
             self.watched.raised()
         elif event == "return" and self.watched.left(frame, arg):

@@ -49,8 +49,8 @@ class JaxBackend(HostArrays):
     def open_block(self, options: Options) -> NoReturn:
         _refuse_block("with bp.probe() as rec:", "put the lines into a function f and write rec = bp.probe(f)(x)")
 
-    def refuse_in_block(self, model: Any, asked: str) -> NoReturn:
-        _refuse_block(asked, "rec = bp.probe(model)(x), or put the lines into a function f and rec = bp.probe(f)(x)")
+    def refuse_in_block(self, target: Any, asked: str) -> NoReturn:
+        _refuse_block(asked, "rec = bp.probe(f)(x), with f the model itself, or a function that has the lines")
 
     def program(self, target: Any, session: Any) -> None:
         return None

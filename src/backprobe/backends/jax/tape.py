@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
+from backprobe.backends.base import Around, Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate
@@ -148,7 +148,7 @@ class JaxTape(Once):
         if tap.captured and carried(tap.tapped, self.level) is None:
             tap.value = tap.tapped
 
-    def capture(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool, previous: Tap | None, through: bool) -> Tap:
+    def capture(self, tensor: Any, around: Callable[[], Around], previous: Tap | None, through: bool) -> Tap:
         known = self.taps.get(id(tensor))
         if known is None:  # it does not depend on what is differentiated, or is an integer
             known = self._know(tensor, Tap())
@@ -160,7 +160,7 @@ class JaxTape(Once):
                 self._peek(known)
             else:
                 known.value, known.lost = tensor, False
-            known.status, known.reason = self._without_tangent(tensor, reads, unrecorded)
+            known.status, known.reason = self._without_tangent(tensor, *around())
         return known
 
     def _without_tangent(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool) -> tuple[GradStatus, str]:

@@ -38,10 +38,10 @@ class TensorflowBackend(TensorflowArrays):
         refusals.refuse(target, asked)
         graph_targets.refuse_context(target, asked)
 
-    def refuse_in_block(self, model: Any, asked: str) -> None:
-        self.refuse(model, asked)
+    def refuse_in_block(self, target: Any, asked: str) -> None:
+        self.refuse(target, asked)
 
-    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[None]:
+    def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         from backprobe.backends.tensorflow import models
 
         return models.observing(model, observer)

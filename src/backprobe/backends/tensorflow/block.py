@@ -8,17 +8,19 @@ from types import CodeType
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops import custom_gradient
 
 from backprobe.backends.base import Backward, Options, Outcome, Ran
+from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.exchange import listening
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
 from backprobe.record import GradStatus
 
 NOT_RUN = "the block was not over, or its output could not be differentiated"
-GRADIENT = tf.GradientTape.gradient.__code__
+GIVING = ("gradient", "jacobian", "batch_jacobian")
+BACKWARD = tuple(getattr(tf.GradientTape, name).__code__ for name in GIVING)
 
 
 class OpenTape(TensorflowTape):
@@ -29,6 +31,7 @@ class OpenTape(TensorflowTape):
         self.recording = ExitStack()
         self.gradients: Any = None  # the gradient tape, while the block is open
         self.passed: Backward | None = None
+        self.given: list[range] = []  # positions in the log at which a tape of the program's own ran backward
 
     @property
     def differentiator(self) -> OpenTape:
@@ -36,6 +39,16 @@ class OpenTape(TensorflowTape):
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.gradients = self.recording.enter_context(self.recorded())
+        for name in GIVING:
+            self.recording.enter_context(listening(tf.GradientTape, name, self._giving))
+
+    def _giving(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        start, compiled = self.log.length + 1, dict(self.log.compiled)
+        try:
+            return following(*args, **kwargs)
+        finally:
+            self.given.append(range(start, self.log.length + 1))
+            self.log.compiled = compiled
 
     def follow(self, tensors: Sequence[Any]) -> None:
         for tensor in tensors:
@@ -45,13 +58,19 @@ class OpenTape(TensorflowTape):
 
     def hides(self, code: CodeType) -> bool:
         """What is traced is computed later; what has a gradient of its own runs past the tape."""
-        return code is GRADIENT or code.co_filename == custom_gradient.__file__ or not tf.executing_eagerly()
+        if not tf.executing_eagerly():
+            return True
+        if code is private.CONVERTING:
+            self.log.compiled["what autograph converts"] = None  # as tf.map_fn has it do
+        return code is private.CONVERTING or code in BACKWARD or code.co_filename == private.OWN_GRADIENTS
 
     def unseen(self) -> Sequence[str]:
         return tuple(self.log.compiled)
 
     def made(self, tensor: Any) -> int:
-        return self.log.made_at(self.identity(tensor))
+        """A gradient that the program has taken itself is a value, and hardly what it is about."""
+        position = self.log.made_at(self.identity(tensor))
+        return 0 if any(position in given for given in self.given) else position
 
     def differentiate(self, ran: Ran) -> None:
         self.recording.close()

@@ -29,7 +29,11 @@ class Exchanged:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.listeners.get(threading.get_ident())
-        return self._through(own[:], *args, **kwargs) if own else self.original(*args, **kwargs)
+        if not own:
+            return self.original(*args, **kwargs)
+        if len(own) == 1:
+            return own[0](self.original, *args, **kwargs)
+        return self._through(own[:], *args, **kwargs)
 
     def _through(self, listeners: list[Listener], /, *args: Any, **kwargs: Any) -> Any:
         """The last listener is called, and calls those before it."""

@@ -107,6 +107,8 @@ class OperationLog:
         if self.is_muted or is_stopped():
             return
         eager = [given for given in inputs if not tf.is_symbolic_tensor(given)]
+        for given in eager:
+            self._note_handle(given)
         flowing = tuple(number for given in eager if (number := identity_of(given)) in self.followed)
         made = [output for output in outputs if not tf.is_symbolic_tensor(output)]
         if flowing and made:
@@ -133,11 +135,16 @@ class OperationLog:
             if why is not None:
                 self._cut(outputs, why)
 
+    def _note_handle(self, given: Any) -> int:
+        """A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function."""
+        number = identity_of(given)
+        if given.dtype is tf.resource and number not in self.followed and is_followed_by_a_tape(given):
+            self.followed.add(number)
+        return number
+
     def _use(self, name: str, handle: Any, outputs: Any) -> None:
         """An operation was given a Variable. One that this does not know is a compiled function."""
-        number = identity_of(handle)
-        if number not in self.followed and is_followed_by_a_tape(handle):
-            self.followed.add(number)
+        number = self._note_handle(handle)
         uses = self.variables.setdefault(number, Uses())
         if name in READING:
             if number in self.followed and not is_stopped():

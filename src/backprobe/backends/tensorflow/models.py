@@ -85,8 +85,7 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
         for kind in dict.fromkeys(_caller(type(module)) for module, _ in reporter.known.values()):
             installed.enter_context(listening(kind, "__call__", partial(reporter.called, kind)))
         yield reporter
-    if not reporter.is_built:
-        reporter.look()
+    reporter.finish()
 
 
 def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callable[..., Any] | None:
@@ -113,11 +112,15 @@ class Reporter:
         self.model, self.observer = model, observer
         self.parameters: set[str] = set()
         self.look()
+        self.report_parameters()
 
     def look(self) -> None:
-        """What is in the model now: layers are also made, and get their Variables, when one first runs."""
+        """What is in the model now: layers are also made when the one that holds them first runs."""
         self.whole = dismantle(self.model)
         self.known = _paths(self.whole)
+
+    def report_parameters(self) -> None:
+        """Those that were not there when this was called last: a layer gets its Variables when it first runs."""
         self.is_built = all(getattr(module, "built", True) for module, _ in self.known.values())
         for path, variable in parameters(self.whole):
             if path not in self.parameters:
@@ -131,12 +134,20 @@ class Reporter:
         output = following(module, *args, **kwargs)
         if kind is not _caller(type(module)) or is_symbolic(output):
             return output
-        if id(module) not in self.known or (is_outermost and not self.is_built):
+        if id(module) not in self.known:
             self.look()
         for path in self.known.get(id(module), (None, ()))[1]:
             if self.observer.wants_output(path):
                 output = self.observer.returned(path, output)
+        if is_outermost:
+            self.finish()
         return output
+
+    def finish(self) -> None:
+        """The model has run."""
+        if not self.is_built:
+            self.look()
+            self.report_parameters()
 
 
 def _paths(whole: Part) -> dict[int, tuple[Any, list[str]]]:

@@ -7,17 +7,26 @@ from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
+import tensorflow as tf
+
 from backprobe.backends.tensorflow.exchange import listening
 from backprobe.errors import Unsupported
 
 try:
     from tensorflow.python import pywrap_tfe
+    from tensorflow.python.autograph.impl import api
     from tensorflow.python.eager import context, execute, record
+    from tensorflow.python.framework import ops
+    from tensorflow.python.ops import custom_gradient
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
     execute_with_callbacks = execute.execute_with_callbacks
     _ = context.context, context.Context.add_op_callback, context.Context.remove_op_callback
     should_record_backprop, stop_recording = record.should_record_backprop, record.stop_recording
     record_operation, is_stopped = record.record_operation, pywrap_tfe.TFE_Py_TapeSetIsStopped
+    UNREAD = frozenset({ops.EagerTensor, str, int, bool, float, type(None), tf.DType})
+    CONVERTING, OWN_GRADIENTS = api.converted_call.__code__, custom_gradient.__file__
+    _ = pywrap_tfe.TFE_Py_FastPathExecute
 except (ImportError, AttributeError) as error:
     raise Unsupported(
         "this release of TensorFlow has moved what backprobe listens to", asked="the gradients of TensorFlow values",
@@ -42,14 +51,31 @@ def hearing_operations(
     def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return execute_with_callbacks(*args, **kwargs)
 
+    def reading(following: Callable[..., Any], ctx: Any, kind: Any, name: Any, *inputs: Any) -> Any:
+        """A Variable that is given to an operation as it is would be read in C++, and nobody be told."""
+        read = inputs if UNREAD.issuperset(map(type, inputs)) else map(_read, inputs)
+        return following(ctx, kind, name, *read)
+
     # op_callbacks.add_op_callback would do, but its counterpart takes execute from threads that still need it
     thread = context.context()
-    with listening(execute, "execute", calling_back), listening(record, "record_operation", noting):
+    with (
+        listening(execute, "execute", calling_back),
+        listening(record, "record_operation", noting),
+        listening(pywrap_tfe, "TFE_Py_FastPathExecute", reading),
+    ):
         thread.add_op_callback(operation)
         try:
             yield
         finally:
             thread.remove_op_callback(operation)
+
+
+def _read(given: Any) -> Any:
+    if isinstance(given, BaseResourceVariable):
+        return given.value()
+    if type(given) in (list, tuple) and any(isinstance(one, BaseResourceVariable) for one in given):
+        return [_read(one) for one in given]
+    return given
 
 
 def is_followed_by_a_tape(tensor: Any) -> bool:

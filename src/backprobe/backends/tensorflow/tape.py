@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
+from backprobe.backends.base import Around, Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.tensorflow import functions, layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import differentiate
@@ -78,14 +78,14 @@ class TensorflowTape(Once):
     # captures
 
     def capture(
-        self, tensor: Any, reads: Sequence[Capture], unrecorded: bool, previous: Capture | None, through: bool
+        self, tensor: Any, around: Callable[[], Around], previous: Capture | None, through: bool
     ) -> Capture:
         variable = variable_of(tensor)
         if variable is not None:
             return self._capture_variable(tensor, variable)
         capture = Capture(tensor, tensor, private.identity_of(tensor))
         if not self.is_differentiated(tensor):
-            capture.status, capture.reason = self._why_not_followed(tensor, reads, unrecorded)
+            capture.status, capture.reason = self._why_not_followed(tensor, *around())
         return capture
 
     def _capture_variable(self, named: Any, variable: Any) -> Capture:

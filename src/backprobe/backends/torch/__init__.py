@@ -38,8 +38,8 @@ class TorchBackend:
     def refuse(self, target: Any, asked: str) -> None:
         modules.refuse(target, asked)
 
-    def refuse_in_block(self, model: Any, asked: str) -> None:
-        modules.refuse(model, asked, parts=(modules.COMPILED,))
+    def refuse_in_block(self, target: Any, asked: str) -> None:
+        modules.refuse(target, asked, kinds=(modules.COMPILED,))
 
     def observing(self, model: torch.nn.Module, observer: ModuleObserver) -> AbstractContextManager[None]:
         return modules.observing(model, observer)

@@ -13,7 +13,7 @@ from backprobe.backends.torch.tensors import Geometry
 from backprobe.record import GradStatus
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Capture:
     """One tensor at one version."""
 
@@ -42,7 +42,7 @@ class ViewWrite:
 
 def version(tensor: Tensor) -> int:
     """The version counter; an inference tensor has none, and cannot be written outside of inference mode."""
-    return 0 if tensor.is_inference() else int(tensor._version)
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def gradient_edge(tensor: Tensor) -> GradientEdge | None:
@@ -52,6 +52,8 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
     its base does, and autograd leads nothing to it.
     """
     node = tensor.grad_fn
+    if node is not None and _is_engines(node):
+        return GradientEdge(node, tensor.output_nr)
     has_views = tensor.layout is torch.strided and not tensor.is_nested
     if (node is not None or not tensor._is_view()) if has_views else _is_engines(node):
         with torch.inference_mode(False):  # where PyTorch makes a view of a leaf to find its edge

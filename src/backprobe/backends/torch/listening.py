@@ -19,7 +19,7 @@ import torch
 import torch.utils.checkpoint
 from torch import Tensor
 
-from backprobe.backends.base import Backward, Link, Options
+from backprobe.backends.base import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.edges import Arrivals, Gradients
@@ -29,6 +29,7 @@ from backprobe.backends.torch.tape import TorchTape
 from backprobe.record import GradStatus
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called while the block was open")
+ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
 NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
@@ -84,6 +85,7 @@ class Passing:
         self.keeps_history = keeps_history
         self.began: Callable[[BackwardCall], None] = _nobody
         self.thread = threading.get_ident()
+        self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
         self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
         self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
@@ -126,6 +128,7 @@ class Passing:
         """
         call = _innermost(sys._getframe(1))
         if threading.get_ident() != self.thread:
+            self.is_elsewhere |= call is not None
             call = _innermost(sys._current_frames().get(self.thread)) if call is None else None
             if call is None:
                 return None
@@ -145,19 +148,30 @@ def _traces(code: CodeType) -> bool:
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
 
 
-def _context(function: Any, ends: tuple[CodeType, ...]) -> Any:
-    """The object that a checkpoint's innermost running ``forward`` or ``backward`` keeps its things on."""
+def _computing_again() -> Any:
+    """What the innermost checkpoint that computes its part again keeps its things on."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code not in ends:
-        if frame.f_code is function.__code__:
+    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
+        if frame.f_code is REENTRANT.backward.__code__:
             return frame.f_locals["ctx"]
         frame = frame.f_back
     return None
 
 
+def _to_compute_again() -> Any:
+    """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
+    frame: FrameType | None = sys._getframe(1)
+    found = None
+    while frame is not None and frame.f_code is not REENTRANT.backward.__code__:
+        if frame.f_code is REENTRANT.forward.__code__:
+            found = frame.f_locals["ctx"]
+        frame = frame.f_back
+    return found
+
+
 def _with_history(capture: Capture) -> Capture:
-    """A capture as it is where a reentrant checkpoint computed it again."""
-    again = capture.again
+    """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
+    again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
         return replace(capture, edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque,
                        tensor=again.tensor, geometry=again.geometry, writes=again.writes)  # fmt: skip
@@ -185,7 +199,7 @@ class ListeningTape(TorchTape):
         super().__init__(options)
         self.passing = Passing(options.create_graph)
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
-        self.waiting: list[Capture] = []  # floating, and without an edge so far
+        self.waiting: dict[Capture, int] = {}  # floating, and without an edge so far; the calls there had been
         self.leaves: list[tuple[int, Tensor, Tensor | None]] = []  # where processes work together; with what they held
 
     # while the block runs
@@ -212,21 +226,21 @@ class ListeningTape(TorchTape):
         self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
 
     def capture(
-        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool, previous: Capture | None, through: bool
+        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool
     ) -> Capture:
-        capture = super().capture(tensor, reads, unrecorded, previous, through)
+        capture = super().capture(tensor, around, previous, through)
         if capture.edge is None and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
-            self.waiting.append(capture)
+            self.waiting[capture] = len(self.passing.calls)
         return capture
 
     # checkpoints
 
     def repeated(self) -> Hashable | None:
-        return None if current_pass() < 0 else _context(REENTRANT.backward, (BACKWARD, GRAD)) or UNHEARD
+        return None if current_pass() < 0 else _computing_again() or UNHEARD
 
     def to_be_repeated(self) -> Hashable | None:
-        return None if torch.is_grad_enabled() else _context(REENTRANT.forward, ())
+        return None if torch.is_grad_enabled() else _to_compute_again()
 
     def computed_again(self, capture: Capture, again: Capture) -> None:
         if capture.edge is None:
@@ -240,7 +254,7 @@ class ListeningTape(TorchTape):
     def look_again(self) -> None:
         for capture in self.waiting:
             self.late_edge(capture)
-        self.waiting = [capture for capture in self.waiting if capture.edge is None]
+        self.waiting = {capture: calls for capture, calls in self.waiting.items() if capture.edge is None}
 
     def seen_again(self, capture: Capture) -> None:
         if capture.edge is None:
@@ -249,7 +263,8 @@ class ListeningTape(TorchTape):
     def late_edge(self, capture: Capture) -> None:
         had_none = capture.edge is None
         super().late_edge(capture)
-        if had_none and capture.edge is not None and self.passing.calls and not capture.opaque:
+        passed = len(self.passing.calls) > self.waiting.get(capture, 0)
+        if had_none and capture.edge is not None and passed and not capture.opaque:
             capture.opaque = LATE
 
     def _attach(self, capture: Capture) -> None:
@@ -339,7 +354,7 @@ class ListeningTape(TorchTape):
     def _why_missing(self) -> tuple[GradStatus, str]:
         calls = self.passing.calls
         if not calls:
-            return NOT_RUN
+            return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
         if any(call.is_limited for call in calls):
             return (
                 GradStatus.NOT_CONNECTED,

@@ -11,13 +11,12 @@ from functools import partial
 from typing import Any
 
 from torch.jit import ScriptModule
-from torch.nn import Module
+from torch.nn import Module, Parameter
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.base import ModuleObserver
 from backprobe.errors import Unsupported
-
 
 IN_SCRIPT = "it runs inside a ScriptModule, whose code is TorchScript's and not Python's"
 
@@ -39,19 +38,19 @@ class TorchModelCall:
         idle = Module.forward  # what a container such as ModuleList has
         return [
             path
-            for path, module in self.model.named_modules(remove_duplicate=False)
+            for path, module in parts(self.model)
             if getattr(type(module), "forward", None) is not idle
         ]
 
     def parameter_paths(self) -> Iterable[str]:
-        return [path for path, _ in self.model.named_parameters(remove_duplicate=False)]
+        return [path for path, _ in parameters(self.model)]
 
     def hidden_paths(self) -> Mapping[str, str]:
         scripted = [
             path + "." if path else ""
-            for path, module in self.model.named_modules(remove_duplicate=False) if isinstance(module, ScriptModule)
+            for path, module in parts(self.model) if isinstance(module, ScriptModule)
         ]  # fmt: skip
-        return {path: IN_SCRIPT for path in self.module_paths() if path and path.startswith(tuple(scripted))}
+        return {} if not scripted else {path: IN_SCRIPT for path in self.module_paths() if path and path.startswith(tuple(scripted))}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         with observing(self.model, observer):
@@ -59,6 +58,33 @@ class TorchModelCall:
 
     def finish(self, returned: Any, later: Any) -> Any:
         return returned
+
+
+def parts(model: Module) -> list[tuple[str, Module]]:
+    """``named_modules(remove_duplicate=False)``, which walks the model with a generator inside a generator."""
+    if type(model).named_modules is not Module.named_modules:
+        return list(model.named_modules(remove_duplicate=False))
+    found: list[tuple[str, Module]] = []
+    _collect(model, "", found)
+    return found
+
+
+def _collect(module: Module, path: str, found: list[tuple[str, Module]]) -> None:
+    found.append((path, module))
+    for name, child in module._modules.items():
+        if child is not None:
+            _collect(child, f"{path}.{name}" if path else name, found)
+
+
+def parameters(model: Module, known: Sequence[tuple[str, Module]] = ()) -> Iterator[tuple[str, Parameter]]:
+    """``named_parameters(remove_duplicate=False)``, by the parts of the model where these are known."""
+    if type(model).named_parameters is not Module.named_parameters:
+        yield from model.named_parameters(remove_duplicate=False)
+        return
+    for path, module in known or parts(model):
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                yield f"{path}.{name}" if path else name, parameter
 
 
 @contextmanager
@@ -69,12 +95,13 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
     where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has a hook of the user's gets
     one of ours behind it, so that what is seen is what the caller gets.
     """
-    for path, parameter in model.named_parameters(remove_duplicate=False):
+    known = parts(model)
+    for path, parameter in parameters(model, known):
         observer.parameter(path, parameter)
     paths: dict[Module, list[str]] = {}
-    for path, module in model.named_modules(remove_duplicate=False):
+    for path, module in known:
         paths.setdefault(module, []).append(path)
-    reporter = _Reporter(observer, threading.get_ident())
+    reporter = _Reporter(observer, threading.get_ident(), frozenset(paths))
     with ExitStack() as installed:
         for module, every in paths.items():
             for path in filter(observer.wants_locals, every[:1]):
@@ -87,29 +114,56 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
                 installed.callback(handle.remove)
             elif wanted:
                 reporter.paths[module] = wanted
-        for handle in (register_module_forward_pre_hook(reporter.before), register_module_forward_hook(reporter.after)):
-            installed.callback(handle.remove)
+        installed.callback(reporter.rest)
+        reporter.listen()
         yield
 
 
 class _Reporter:
     """What the hooks on all modules call: it hears the modules of one model in one thread."""
 
-    def __init__(self, observer: ModuleObserver, thread: int) -> None:
-        self.observer, self.thread = observer, thread
+    def __init__(self, observer: ModuleObserver, thread: int, model: frozenset[Module]) -> None:
+        self.observer, self.thread, self.model = observer, thread, model
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
+        self.handles: list[Any] = []
+
+    def listen(self) -> None:
+        self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
+
+    def rest(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
 
     def before(self, module: Module, args: Any) -> None:
-        if getattr(module, "inplace", False) and threading.get_ident() == self.thread:
+        if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
+            self._stand_aside(module)
+        if vars(module).get("inplace") and threading.get_ident() == self.thread:
             self.observer.writing(args)
 
     def after(self, module: Module, args: Any, output: Any) -> None:
         if threading.get_ident() != self.thread:
             return
-        if getattr(module, "inplace", False):
+        if vars(module).get("inplace"):
             self.observer.written(args)
-        if module in self.paths:
-            self.returned(self.paths[module], module, args, output)
+        for path in self.paths.get(module, ()):
+            self.observer.returned(path, output)
+
+    def _stand_aside(self, compiled: Module) -> None:
+        """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
+        if not self.model.isdisjoint(compiled.modules()):
+            headline, why, _ = COMPILED
+            raise Unsupported(
+                headline, asked="a block around a model, and a call of torch.compile(model) in it", why=why,
+                next="call model itself in the block, or write with bp.probe() as rec: for what comes after it",
+            )  # fmt: skip
+
+        def over(*_: Any) -> None:
+            self.rest()
+            self.listen()
+
+        self.rest()
+        self.handles.append(compiled.register_forward_hook(over, always_call=True))
 
     def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> None:
         if threading.get_ident() == self.thread:
@@ -193,18 +247,18 @@ SHARDED = (
 WRAPPERS = (REDUCED, SHARDED)
 
 
-def refuse(target: Any, asked: str, parts: Sequence[Refusal] = (COMPILED, *WRAPPERS)) -> None:
+def refuse(target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS)) -> None:
     """Raise Unsupported if a function, a model or a module in it is of a refused kind."""
-    for part in target.modules() if isinstance(target, Module) else [target]:
+    for part in [module for _, module in parts(target)] if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
-        if kind is not None and kind in parts:
+        if kind is not None and kind in kinds:
             headline, why, next = kind
             raise Unsupported(headline, asked=asked, found=type(part).__name__, why=why, next=next)
 
 
 def _refused_kind(part: Any) -> Refusal | None:
     if isinstance(part, Module):
-        compiled = part._compiled_call_impl is not None or hasattr(part.forward, "_torchdynamo_orig_callable")
+        compiled = part._compiled_call_impl is not None or _is_compiled(vars(part).get("forward") or getattr(type(part), "forward", None))
         if compiled or type(part).__name__ == "OptimizedModule":
             return COMPILED
         if isinstance(part, DistributedDataParallel):
@@ -212,6 +266,10 @@ def _refused_kind(part: Any) -> Refusal | None:
         sharded = sys.modules.get("torch.distributed.fsdp")  # slow to import, and imported by whoever uses it
         if sharded is not None and isinstance(part, sharded.FSDPModule | sharded.FullyShardedDataParallel):
             return SHARDED
-    elif hasattr(part, "_torchdynamo_orig_callable"):
+    elif _is_compiled(part):
         return COMPILED
     return None
+
+
+def _is_compiled(function: Any) -> bool:
+    return hasattr(function, "_torchdynamo_orig_callable")

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Backward, Description, Effect, Once, Options, Ran
+from backprobe.backends.base import Around, Backward, Description, Effect, Once, Options, Ran
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
@@ -39,6 +39,8 @@ class TorchTape(Once):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
+        self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
         self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
@@ -91,7 +93,7 @@ class TorchTape(Once):
     # captures
 
     def capture(
-        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool, previous: Capture | None, through: bool
+        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool
     ) -> Capture:
         if is_wrapped(tensor):
             reason = "it lives inside a torch.func transform and dies with it"
@@ -100,21 +102,33 @@ class TorchTape(Once):
         capture = Capture(tensor, self.version(tensor), alias)
         if self.options.values == "copy":
             capture.snapshot = alias.clone()
-        memory = self._memory(tensor)
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if capture.edge is None:
-            capture.status, capture.reason = self._why_no_edge(tensor, reads, unrecorded, memory)
-        self.by_memory.setdefault(memory, []).append(capture)
-        self.known_versions.setdefault(memory, capture.version)
+            capture.status, capture.reason = self._why_no_edge(tensor, *around())
+        self.unplaced.append(capture)
         return capture
+
+    def _place(self) -> None:
+        """Sort the captures by their memory: only where something is written does that matter."""
+        for capture in self.unplaced:
+            memory = self._memory(capture.tensor)
+            self.by_memory.setdefault(memory, []).append(capture)
+            self.known_versions.setdefault(memory, capture.version)
+        self.unplaced.clear()
 
     def _written_unseen(self, tensor: Tensor) -> bool:
         """Has something that was not announced written to this tensor's memory?"""
+        self._place()
         return self.known_versions.get(self._memory(tensor)) != self.version(tensor)
 
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
         tensor = capture.tensor
+        if previous is None and not through:
+            capture.edge = gradient_edge(tensor)
+            if capture.edge is not None:
+                self._attach(capture)
+            return
         base = tensor._base
         if previous is not None and tensor._is_view() and self._written_unseen(tensor):
             previous.opaque = capture.opaque = (
@@ -137,11 +151,13 @@ class TorchTape(Once):
         self._attach(capture)
 
     def _why_no_edge(
-        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool, memory: int
+        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool
     ) -> tuple[GradStatus, str]:
         if not self.is_floating(tensor):
             return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
-        sources = unrecorded or any(read.edge is not None for read in (*reads, *self.by_memory.get(memory, ())))
+        self._place()
+        beside = self.by_memory.get(self._memory(tensor), ())
+        sources = unrecorded or any(read.edge is not None for read in (*reads, *beside))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and not torch.is_grad_enabled():
             mode = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
@@ -174,7 +190,11 @@ class TorchTape(Once):
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         if isinstance(function, torch.nn.Module):
-            modules.refuse(function, f"{type(function).__name__}(...) inside a probed function", parts=self.refused)
+            if function not in self.modules:
+                asked = f"{type(function).__name__}(...) inside a probed function"
+                modules.refuse(function, asked, kinds=self.refused)
+                self.modules[function] = effects.effect(function, False)
+            return Effect.WRITES if flagged else self.modules[function]
         return effects.effect(function, flagged)
 
     def is_compiled(self, function: Any) -> bool:
@@ -197,6 +217,7 @@ class TorchTape(Once):
         return found
 
     def writing(self, tensor: Tensor) -> None:
+        self._place()
         memory = self._memory(tensor)
         if self.known_versions.setdefault(memory, self.version(tensor)) != self.version(tensor):
             self.known_versions[memory] = UNSEEN
@@ -240,6 +261,7 @@ class TorchTape(Once):
 
     def _current(self, tensor: Tensor) -> list[Capture]:
         """The captures whose value lies in this tensor's memory now."""
+        self._place()
         held = self.by_memory.get(self._memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
         return list(held)
@@ -294,6 +316,8 @@ class TorchTape(Once):
         for handle in self.hook_handles:
             handle.remove()
         self.hook_handles.clear()
+        self.modules.clear()
+        self.unplaced.clear()
         self.by_memory.clear()
         self.known_versions.clear()
         self.pending.clear()

@@ -1,0 +1,81 @@
+"""What the tests of the hard cases of blocks share: two runs compared, and a look for anything left behind."""
+
+import gc
+import sys
+from contextlib import contextmanager
+
+import torch
+
+from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.listening import ListeningTape, Passing
+from backprobe.forms.block import BlockRun
+from backprobe.forms.watching import Frame, Watching
+from backprobe.repeats import Repeats
+from backprobe.scope import Scope, Value
+from backprobe.source.tracer import Tracer
+from backprobe.trace import Trace
+
+OURS = (BlockRun, Capture, Frame, ListeningTape, Passing, Repeats, Scope, Trace, Tracer, Value, Watching)
+HOOKS = [
+    held for name, held in vars(torch.nn.modules.module).items()
+    if name.startswith("_global_") and isinstance(held, dict)
+]  # fmt: skip
+
+
+def same(a, b):
+    """Bitwise, and of the same kind."""
+    if not isinstance(a, torch.Tensor):
+        return not isinstance(b, torch.Tensor) and repr(a) == repr(b)
+    if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape or a.layout != b.layout:
+        return False
+    if a.layout is torch.sparse_coo:
+        a, b = a.to_dense(), b.to_dense()
+    return torch.equal(a.detach().nan_to_num(123.0), b.detach().nan_to_num(123.0))
+
+
+def assert_same(found, expected, but=()):
+    """The same names in the same order, with the same aliases, statuses, values and gradients."""
+    assert list(found) == list(expected)
+    for name, entry in expected.items():
+        if name not in but:
+            other = found[name]
+            assert (other.status, other.reason) == (entry.status, entry.reason), name
+            assert other.aliases == entry.aliases, name
+            assert same(other.held_value, entry.held_value), name
+            assert same(other.grad_or_none, entry.grad_or_none), name
+
+
+def grads(model):
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def assert_grads(model, expected):
+    """What the program itself leaves in ``.grad`` is bitwise what it leaves without a probe."""
+    for name, gradient in grads(model).items():
+        assert same(gradient, expected[name]), name
+
+
+def global_state():
+    return (
+        sys.gettrace(), [len(held) for held in HOOKS], torch.is_grad_enabled(), torch._C._len_torch_function_stack(),
+        torch._C._len_torch_dispatch_stack(), torch._C._is_torch_function_enabled(),
+    )  # fmt: skip
+
+
+@contextmanager
+def nothing_left():
+    """Whatever runs within, no object of a probe lives on after it, and nothing is installed any more."""
+    before, caller = global_state(), sys._getframe(2)
+    gc.collect()
+    gc.freeze()  # what is there before is not looked through each time
+    try:
+        yield
+        assert global_state() == before
+        gc.collect()
+        left = [found for found in gc.get_objects() if isinstance(found, OURS)]
+        assert not left, [type(found).__name__ for found in left]
+        while caller is not None:
+            assert "backprobe" not in getattr(type(caller.f_trace), "__module__", "")
+            caller = caller.f_back
+    finally:
+        gc.unfreeze()

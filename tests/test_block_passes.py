@@ -1,0 +1,382 @@
+"""What a block says of several backward passes, of passes that do not count, of writes, hooks and scales."""
+
+import contextlib
+
+import pytest
+import torch
+import torch.nn.functional as F
+from block_cases import grads, nothing_left, same
+from torch import nn
+
+import backprobe as bp
+
+PASSES, WRITES = "Backward passes", "Writes, views and hooks"
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing():
+    with nothing_left():
+        yield
+
+
+def case(claim, section, answer="works"):
+    return pytest.mark.block(claim, section, answer=answer)
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        return self.second(hidden.tanh())
+
+
+def net():
+    torch.manual_seed(0)
+    return Net()
+
+
+def full(number):
+    return torch.full((3,), float(number))
+
+
+@case("two `backward()` calls, `retain_graph=True`: summed, as `.grad` is", PASSES)
+def test_two_calls(x):
+    with bp.probe() as rec:
+        u = x * 2
+        v = u * 3
+        first = v.sum()
+        first.backward(retain_graph=True)
+        second = (u * 5).sum()
+        second.backward()
+        first.backward()
+    assert same(rec["x"].grad, x.grad)
+    assert same(rec["u"].grad, full(11))
+    assert same(rec["v"].grad, full(2))
+    assert rec["first"].grad.item() == 2
+    assert [entry.name for entry in rec.outputs] == ["first", "second"]
+
+
+@case("`.grad` accumulated before the block is none of its gradients", PASSES)
+def test_what_was_there_before(x):
+    model = net()
+    model(x).sum().backward()
+    (x * 5).sum().backward()
+    held = grads(model)
+    before = {name: gradient.clone() for name, gradient in held.items()}
+    with bp.probe(model) as rec:
+        model(x).sum().backward()
+    for name, gradient in grads(model).items():
+        assert gradient is held[name]
+        assert same(gradient, before[name] + rec[name].grad), name
+        assert same(rec[name].grad, before[name])
+
+
+@case("micro-batches: the gradients of a parameter are summed, each pass of a module has its own", PASSES)
+def test_micro_batches(x):
+    model, parts = net(), [torch.randn(2, 3) for _ in range(3)]
+    for part in parts:
+        (model(part).sum() / 3).backward()
+    bare = grads(model)
+    model.zero_grad()
+    with bp.probe(model, ["**", ":hidden"]) as rec:
+        for part in parts:
+            (model(part).sum() / 3).backward()
+    for name, gradient in bare.items():
+        assert same(model.get_parameter(name).grad, gradient), name
+        assert torch.allclose(rec[name].grad, gradient, rtol=1e-6), name
+    for at, part in enumerate(parts):
+        assert rec[f"hidden#{at}"].shape == (2, 4)
+        assert rec[f"first#{at}"] is rec[f"hidden#{at}"]
+        assert same(rec[f"second#{at}"].grad, torch.full((2, 1), 1 / 3))
+
+
+@case("a gradient penalty: `autograd.grad(create_graph=True)` in the block", PASSES, "only `backward()` counts")
+def test_a_gradient_penalty(x):
+    model = net()
+
+    def step(x):
+        u = x * 2
+        y = model(u).sum()
+        (slope,) = torch.autograd.grad(y, u, create_graph=True)
+        penalty = (slope.norm() - 1) ** 2
+        loss = y + penalty
+        loss.backward()
+        return slope
+
+    step(x)
+    bare, x_bare, x.grad = grads(model), x.grad, None
+    model.zero_grad()
+    with bp.probe() as rec:
+        u = x * 2
+        y = model(u).sum()
+        (slope,) = torch.autograd.grad(y, u, create_graph=True)
+        penalty = (slope.norm() - 1) ** 2
+        loss = y + penalty
+        loss.backward()
+    assert same(x.grad, x_bare)
+    assert same(rec["x"].grad, x_bare)
+    assert same(rec["u"].grad * 2, x_bare)
+    assert rec["penalty"].grad.item() == rec["loss"].grad.item() == rec["y"].grad.item() == 1
+    assert rec["slope"].status == "ok"
+    for name, gradient in grads(model).items():
+        assert same(gradient, bare[name]), name
+    with bp.probe(model) as rec:
+        model.zero_grad()
+        step(x)
+    for name, gradient in bare.items():
+        assert torch.allclose(rec[name].grad, gradient, rtol=1e-5, atol=1e-7), name
+    with bp.probe() as rec:
+        u = x * 2
+        torch.autograd.grad(u.sum(), x)
+    assert rec["u"].status == "backward_not_run"
+
+
+@case("`backward(create_graph=True)`, and a second pass through the gradients; `probe(create_graph=True)`", PASSES)
+def test_create_graph(x):
+    for options in ({}, {"create_graph": True}):
+        x.grad = None
+        with pytest.warns(UserWarning, match="create_graph=True"), bp.probe(**options) as rec:
+            u = x**3
+            u.sum().backward(create_graph=True)
+            slope = x.grad * 1
+        assert same(rec["x"].grad.detach(), 3 * x.detach() ** 2)
+        assert rec["x"].grad.requires_grad == bool(options)
+        assert rec["slope"].status == "not_connected"
+        x.grad = None
+    with bp.probe() as rec:
+        u = x**3
+        (slope,) = torch.autograd.grad(u.sum(), x, create_graph=True)
+        slope.sum().backward()
+    assert same(rec["x"].grad, 6 * x.detach())
+    assert same(rec["slope"].grad, torch.ones(3))
+
+
+@case("`backward(inputs=[...])`", PASSES, "the gradients of what leads there; else `not_connected` with that reason")
+def test_limited_inputs(x):
+    w = torch.tensor(2.0, requires_grad=True)
+    with bp.probe() as rec:
+        u = x * 2
+        side = w * 3
+        v = u * side
+        v.sum().backward(inputs=[x])
+    assert w.grad is None
+    assert same(rec["x"].grad, x.grad)
+    assert same(rec["u"].grad, full(6))
+    for name in ("w", "side"):
+        assert rec[name].status == "not_connected"
+        assert "inputs" in rec[name].reason
+
+
+@case("`torch.autograd.backward` of several tensors with their cotangents", PASSES)
+def test_several_roots(x):
+    with bp.probe() as rec:
+        u = x * 2
+        v = u * 3
+        w = u.sum()
+        torch.autograd.backward([v, w], [full(10), None])
+    assert same(rec["u"].grad, full(31))
+    assert same(rec["v"].grad, full(10))
+    assert rec["w"].grad.item() == 1
+    assert same(rec["x"].grad, x.grad)
+
+
+@case("`GradScaler`, or a loss that is scaled by hand", PASSES, "works; a note says the scale")
+def test_scaled_losses(x):
+    model = net()
+    for scaled in (torch.amp.GradScaler("cpu", init_scale=128.0).scale, lambda loss: loss * 128.0):
+        model.zero_grad()
+        with bp.probe() as rec:
+            loss = model(x).sum()
+            scaled(loss).backward()
+        assert rec["loss"].grad.item() == 128
+        assert rec.notes == ("loss: backward() ran from 128 × this, and all gradients are of that",)
+        with bp.probe(model, ["**", ":hidden"]) as rec:
+            model.zero_grad()
+            scaled(model(x).sum()).backward()
+        assert all(same(rec[name].grad, gradient) for name, gradient in grads(model).items())
+
+
+@case("`torch.autocast`", PASSES)
+def test_autocast(x):
+    model = net()
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = model(x)
+            loss = y.float().sum()
+        loss.backward()
+
+    step()
+    bare = grads(model)
+    model.zero_grad()
+    with bp.probe() as plain, bp.probe(model, ["**"]) as rec:
+        step()
+    assert all(same(rec[name].grad, gradient) for name, gradient in bare.items())
+    assert rec["first"].dtype == "bfloat16"
+    assert rec["first"].grad.dtype == torch.bfloat16
+    assert plain["/step:y"].dtype == "bfloat16"
+
+
+@case("`zero_grad()` and `optimizer.step()` in the block", PASSES, "works; values that it overwrites need `values=\"copy\"`")
+def test_a_whole_training_step(x):
+    def train(model, probe):
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        for _ in range(2):
+            with probe as rec:
+                optimizer.zero_grad()
+                loss = model(x).sum()
+                loss.backward()
+                optimizer.step()
+        return rec
+
+    bare = net()
+    train(bare, contextlib.nullcontext())
+    for probe_of in (lambda model: bp.probe(), lambda model: bp.probe(model)):
+        model = net()
+        rec = train(model, probe_of(model))
+        assert all(same(a, b) for a, b in zip(model.parameters(), bare.parameters(), strict=True))
+    gradient = rec["first.weight"].grad
+    assert same(gradient, model.first.weight.grad)
+    with pytest.raises(bp.Overwritten, match="values=\"copy\""):
+        rec["first.weight"].value  # noqa: B018
+    model = net()
+    before = model.first.weight.detach().clone()
+    with bp.probe(model, values="copy") as rec:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        model(x).sum().backward()
+        optimizer.step()
+    assert same(rec["first.weight"].value, before)
+
+
+@case("PyTorch's own error of a second `backward()` comes out unchanged", PASSES)
+def test_a_second_pass_without_a_graph(x):
+    def twice():
+        u = x.exp()
+        u.sum().backward()
+        u.sum().backward()
+
+    with pytest.raises(RuntimeError) as bare:
+        twice()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time") as caught, bp.probe() as rec:
+        twice()
+    assert type(caught.value) is type(bare.value)
+    assert caught.value.args == bare.value.args
+    assert same(rec["/twice:u"].grad, torch.ones(3))
+    for error in (bare, caught):
+        error.value.__traceback__ = None
+
+
+# writes, views and hooks
+
+
+@case("hooks of yours on tensors, `retain_grad()`: the entry has what the hook returned", WRITES)
+def test_hooks_of_the_user(x):
+    seen = []
+    with bp.probe() as rec:
+        u = x * 2
+        u.register_hook(lambda gradient: gradient * 10)
+        u.retain_grad()
+        v = u * 3
+        v.register_hook(seen.append)
+        v.register_hook(lambda gradient: seen.append("second"))
+        v.sum().backward()
+    assert same(rec["u"].grad, full(30))
+    assert same(u.grad, full(30))
+    assert same(rec["x"].grad, x.grad)
+    assert same(seen[0], torch.ones(3))
+    assert seen[1] == "second"
+    x.register_hook(lambda gradient: gradient * 2)
+    x.register_post_accumulate_grad_hook(lambda leaf: seen.append(leaf.grad.clone()))
+    x.grad = None
+    with bp.probe() as rec:
+        u = x * 2
+        u.sum().backward()
+    assert same(rec["x"].grad, full(4))
+    assert same(rec["x"].grad, x.grad)
+    assert same(seen[-1], full(4))
+
+
+@case("in-place writes and views: versions, as in the function form", WRITES)
+def test_in_place_writes_and_views(x):
+    def program(x):
+        u = x * 2
+        first = u[:2]
+        first *= 3
+        u += 1
+        u[0] = 5.0
+        z = u.clone()
+        F.relu_(z)
+        torch.add(u, 1, out=torch.empty(3)) if False else None
+        last = z.view(3, 1)
+        last.mul_(2)
+        out = (last * 3).sum() + first.sum()
+        return out
+
+    expected = bp.probe(program)(x)
+    with bp.probe() as rec:
+        u = x * 2
+        first = u[:2]
+        first *= 3
+        u += 1
+        u[0] = 5.0
+        z = u.clone()
+        F.relu_(z)
+        last = z.view(3, 1)
+        last.mul_(2)
+        out = (last * 3).sum() + first.sum()
+        out.backward()
+    assert [*rec] == [*expected][:-1] + ["out"] or [*rec] == [*expected]
+    for name, entry in rec.items():
+        assert entry.status == expected[name].status, name
+        assert same(entry.held_value, expected[name].held_value), name
+        assert same(entry.grad_or_none, expected[name].grad_or_none), name
+    assert same(rec["x"].grad, x.grad)
+
+
+@case("writes through `.data` and under `no_grad`", WRITES, "`opaque`, as in the function form")
+def test_writes_out_of_sight(x):
+    with bp.probe() as rec:
+        u = x * 2
+        u.data.mul_(3)
+        v = x * 4
+        with torch.no_grad():
+            v += 1
+        w = x * 5
+        w.data = torch.ones(3)
+        (u + v + w).sum().backward()
+    assert rec["u"].status == "opaque"
+    assert rec["u"].reason == "it was overwritten through .data, which autograd cannot see" or "NumPy" in rec["u"].reason
+    assert same(rec["u"].value, 2 * x.detach())
+    assert rec["v#0"].status == rec["v#1"].status == "opaque"
+    assert same(rec["x"].grad, x.grad)
+    print(rec)
+
+
+@case("a write by a call that a block cannot foresee", WRITES, "the new version is right; the old value is `Overwritten`")
+def test_writes_that_cannot_be_foreseen(x):
+    def writers():
+        return [lambda tensor: tensor.mul_(2)]
+
+    with bp.probe() as rec:
+        u = x * 2
+        writers()[0](u)
+        v = u + 1
+        v.sum().backward()
+    assert same(rec["u#1"].value, 4 * x.detach())
+    assert same(rec["u#1"].grad, torch.ones(3))
+    assert same(rec["u#0"].grad, full(2))
+    with pytest.raises(bp.Overwritten):
+        rec["u#0"].value  # noqa: B018
+    with bp.probe(values="copy") as rec:
+        u = x * 2
+        writers()[0](u)
+        u.sum().backward()
+    assert same(rec["u#0"].value, 2 * x.detach())
