@@ -49,7 +49,10 @@ toc_object_entries_show_parents = "hide"
 # Every reference must lead somewhere, except to types of other projects: their documentation would have to be fetched.
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(collections\.abc|enum|os|typing)\..*")]
-nitpick_ignore = [("py:class", "backprobe.record.Record")]  # for what is built on recordings; its docstring says enough
+nitpick_ignore = [
+    ("py:class", "backprobe.record.Record"),  # for what is built on recordings; its docstring says enough
+    ("py:class", "backprobe.forms.block.BlockRun"),
+]
 
 html_theme = "furo"
 pygments_dark_style = "github-dark"  # the default underlines imported names as if they were links

@@ -237,8 +237,9 @@ def seen_after(arguments: Arguments, result: Any) -> Outcome:
     return found
 
 
-def bare(way: Way, arguments: Arguments) -> Outcome:
-    """The outcome without a probe; gradients are those of ``autograd.grad`` towards the tensors themselves."""
+def bare(way: Way, arguments: Arguments, form: str) -> Outcome:
+    """The outcome without a probe; gradients are those of ``autograd.grad`` towards the tensors themselves, and in a
+    block what ``backward()`` leaves as well."""
     inputs = arguments.tensors()
     before: dict[str, Any] = {}
 
@@ -259,9 +260,16 @@ def bare(way: Way, arguments: Arguments) -> Outcome:
         edges = {name: edge for name, (_, edge) in before.items()}
         for group in (inputs, {**held, **edges}):
             found |= {f"gradient of {name}": value for name, value in gradients(loss, group).items()}
+        if form == "block":
+            loss.backward()
+            found |= {f".grad of {name}": left_on(tensor) for name, tensor in inputs.items()}
     except Exception as error:  # noqa: BLE001  # some samples are there to be refused
         return refused(error)
     return found
+
+
+def left_on(tensor: Tensor) -> Any:
+    return content(tensor.grad) if tensor.is_leaf and tensor.grad is not None else None
 
 
 def gradients(loss: Tensor, towards: dict[str, Tensor | GradientEdge | None]) -> dict[str, Any]:
@@ -344,6 +352,8 @@ def probed(form: str, way: Way, arguments: Arguments, alive: Alive) -> Outcome:
     recorded, given = [*results, *way.before(arguments)], arguments.tensors()
     found |= {f"value of {name}": numbers(observed.entry(name).value) for name in recorded}
     found |= {f"gradient of {name}": gradient_of(observed.entry(name)) for name in [*recorded, *given]}
+    if form == "block":
+        found |= {f".grad of {name}": left_on(tensor) for name, tensor in given.items()}
     alive.note(observed, [*recorded, *given], arguments)
     if any(leaf._backward_hooks for _, leaf in leaves((observed.result, list(given.values())))
            if isinstance(leaf, Tensor)):  # fmt: skip
@@ -390,9 +400,9 @@ def compare(op: Any, form: str) -> Tally:
 
 
 def compare_way(op: Any, way: Way, form: str, tally: Tally, alive: Alive) -> None:
-    plain = [bare(way, arguments) for arguments in samples(op, way)]
+    plain = [bare(way, arguments, form) for arguments in samples(op, way)]
     with filled(True):
-        again = [bare(way, arguments) for arguments in samples(op, way)]
+        again = [bare(way, arguments, form) for arguments in samples(op, way)]
     is_filled = any(map(differing, plain, again))
     tally.filled += is_filled
     with filled(is_filled):
@@ -401,13 +411,13 @@ def compare_way(op: Any, way: Way, form: str, tally: Tally, alive: Alive) -> Non
             tally.samples += 1
             tally.refused += "error" in expected
             if wrong := differing(expected, found):
-                if not tally.wrong and found in repeated(op, way, at):
+                if not tally.wrong and found in repeated(op, way, at, form):
                     tally.varying += 1
                 else:
                     tally.wrong += [f"{way.spelled}, sample {at}: {', '.join(wrong)} {found.get('error', '')}"]
 
 
-def repeated(op: Any, way: Way, at: int) -> Iterator[Outcome]:
+def repeated(op: Any, way: Way, at: int, form: str) -> Iterator[Outcome]:
     """One sample without a probe, again and again, on memory that lies elsewhere and held something else before.
 
     LAPACK's ``gelsy`` begins with the pivots that it finds in memory that PyTorch has not set, and its last bits depend
@@ -416,7 +426,7 @@ def repeated(op: Any, way: Way, at: int) -> Iterator[Outcome]:
     for _ in range(REPEATS):
         before = [torch.randint(0, 2, (size,), dtype=torch.int32) for size in range(1, 200)]
         del before
-        yield [bare(way, arguments) for arguments in samples(op, way)][at]
+        yield [bare(way, arguments, form) for arguments in samples(op, way)][at]
 
 
 if __name__ == "__main__":

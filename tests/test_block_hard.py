@@ -310,8 +310,6 @@ def test_compiled_callables_inside_a_block():
     torch._dynamo.reset()
 
 
-
-
 @case("a block around a compiled model", WRAPPED, "`Unsupported`: probe `model._orig_mod`")
 def test_a_block_around_a_compiled_model():
     with pytest.raises(bp.Unsupported, match="model._orig_mod"), bp.probe(torch.compile(Net(), backend="eager")):

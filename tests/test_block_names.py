@@ -1,7 +1,7 @@
 """The block form sees the names that the function form sees: one program, with every kind of target, in both."""
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import nn

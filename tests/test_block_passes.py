@@ -1,14 +1,14 @@
 """What a block says of several backward passes, of passes that do not count, of writes, hooks and scales."""
 
 import contextlib
+import warnings
 
 import pytest
 import torch
-import torch.nn.functional as F
-from block_cases import grads, nothing_left, same
 from torch import nn
 
 import backprobe as bp
+from block_cases import grads, nothing_left, same
 
 PASSES, WRITES = "Backward passes", "Writes, views and hooks"
 
@@ -55,7 +55,7 @@ def test_two_calls(x):
         first = v.sum()
         first.backward(retain_graph=True)
         second = (u * 5).sum()
-        second.backward()
+        second.backward(retain_graph=True)
         first.backward()
     assert same(rec["x"].grad, x.grad)
     assert same(rec["u"].grad, full(11))
@@ -143,7 +143,8 @@ def test_a_gradient_penalty(x):
 def test_create_graph(x):
     for options in ({}, {"create_graph": True}):
         x.grad = None
-        with pytest.warns(UserWarning, match="create_graph=True"), bp.probe(**options) as rec:
+        with warnings.catch_warnings(), bp.probe(**options) as rec:
+            warnings.simplefilter("ignore", UserWarning)  # PyTorch's, of the cycle through x.grad
             u = x**3
             u.sum().backward(create_graph=True)
             slope = x.grad * 1
@@ -225,7 +226,8 @@ def test_autocast(x):
     assert plain["/step:y"].dtype == "bfloat16"
 
 
-@case("`zero_grad()` and `optimizer.step()` in the block", PASSES, "works; values that it overwrites need `values=\"copy\"`")
+@case("`zero_grad()` and `optimizer.step()` in the block", PASSES,
+      "works; values that it overwrites need `values=\"copy\"`")  # fmt: skip
 def test_a_whole_training_step(x):
     def train(model, probe):
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
@@ -245,7 +247,7 @@ def test_a_whole_training_step(x):
         assert all(same(a, b) for a, b in zip(model.parameters(), bare.parameters(), strict=True))
     gradient = rec["first.weight"].grad
     assert same(gradient, model.first.weight.grad)
-    with pytest.raises(bp.Overwritten, match="values=\"copy\""):
+    with pytest.raises(bp.Overwritten, match='values="copy"'):
         rec["first.weight"].value  # noqa: B018
     model = net()
     before = model.first.weight.detach().clone()
@@ -269,7 +271,7 @@ def test_a_second_pass_without_a_graph(x):
         twice()
     assert type(caught.value) is type(bare.value)
     assert caught.value.args == bare.value.args
-    assert same(rec["/twice:u"].grad, torch.ones(3))
+    assert same(rec["/twice:u"].grad, full(2))  # as far as the second pass came, as with retain_grad()
     for error in (bare, caught):
         error.value.__traceback__ = None
 
@@ -313,8 +315,7 @@ def test_in_place_writes_and_views(x):
         u += 1
         u[0] = 5.0
         z = u.clone()
-        F.relu_(z)
-        torch.add(u, 1, out=torch.empty(3)) if False else None
+        torch.neg_(z)
         last = z.view(3, 1)
         last.mul_(2)
         out = (last * 3).sum() + first.sum()
@@ -328,12 +329,12 @@ def test_in_place_writes_and_views(x):
         u += 1
         u[0] = 5.0
         z = u.clone()
-        F.relu_(z)
+        torch.neg_(z)
         last = z.view(3, 1)
         last.mul_(2)
         out = (last * 3).sum() + first.sum()
         out.backward()
-    assert [*rec] == [*expected][:-1] + ["out"] or [*rec] == [*expected]
+    assert [*rec] == [*expected]
     for name, entry in rec.items():
         assert entry.status == expected[name].status, name
         assert same(entry.held_value, expected[name].held_value), name
@@ -351,23 +352,26 @@ def test_writes_out_of_sight(x):
             v += 1
         w = x * 5
         w.data = torch.ones(3)
-        (u + v + w).sum().backward()
+        n = x * 6
+        n.detach().numpy()[0] = 7.0
+        part = x * 8
+        part[1:].data[0] = 9.0
+        (u + v + w + n + part).sum().backward()
     assert rec["u"].status == "opaque"
-    assert rec["u"].reason == "it was overwritten through .data, which autograd cannot see" or "NumPy" in rec["u"].reason
+    assert rec["u"].reason == "it was overwritten through .data or NumPy, which autograd cannot see"
     assert same(rec["u"].value, 2 * x.detach())
+    assert same(rec["n"].value, 6 * x.detach())
+    assert rec["n"].status == rec["part"].status == "opaque"
     assert rec["v#0"].status == rec["v#1"].status == "opaque"
     assert same(rec["x"].grad, x.grad)
-    print(rec)
 
 
-@case("a write by a call that a block cannot foresee", WRITES, "the new version is right; the old value is `Overwritten`")
+@case("a write by a call that a block cannot foresee", WRITES,
+      "the new version is right; the old value is `Overwritten`")  # fmt: skip
 def test_writes_that_cannot_be_foreseen(x):
-    def writers():
-        return [lambda tensor: tensor.mul_(2)]
-
     with bp.probe() as rec:
         u = x * 2
-        writers()[0](u)
+        getattr(u, "mul_")(2)
         v = u + 1
         v.sum().backward()
     assert same(rec["u#1"].value, 4 * x.detach())
@@ -377,6 +381,17 @@ def test_writes_that_cannot_be_foreseen(x):
         rec["u#0"].value  # noqa: B018
     with bp.probe(values="copy") as rec:
         u = x * 2
-        writers()[0](u)
+        getattr(u, "mul_")(2)
         u.sum().backward()
     assert same(rec["u#0"].value, 2 * x.detach())
+    with bp.probe() as rec:  # what a method is called on tells what it may write to
+        u = x * 2
+        u.view(3)[1:].mul_(3)
+        v = x * 3
+        v.detach().mul_(2)
+        (u + v).sum().backward()
+    assert same(rec["u#0"].value, 2 * x.detach())
+    assert same(rec["u#0"].grad, torch.tensor([1.0, 3.0, 3.0]))
+    assert same(rec["u#1"].grad, torch.ones(3))
+    assert same(rec["v#0"].value, 3 * x.detach())
+    assert rec["v#0"].status == rec["v#1"].status == "opaque"

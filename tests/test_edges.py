@@ -84,3 +84,13 @@ def test_a_nested_argument_has_its_gradient(layout):
     rec = bp.probe(f)(n)
     assert [part.tolist() for part in rec["n"].grad.unbind()] == [[3, 3], [2, 2, 2]]
     assert rec["first"].grad.tolist() == [3, 3]
+
+
+def test_a_leaf_of_a_compressed_layout_gets_its_gradient_in_a_block():
+    """PyTorch copies a gradient that somebody else holds, and has no copy of this layout."""
+    x = torch.eye(3, dtype=torch.float64).to_sparse_csr().requires_grad_()
+    with bp.probe() as rec:
+        y = torch.neg(x)
+        y.to_dense().sum().backward()
+    assert torch.equal(rec["x"].grad.to_dense(), x.grad.to_dense())
+    assert rec["x"].grad.layout is torch.sparse_csr

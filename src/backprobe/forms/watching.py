@@ -20,6 +20,7 @@ from backprobe.source.tracer import Tracer
 from backprobe.trace import NO_SITE, Trace
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
 
@@ -88,11 +89,30 @@ class Frame:
         self.transparent = _wrappers(function)
         self.scope.trace.note_compiled(function)
         if function is UNKNOWN or call is None:
+            self._expose_owner(frame, call)
             self.scope.dirty = True
             self.scope.calls.append("?")
             return
         arguments, named = _arguments(frame, call)
         self.held = self.scope.called(function, arguments, named, event.flagged)
+
+    def _expose_owner(self, frame: FrameType, call: Any) -> None:
+        """``u[0].mul_(2)``, ``u.detach().numpy()``: what such a method may write to is named in what it is called on."""
+        method = getattr(call, "func", None)
+        if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
+            self._expose(frame, method.value)
+
+    def _before_exposing(self, frame: FrameType, event: Event) -> None:
+        self._expose(frame, event.node)
+
+    def _expose(self, frame: FrameType, node: ast.expr | None) -> None:
+        held = value_in(frame, node)
+        if held is not UNKNOWN:
+            self.scope.expose(held)
+            return
+        for part in ast.walk(node) if node is not None else ():
+            if isinstance(part, ast.Name):
+                self.scope.expose(name_in(frame, part.id))
 
     def _before_augment(self, frame: FrameType, event: Event) -> None:
         held, place = value_in(frame, event.node), event.node
@@ -194,7 +214,7 @@ def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
 
 BEFORE = {
     Does.CALL: Frame._before_call, Does.AUGMENT: Frame._before_augment, Does.SET_ITEM: Frame._before_item,
-    Does.SET_ATTRIBUTE: Frame._before_attribute,
+    Does.SET_ATTRIBUTE: Frame._before_attribute, Does.EXPOSE: Frame._before_exposing,
 }  # fmt: skip
 AFTER = {
     Does.BIND: Frame._bound, Does.WALRUS: Frame._walrus, Does.EACH: Frame._bound_in_comprehension,

@@ -35,6 +35,7 @@ class Does(Enum):
     EACH = auto()  # the same, for the variable of a comprehension
     AUGMENT = auto()  # it computes ``u += …`` and may write to what ``u`` holds
     STORE_AUGMENTED = auto()  # the result of that gets its name
+    EXPOSE = auto()  # it reads ``u.data``, a way to write behind the back of a framework
     SET_ATTRIBUTE = auto()
     SET_ITEM = auto()
     CALL = auto()
@@ -108,6 +109,7 @@ class Marks:
     ends: dict[Place, int]
     returns: dict[Place, int]
     arguments: list[tuple[str, int]]
+    exposed: dict[Place, ast.expr] = field(default_factory=dict)
     only_return: int | None = None  # of a lambda, wherever its code says that it stands
 
 
@@ -206,6 +208,11 @@ class _Marker(ast.NodeVisitor):
             self.marks.returns[_end(node)] = self._site("return", Origin.of(node.value))
         self.generic_visit(node)
 
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if node.attr == "data" and isinstance(node.ctx, ast.Load):
+            self.marks.exposed[_end(node)] = node.value
+        self.generic_visit(node)
+
     def visit_Call(self, node: ast.Call) -> None:
         self.marks.calls[_end(node)] = node
         self.generic_visit(node)
@@ -278,6 +285,9 @@ def _event(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | 
         return None if target is None else Event(Does.AUGMENT, node=target)
     if name in ("POP_TOP", "PRINT_EXPR", "CALL_INTRINSIC_1"):
         return Event(Does.END, marks.ends[place]) if place in marks.ends else None
+    if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval == "data":
+        owner = marks.exposed.get(place)
+        return None if owner is None else Event(Does.EXPOSE, node=owner)
     if name in DELETES:
         return Event(Does.DELETE, name=instruction.argval)
     if name in ("RETURN_VALUE", "RETURN_CONST"):

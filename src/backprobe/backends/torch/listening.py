@@ -21,7 +21,7 @@ from torch import Tensor
 
 from backprobe.backends.base import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.capture import Capture, ViewWrite
+from backprobe.backends.torch.capture import Capture, ViewWrite, version
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
@@ -31,6 +31,10 @@ from backprobe.record import GradStatus
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called while the block was open")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
 NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
+UNCLEAR = (
+    "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
+    "as well"
+)
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
 UNHEARD = "what backward computes, and nobody has a name for"
@@ -108,6 +112,8 @@ class Passing:
     def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
         if gradient.requires_grad and not self.keeps_history:
             gradient = gradient.detach()
+        elif gradient.layout is not torch.strided:
+            gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
         # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
         before = into.get(number)
         into[number] = gradient if before is None else before + gradient
@@ -184,6 +190,43 @@ def _copied(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else gradient.detach().clone()
 
 
+class Leaf:
+    """A leaf where processes work together: what backward adds to its ``.grad``."""
+
+    def __init__(self, number: int, tensor: Tensor) -> None:
+        self.number, self.tensor = number, tensor
+        self.added: Tensor | None = None  # in all passes so far
+        self.begin(is_first=True)
+
+    def begin(self, is_first: bool = False) -> None:
+        """A pass begins. Where the program has changed ``.grad`` since the last, it adds to something else."""
+        if is_first or not self.is_untouched:
+            self.earlier, self.had = self.added, _copied(self.tensor.grad)
+            self.seen = self._state()
+
+    def take(self) -> Tensor | None:
+        """What all passes have added, now that one is over; None where none has come here."""
+        grad = self.tensor.grad
+        if grad is not None and not self.is_untouched:
+            now = grad.detach().clone()
+            new = now if self.had is None else now - self.had
+            self.added = new if self.earlier is None else self.earlier + new
+            self.seen = self._state()
+        return self.added
+
+    @property
+    def is_untouched(self) -> bool:
+        """Is ``.grad`` what it was when it was looked at last?"""
+        (grad, *counts), (now, *counted) = self.seen, self._state()
+        return grad is now and counts == counted
+
+    def _state(self) -> tuple[Tensor | None, int, int]:
+        grad = self.tensor.grad
+        if grad is None:
+            return None, 0, 0
+        return grad, version(grad), version(getattr(grad, "_local_tensor", grad))  # FSDP writes to this process's part
+
+
 def _nobody(call: BackwardCall) -> None:
     """Nobody is to be told."""
 
@@ -200,7 +243,7 @@ class ListeningTape(TorchTape):
         self.passing = Passing(options.create_graph)
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, int] = {}  # floating, and without an edge so far; the calls there had been
-        self.leaves: list[tuple[int, Tensor, Tensor | None]] = []  # where processes work together; with what they held
+        self.leaves: list[Leaf] = []  # where processes work together
 
     # while the block runs
 
@@ -274,28 +317,40 @@ class ListeningTape(TorchTape):
             self.numbers[node, at] = number = len(self.numbers)
             take: Callable[..., None] = partial(self.passing.take, self.passing.arrived, number, at)
             if node.name() == graph.LEAF and torch.distributed.is_available() and torch.distributed.is_initialized():
-                self.leaves.append((number, capture.tensor, _copied(capture.tensor.grad)))
+                self.leaves.append(Leaf(number, capture.tensor))
                 take = self.passing.notice
             self.hook_handles.append(node.register_prehook(take))
 
     def _compare_leaves(self) -> None:
         """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
         averaged, or be of another tensor. What it adds there is seen when all that it has queued is over."""
-        before = [(number, leaf, _copied(leaf.grad)) for number, leaf, _ in self.leaves]
+        for leaf in self.leaves:
+            leaf.begin()
 
         def over(again: bool) -> None:
             if again:  # behind what others have queued for the end
                 queue_callback(partial(over, False))
             else:
-                self._add_to_leaves(before)
+                self._take_leaves()
 
         queue_callback(partial(over, True))
 
-    def _add_to_leaves(self, before: Sequence[tuple[int, Tensor, Tensor | None]]) -> None:
-        for number, leaf, had in before:
-            if leaf.grad is not None:
-                now = leaf.grad.detach().clone()
-                self.passing.add(self.passing.arrived, number, now if had is None else now - had)
+    def _take_leaves(self) -> None:
+        for leaf in self.leaves:
+            added = leaf.take()
+            if added is not None:
+                self.passing.arrived[leaf.number] = added
+        self.passing.count += 1
+
+    def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
+        """No hook lay on the way of any pass. What ``.grad`` holds now, and did not before, a pass has brought."""
+        unclear = [leaf for leaf in self.leaves if leaf.had is not None and not leaf.is_untouched]
+        for capture in captures:
+            if any(capture.tensor is leaf.tensor for leaf in unclear):
+                capture.opaque = UNCLEAR
+        if any(leaf.had is None and not leaf.is_untouched for leaf in self.leaves):
+            self.passing.passes[UNNUMBERED] = BackwardCall()
+            self._take_leaves()
 
     def _lead_around(self, write: ViewWrite) -> None:
         if (write.node, AROUND) not in self.numbers:
@@ -313,13 +368,12 @@ class ListeningTape(TorchTape):
 
     @property
     def progress(self) -> int:
-        return self.passing.count
+        return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
 
     def backward(self, captures: Sequence[Capture]) -> Backward:
         self.settle(captures)
-        if self.leaves and not self.passing.calls and any(leaf.grad is not None for _, leaf, had in self.leaves if had is None):
-            self.passing.passes[UNNUMBERED] = BackwardCall()  # no hook of ours lay on its way
-            self._add_to_leaves(self.leaves)
+        if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
+            self._look_at_leaves(captures)
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
