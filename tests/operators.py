@@ -259,7 +259,7 @@ def bare(way: Way, arguments: Arguments, form: str) -> Outcome:
         found |= {f"value of {name}": value for name, (value, _) in before.items()}
         edges = {name: edge for name, (_, edge) in before.items()}
         for group in (inputs, {**held, **edges}):
-            found |= {f"gradient of {name}": value for name, value in gradients(loss, group).items()}
+            found |= {f"gradient of {name}": value for name, value in gradients(loss, group, SHOWN[form]).items()}
         if form == "block":
             loss.backward()
             found |= {f".grad of {name}": left_on(tensor) for name, tensor in inputs.items()}
@@ -272,12 +272,14 @@ def left_on(tensor: Tensor) -> Any:
     return content(tensor.grad) if tensor.is_leaf and tensor.grad is not None else None
 
 
-def gradients(loss: Tensor, towards: dict[str, Tensor | GradientEdge | None]) -> dict[str, Any]:
+def gradients(
+    loss: Tensor, towards: dict[str, Tensor | GradientEdge | None], shown: Callable[[Tensor], Any]
+) -> dict[str, Any]:
     """PyTorch's own, towards all of these in one pass."""
     wanted = {name: one for name, one in towards.items() if isinstance(one, GradientEdge) or (
         isinstance(one, Tensor) and one.requires_grad)}  # fmt: skip
     made = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True, retain_graph=True) if wanted else ()
-    found = {name: content(gradient) for name, gradient in zip(wanted, made, strict=True) if gradient is not None}
+    found = {name: shown(gradient) for name, gradient in zip(wanted, made, strict=True) if gradient is not None}
     return {name: found.get(name) for name in towards}
 
 
@@ -313,6 +315,7 @@ def in_block(way: Way, arguments: Arguments, anchor: Tensor) -> Observed:
 
 
 FORMS = {"function": in_function, "block": in_block}
+SHOWN = {"function": content, "block": numbers}  # of a leaf's gradient a block holds a copy, laid out anew
 
 
 @dataclass
@@ -351,7 +354,7 @@ def probed(form: str, way: Way, arguments: Arguments, alive: Alive) -> Outcome:
     results = [f"{way.result}{path}" for path, leaf in leaves(observed.result) if isinstance(leaf, Tensor)]
     recorded, given = [*results, *way.before(arguments)], arguments.tensors()
     found |= {f"value of {name}": numbers(observed.entry(name).value) for name in recorded}
-    found |= {f"gradient of {name}": gradient_of(observed.entry(name)) for name in [*recorded, *given]}
+    found |= {f"gradient of {name}": gradient_of(observed.entry(name), form) for name in [*recorded, *given]}
     if form == "block":
         found |= {f".grad of {name}": left_on(tensor) for name, tensor in given.items()}
     alive.note(observed, [*recorded, *given], arguments)
@@ -363,10 +366,10 @@ def probed(form: str, way: Way, arguments: Arguments, alive: Alive) -> Outcome:
     return found
 
 
-def gradient_of(entry: Any) -> Any:
+def gradient_of(entry: Any, form: str) -> Any:
     """An entry's gradient; None where there is none and its reason is told."""
     if entry.status == "ok":
-        return content(entry.grad)
+        return SHOWN[form](entry.grad)
     return None if entry.reason else "no gradient and no reason"
 
 

@@ -339,7 +339,7 @@ def test_a_block_in_a_notebook():
         assert first.error_in_exec is None
         assert first.result == [3.0, 3.0]
         assert second.result == ["x", "w", "backward()"]
-        assert third.result == ("return thrice", True)
+        assert third.result == ("thrice = value * 3", True)
     finally:
         shell.restore_sys_module_state()
         sys.modules["__main__"] = main

@@ -20,6 +20,10 @@ from backprobe.source.rewrite import Site
 if TYPE_CHECKING:
     from backprobe.trace import Trace
 
+MOST_BUILTINS = 4096
+BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
+"""What functions written in C are called, and what they may do, by tape, module, owner and name."""
+
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 
@@ -158,8 +162,8 @@ class Scope:
     def call(self, function: Any, flagged: bool = False) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
         trace = self.trace
-        if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
-            return own_names.seen_by(function)
+        if type(function) is BuiltinFunctionType:
+            return self._call_builtin(function, flagged)
         if not trace.is_recording:
             return function
         if self.follows:
@@ -169,11 +173,34 @@ class Scope:
                 return followed
         called = trace.tape.called(function, False)
         self.calls.append(_origin(function if called is None else called[0]))
-        effect = trace.tape.effect(function, flagged)
+        return self._watched(function, trace.tape.effect(function, flagged))
+
+    def _watched(self, function: Any, effect: Effect) -> Any:
         if effect is Effect.READS:
             return function
         self.dirty = True
-        return function if effect is Effect.UNKNOWN else functools.partial(trace.call_writer, function)
+        return function if effect is Effect.UNKNOWN else functools.partial(self.trace.call_writer, function)
+
+    def _call_builtin(self, function: Any, flagged: bool) -> Any:
+        """A function written in C: its kind tells all, and most of what programs call is of few kinds."""
+        trace = self.trace
+        if function in LOOKS_AT_FRAME:
+            return own_names.seen_by(function)
+        if not trace.is_recording:
+            return function
+        if function is functools.reduce and self.follows:
+            self.calls.append("")
+            return trace.follow(self, function)
+        owner = function.__self__
+        home = owner if isinstance(owner, type) else type(owner)
+        kind = type(trace.tape), function.__module__, home, function.__name__, flagged
+        known = BUILTINS.get(kind)
+        if known is None:
+            if len(BUILTINS) > MOST_BUILTINS:  # classes may be made anew
+                BUILTINS.clear()
+            known = BUILTINS[kind] = _origin(function), trace.tape.effect(function, flagged)
+        self.calls.append(known[0])
+        return self._watched(function, known[1])
 
     def called(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool) -> list[Any]:
         """A call that is only looked at is about to run: the tensors that it may write to, as far as can be told."""

@@ -21,6 +21,8 @@ from backprobe.source.locate import FunctionNode, is_class, is_module, locate, l
 from backprobe.source.rewrite import MAY_WRITE, Origin, Site, augmented, names_read, operation
 
 Place = tuple[int | None, int | None]
+Mark = tuple["Does", int, ast.expr]
+"""What happens to a target, and at which site."""
 STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
 LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK")
 DELETES = ("DELETE_FAST", "DELETE_NAME", "DELETE_GLOBAL", "DELETE_DEREF")
@@ -103,13 +105,14 @@ class Marks:
     """What stands in the source of one function, by the place where each piece of text ends."""
 
     sites: list[Site]
-    stores: dict[Place, tuple[Does, int, ast.expr]]
+    stores: dict[Place, Mark]
     calls: dict[Place, ast.Call]
     augmented: dict[Place, ast.expr]
     ends: dict[Place, int]
     returns: dict[Place, int]
     arguments: list[tuple[str, int]]
     exposed: dict[Place, ast.expr] = field(default_factory=dict)
+    captured: list[tuple[Place, Place, Mark]] = field(default_factory=list)  # with where their patterns begin and end
     only_return: int | None = None  # of a lambda, wherever its code says that it stands
 
 
@@ -192,12 +195,25 @@ class _Marker(ast.NodeVisitor):
         self._target(node.target, Origin(reads=names_read(node.iter)), Does.EACH)
         self.generic_visit(node)
 
+    def visit_match_case(self, node: ast.match_case) -> None:
+        self.pattern = node.pattern
+        self.generic_visit(node)
+
     def visit_MatchAs(self, node: Any) -> None:
-        if node.name is not None:
-            self._mark(node, Does.BIND, self._site(node.name, Origin()), ast.Name(node.name))
+        self._capture(node.name)
         self.generic_visit(node)
 
     visit_MatchStar = visit_MatchAs
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        self.generic_visit(node)
+        self._capture(node.rest)
+
+    def _capture(self, name: str | None) -> None:
+        """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""
+        if name is not None:
+            mark = Does.BIND, self._site(name, Origin()), ast.Name(name)
+            self.marks.captured.append(((self.pattern.lineno, self.pattern.col_offset), _end(self.pattern), mark))
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.marks.ends[_end(node.value)] = self._site("", Origin(operation(node.value), names_read(node.value)))
@@ -298,6 +314,9 @@ def _event(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | 
 
 def _store(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
     mark, name = marks.stores.get(place), instruction.opname
+    if name.startswith("STORE_") and name not in ("STORE_SUBSCR", "STORE_ATTR"):
+        argument = instruction.argval
+        mark = _mark_of(argument if isinstance(argument, str) else argument[0], mark, place, marks)
     if mark is None:
         return None
     if name == "STORE_FAST_STORE_FAST":  # from 3.13 on; it stands where the first of the two does
@@ -315,9 +334,20 @@ def _store(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | 
     return None if kind is None else Event(kind, site, node=target)
 
 
+def _mark_of(name: Any, mark: Mark | None, place: Place, marks: Marks) -> Mark | None:
+    """The mark that an instruction is about which stores to a name: the compiler stores some that are not written."""
+    if mark is not None and _is_name(mark[2], name):
+        return mark
+    within = [m for start, end, m in marks.captured if None not in place and start <= place <= end and _is_name(m[2], name)]
+    return within[0] if within else None
+
+
 def _is_name(target: ast.expr, name: str) -> bool:
-    return isinstance(target, ast.Name) and target.id == name
+    """Is it this variable? In a class, the compiler writes the class's name before a private one."""
+    if not isinstance(target, ast.Name):
+        return False
+    return target.id == name or (target.id.startswith("__") and name.startswith("_") and name.endswith(target.id))
 
 
-def _named(mark: tuple[Does, int, ast.expr], name: str, then: Event | None = None) -> Event:
+def _named(mark: Mark, name: str, then: Event | None = None) -> Event:
     return Event(mark[0], mark[1], name, then=then)

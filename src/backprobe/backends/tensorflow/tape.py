@@ -77,9 +77,7 @@ class TensorflowTape(Once):
 
     # captures
 
-    def capture(
-        self, tensor: Any, around: Callable[[], Around], previous: Capture | None, through: bool
-    ) -> Capture:
+    def capture(self, tensor: Any, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         variable = variable_of(tensor)
         if variable is not None:
             return self._capture_variable(tensor, variable)

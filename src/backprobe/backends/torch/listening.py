@@ -93,6 +93,7 @@ class Passing:
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
         self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
         self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
+        self.holders: dict[int, list[tuple[dict[int, Tensor], int]]] = {}  # by identity of a gradient
         self.count = 0
 
     @property
@@ -105,6 +106,17 @@ class Passing:
         if gradient is not None and self._counts():
             self.add(into, number, gradient)
 
+    def take_of_leaf(self, number: int, gradients: Sequence[Tensor | None]) -> None:
+        """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
+        gradient = gradients[0]
+        if gradient is None or not self._counts():
+            return
+        own = gradient.clone()
+        for into, other in self.holders.pop(id(gradient), ()):
+            if into.get(other) is gradient:
+                into[other] = own
+        self.add(self.arrived, number, own)
+
     def notice(self, *_: Any) -> None:
         """A pass has come by."""
         self._counts()
@@ -115,6 +127,7 @@ class Passing:
         elif gradient.layout is not torch.strided:
             gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
         # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
+        self.holders.setdefault(id(gradient), []).append((into, number))
         before = into.get(number)
         into[number] = gradient if before is None else before + gradient
         self.count += 1
@@ -144,7 +157,7 @@ class Passing:
 
     def clear(self) -> None:
         self.began = _nobody
-        for held in (self.passes, self.arrived, self.around):
+        for held in (self.passes, self.arrived, self.around, self.holders):
             held.clear()
 
 
@@ -316,9 +329,11 @@ class ListeningTape(TorchTape):
         if (node, at) not in self.numbers:
             self.numbers[node, at] = number = len(self.numbers)
             take: Callable[..., None] = partial(self.passing.take, self.passing.arrived, number, at)
-            if node.name() == graph.LEAF and torch.distributed.is_available() and torch.distributed.is_initialized():
-                self.leaves.append(Leaf(number, capture.tensor))
-                take = self.passing.notice
+            if node.name() == graph.LEAF:
+                take = partial(self.passing.take_of_leaf, number)
+                if torch.distributed.is_available() and torch.distributed.is_initialized():
+                    self.leaves.append(Leaf(number, capture.tensor))
+                    take = self.passing.notice
             self.hook_handles.append(node.register_prehook(take))
 
     def _compare_leaves(self) -> None:

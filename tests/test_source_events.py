@@ -1,0 +1,554 @@
+"""Watching a function while it runs, without a framework: every kind of target is seen, on every supported Python.
+
+The same functions are watched, and rewritten; both must report the same values under the same names, in the same order.
+"""
+
+import asyncio
+import contextlib
+import sys
+
+import pytest
+
+from backprobe.errors import NoSource
+from backprobe.source.events import Does, events
+from backprobe.source.follow import reporting
+from backprobe.source.frames import UNKNOWN, name_in, value_in
+from backprobe.source.tracer import Tracer
+
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+
+
+class Listener:
+    """What a watched frame tells: notes each local and its value, as the block form does."""
+
+    def __init__(self, found, log, unread=()):
+        self.found, self.log, self.pending, self.bound = found, log, None, []
+        self.unread, self.read = set(unread), []
+
+    def step(self, frame):
+        event = self.found.at.get(frame.f_lasti)
+        if event is not None and event is self.pending:
+            return
+        self.settle(frame)
+        if self.bound and (event is None or event.does is not Does.BIND):
+            self.flush()
+        self.pending = event
+        if event is None and self.found.loads.get(frame.f_lasti) in self.unread:
+            self.read.append(self.found.loads[frame.f_lasti])
+
+    def settle(self, frame):
+        event, self.pending = self.pending, None
+        while event is not None:
+            if event.does is Does.BIND:
+                self.bound.append((event.site, name_in(frame, event.name)))
+            elif event.does in (Does.WALRUS, Does.EACH, Does.STORE_AUGMENTED):
+                self.note(event.site, name_in(frame, event.name))
+            elif event.does in (Does.SET_ITEM, Does.SET_ATTRIBUTE):
+                self.note(event.site, value_in(frame, event.node))
+            elif event.does is Does.DELETE:
+                self.log.append(("del", event.name))
+            event = event.then
+
+    def flush(self):
+        bound, self.bound = sorted(self.bound, key=lambda pair: pair[0]), []
+        for site, value in bound:
+            self.note(site, value)
+
+    def note(self, site, value):
+        self.log.append((self.found.sites[site].local, value))
+
+    def raised(self):
+        self.pending = None
+
+    def left(self, frame, value):
+        event = self.pending
+        if event is not None and event.does is Does.RETURN:
+            self.pending = None
+            self.flush()
+            self.note(event.site, value)
+        else:
+            self.settle(frame)
+            self.flush()
+        return True
+
+
+def watched(function, *args):
+    """What a function binds while it runs, seen from outside."""
+    log, before = [], sys.gettrace()
+
+    def entered(frame):
+        code = frame.f_code
+        if code is function.__code__:
+            found = events(code, code, code.co_filename)
+            log.extend((name, name_in(frame, name)) for name, _ in found.arguments)
+            return Listener(found, log)
+        if code.co_name in COMPREHENSIONS and code in function.__code__.co_consts:
+            return Listener(events(code, function.__code__, code.co_filename), log)
+        return None
+
+    tracer = Tracer(entered)
+
+    def start():
+        nothing = events(start.__code__, start.__code__, __file__)
+        tracer.start(sys._getframe(), Listener(nothing, []))
+        try:
+            return function(*args)
+        finally:
+            assert tracer.stop()
+
+    result = start()
+    assert sys.gettrace() is before
+    assert tracer.frames == {}
+    return result, log
+
+
+class Log:
+    """What rewritten code talks to."""
+
+    slice = slice
+
+    def __init__(self, sites):
+        self.sites, self.log, self.owners = sites, [], []
+
+    def bind(self, at, value):
+        self.log.append((self.sites[at].local, value))
+        return value
+
+    name = bind
+
+    def wrote(self, at, value):
+        return self.bind(at, value)
+
+    def done(self, at, value):
+        return value
+
+    def storing(self, at, owner, value):
+        return self.bind(at, value)
+
+    def stored(self, at, owner): ...
+
+    def writing(self, value): ...
+
+    def written(self, value): ...
+
+    def expose(self, value):
+        return value
+
+    def forget(self, *names):
+        self.log.extend(("del", name) for name in names)
+
+    def call(self, function, flagged=False):
+        return function
+
+    def each(self, template, values):
+        for value in values:
+            self.each_of(template, value)
+            yield value
+
+    def each_of(self, template, value):
+        if isinstance(template, int):
+            self.bind(template, value)
+        elif isinstance(template, tuple):
+            for part, item in zip(template, value, strict=True):
+                self.each_of(part, item)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error): ...
+
+
+def rewritten(function, *args):
+    logs = []
+
+    def opener(name, file, sites):
+        def opened():
+            logs.append(Log(sites))
+            return logs[-1]
+
+        return opened
+
+    return reporting(function, opener)(*args), logs[0].log
+
+
+class Box:
+    def __init__(self):
+        self.held, self.parts, self.table = 0, [1, 2, 3], {"k": 1}
+
+
+@contextlib.contextmanager
+def holding(value):
+    yield value
+
+
+def names(a, b=2, *rest, c=3, **others):
+    u = a + b
+    v: int = u * 2
+    p = q = v
+    v += 1
+    return u + v + p + q
+
+
+def tuples(a, b):
+    x, y = a, b
+    x, y = y, x
+    (c, [d, *e]) = a, (b, 1, 2)
+    *f, g = e
+    for h, (i, j) in [(1, (2, 3)), (4, (5, 6))]:
+        k = h + i
+    return x, y, c, d, e, f, g, h, i, j, k
+
+
+BOX = Box()
+
+
+def places(a, b):
+    box = BOX
+    box.held = a
+    box.parts[0] = b
+    box.table["k"] = a
+    box.held, box.parts[1] = b, a
+    box.parts[-1] += 2
+    box.held *= 3
+    return box.held
+
+
+def walrus(a, b):
+    c = (d := a + b) * 2
+    if (e := c) > 1 and (f := d):
+        e += f
+    return e
+
+
+def loops(a, b):
+    total = 0
+    for at in range(3):
+        total = total + at
+        if total > 100:
+            break
+    else:
+        last = total
+    while total < 10:
+        total += 4
+    return last
+
+
+def blocks(a, b):
+    with holding(a) as x, holding((a, b)) as (y, z):
+        w = x + y + z
+    try:
+        v = w
+        raise KeyError("no")
+    except KeyError as error:
+        kept = str(error)
+    finally:
+        at_last = v
+    return at_last
+
+
+def matches(a, b):
+    match [a, b, {"k": 3}]:
+        case [first, *others]:
+            c = first
+    match {"x": a, "y": b}:
+        case {"x": one, **more} as whole:
+            d = one
+    match (a, (b, "t")):
+        case (x, (y, str() as z)) if x == a:
+            e = y
+    match b:
+        case 1 | 7 as number:
+            f = number
+        case _:
+            f = 0
+    match a:
+        case other:
+            g = other
+    return c + d + e + f + g
+
+
+def deletes(a, b):
+    c = a
+    del c
+    c = b
+    return c
+
+
+def comprehensions(a, b):
+    squares = [one * one for one in (a, b)]
+    table = {key: value + 1 for key, value in zip("ab", squares)}
+    pairs = {(x, y) for x in (1, 2) for y in (3,)}
+    some = [y for x in (a, b) if (y := x + 1) > 0]
+    summed = sum(part * 2 for part in squares)
+    return summed + len(table) + len(pairs) + len(some)
+
+
+def nested_comprehensions(a, b):
+    rows = [[inner + outer for inner in (1, 2)] for outer in (a, b)]
+    return rows
+
+
+def closures(a, b):
+    c = a
+
+    def inner():
+        nonlocal c
+        c = b
+        return c
+
+    d = inner()
+    e = [c + x for x in (1, 2)]
+    return d + c
+
+
+LAST = 0
+
+
+def globals_too(a, b):
+    global LAST
+    LAST = a
+    LAST += b
+    return LAST
+
+
+def many_names(a, b):
+    c, d = a, b
+    e = c
+    f, g, h = d, e, c
+    i = j = f
+    k, (l, m) = g, (h, i)
+    k, l = l, k
+    return a, b, c, d, e, f, g, h, i, j, k, l, m
+
+
+def wide(a, b):
+    rows = [
+        a,
+        b,
+    ]; total = (
+        rows[0]
+        + rows[1]
+    )  # fmt: skip
+    return total
+
+
+def returns_early(a, b):
+    for c in (a, b):
+        if c:
+            return c
+    return None
+
+
+PROGRAMS = (
+    names, tuples, places, walrus, loops, blocks, matches, deletes, closures, globals_too, many_names, wide,
+    returns_early, comprehensions,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda function: function.__name__)
+def test_watching_sees_what_rewriting_reports(function):
+    expected_result, expected = rewritten(function, 5, 7)
+    result, found = watched(function, 5, 7)
+    assert result == expected_result == function(5, 7)
+    assert found == expected
+
+
+def test_a_lambda():
+    function = lambda a, b: (c := a + b) * 2
+    result, found = watched(function, 1, 2)
+    assert result == 6
+    assert found == [("a", 1), ("b", 2), ("c", 3), ("return", 6)]
+
+
+def test_comprehensions_in_comprehensions():
+    _, found = watched(nested_comprehensions, 5, 7)
+    assert found[:2] == [("a", 5), ("b", 7)]
+    assert [value for name, value in found if name == "outer"] == [5, 7]
+    assert found[-2:] == [("rows", [[6, 7], [8, 9]]), ("return", [[6, 7], [8, 9]])]
+
+
+def many(count):
+    """A function with so many names that instructions need prefixes."""
+    return "def long(a):\n" + "".join(f"    v{at} = a + {at}\n" for at in range(count)) + f"    return v{count - 1}\n"
+
+
+def test_instructions_with_prefixes(tmp_path, monkeypatch):
+    (tmp_path / "long_module.py").write_text(many(600))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from long_module import long
+
+    _, found = watched(long, 1)
+    assert found == [("a", 1), *((f"v{at}", 1 + at) for at in range(600)), ("return", 600)]
+
+
+def test_what_is_read():
+    log = []
+
+    def program(a):
+        b = a + len([a for _ in range(1)])
+        return b + LAST
+
+    code = program.__code__
+    listener = Listener(events(code, code, __file__), log, unread=["a", "LAST"])
+    tracer = Tracer(lambda frame: listener if frame.f_code is code else None)
+    tracer.start(sys._getframe(), Listener(events(watched.__code__, watched.__code__, __file__), []))
+    try:
+        program(1)
+    finally:
+        tracer.stop()
+    assert set(listener.read) == {"a", "LAST"}
+
+
+def test_generators_and_coroutines_go_on_being_watched():
+    log = []
+
+    def generator(a):
+        b = a + 1
+        c = yield b
+        d = yield c
+        return d
+
+    async def coroutine(a):
+        b = a + 1
+        await asyncio.sleep(0)
+        c = b + 1
+        async for e in asynchronous(c):
+            d = e
+        return d
+
+    async def asynchronous(a):
+        yield a
+        yield a + 1
+
+    def listen(frame):
+        code = frame.f_code
+        return Listener(events(code, code, __file__), log) if code in of else None
+
+    of = (generator.__code__, coroutine.__code__)
+    tracer = Tracer(listen)
+    tracer.start(sys._getframe(), Listener(events(watched.__code__, watched.__code__, __file__), []))
+    try:
+        started = generator(1)
+        next(started)
+        assert started.send(5) == 5
+        with contextlib.suppress(StopIteration):
+            started.send(6)
+        asyncio.run(coroutine(1))
+    finally:
+        tracer.stop()
+    assert [pair for pair in log if pair[0] in "bcd"] == [
+        ("b", 2), ("c", 5), ("d", 6), ("b", 2), ("c", 3), ("d", 3), ("d", 4)
+    ]  # fmt: skip
+
+
+def test_an_error_binds_nothing():
+    def fails(a):
+        b = a
+        c = b / 0
+        return c
+
+    with pytest.raises(ZeroDivisionError):
+        watched(fails, 1)
+
+    def recovers(a):
+        try:
+            b = a / 0
+        except ZeroDivisionError:
+            b = 3
+        return b
+
+    assert watched(recovers, 1)[1] == [("a", 1), ("b", 3), ("return", 3)]
+
+
+def test_another_tracer_is_called_before_and_put_back():
+    lines = []
+
+    def other(frame, event, arg):
+        if frame.f_code is names.__code__:
+            lines.append((event, frame.f_lineno))
+        return other
+
+    sys.settrace(other)
+    try:
+        names(1, 2)
+        alone = list(lines)
+        watched(names, 1, 2)
+        kept = sys.gettrace()
+    finally:
+        sys.settrace(None)
+    assert kept is other
+    assert lines == alone * 2
+    assert {event for event, _ in lines} == {"call", "line", "return"}
+
+
+def test_code_without_source():
+    space = {}
+    exec("def made(a):\n    b = a\n    return b\n", space)
+    code = space["made"].__code__
+    with pytest.raises(NoSource):
+        events(code, code, code.co_filename)
+
+
+def test_the_body_of_a_class():
+    log = []
+
+    def makes(value):
+        class Made:
+            inside = value + 1
+            other = inside * 2
+
+        return Made
+
+    tracer = Tracer(lambda frame: Listener(events(frame.f_code, frame.f_code, __file__), log)
+                    if frame.f_code.co_name == "Made" else None)  # fmt: skip
+    tracer.start(sys._getframe(), Listener(events(watched.__code__, watched.__code__, __file__), []))
+    try:
+        makes(1)
+    finally:
+        tracer.stop()
+    assert log == [("inside", 2), ("other", 4)]
+
+
+# expressions, without running anything of the user's
+
+
+class Asked(Exception):
+    """Code of the user's has run."""
+
+
+class Guarded:
+    __slots__ = ("filled", "empty")
+
+    def __init__(self):
+        self.filled = 3
+
+    @property
+    def computed(self):
+        raise Asked
+
+    def __getattr__(self, name):
+        raise Asked
+
+    def method(self): ...
+
+
+def test_what_an_expression_stands_for():
+    import ast
+
+    box, guarded, items, number = Box(), Guarded(), ({"k": [1, 2]}, 3), 7
+    frame = sys._getframe()
+
+    def value(text):
+        return value_in(frame, ast.parse(text, mode="eval").body)
+
+    assert value("number") == 7
+    assert value("-1") == -1
+    assert value("box.parts[-1]") == 3
+    assert value("items[0]['k'][1]") == 2
+    assert value("guarded.filled") == 3
+    assert value("guarded.method").__func__ is Guarded.method
+    assert value("sys.path") is sys.path
+    assert value("len") is len
+    for unknown in ("missing", "guarded.computed", "guarded.empty", "guarded.anything", "number + 1", "items[9]",
+                    "box.parts[0:1]", "len(items)"):  # fmt: skip
+        assert value(unknown) is UNKNOWN, unknown
