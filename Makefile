@@ -50,13 +50,13 @@ bench-peers: $(READY) $(foreach peer,$(PEERS),.venv-$(firstword $(subst ==, ,$(p
 docs: $(READY)
 	$(BIN)/sphinx-build -q -E -W --keep-going docs docs/_build/html
 
-# the tests that rewrite source, which need no framework, on every Python that is supported
+# the tests that rewrite source and that watch it run, which need no framework, on every Python that is supported
 PYTHONS ?= python3.11 python3.12 python3.13
 test-pythons:
 	for python in $(PYTHONS); do \
 	  venv=.venv-$$(basename $$python); \
 	  test -x $$venv/bin/pytest || ($$python -m venv $$venv && $$venv/bin/pip install --quiet --editable . pytest) || exit 1; \
-	  $$venv/bin/pytest tests/test_source.py || exit 1; \
+	  $$venv/bin/pytest tests/test_source.py tests/test_source_events.py || exit 1; \
 	done
 
 # the JAX backend on the oldest release that it supports, and on the newest

@@ -150,3 +150,15 @@ def test_the_block_form_has_the_names_and_numbers_of_the_function_form(tmp_path,
             assert "?" in found.source.calls or torchs(found) == torchs(expected), name
     assert block.backward_order() == function.backward_order()
     assert [entry.name for entry in block.outputs] == ["loss"]
+
+
+def test_a_test_function_whose_asserts_pytest_has_rewritten_is_still_what_its_source_says():
+    x = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        u = x * 2
+        u.sum().backward()
+    assert {name: str(entry.status) for name, entry in rec.items()} == {
+        "x": "ok",
+        "u": "ok",
+        "backward()": "ok",
+    }

@@ -175,6 +175,9 @@ class Box:
     def __init__(self):
         self.held, self.parts, self.table = 0, [1, 2, 3], {"k": 1}
 
+    def __eq__(self, other):
+        return isinstance(other, Box)
+
 
 @contextlib.contextmanager
 def holding(value):
@@ -199,11 +202,8 @@ def tuples(a, b):
     return x, y, c, d, e, f, g, h, i, j, k
 
 
-BOX = Box()
-
-
 def places(a, b):
-    box = BOX
+    box = Box()
     box.held = a
     box.parts[0] = b
     box.table["k"] = a
@@ -350,7 +350,7 @@ def test_watching_sees_what_rewriting_reports(function):
     expected_result, expected = rewritten(function, 5, 7)
     result, found = watched(function, 5, 7)
     assert result == expected_result == function(5, 7)
-    assert found == expected
+    assert [pair for pair in found if pair != ("del", "error")] == expected  # Python's own, at the end of ``except``
 
 
 def test_a_lambda():

@@ -380,11 +380,12 @@ class Trace:
             return
         for leaf, value in slot:
             if value.site is site and value.scope is scope and not value.expression:
-                self._explain_one(value, site.origin.at(leaf), Mentioned.of(scope))
+                origin = site.origin if not leaf else site.origin.at(leaf)
+                self._explain_one(value, origin, scope)
         self.renewed.clear()
 
-    def _explain_one(self, value: Value, origin: Origin, around: Mentioned) -> None:
-        value.expression, value.calls = origin.expression, around.calls
+    def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
+        value.expression, value.calls = origin.expression, tuple(around.calls)
         if not origin.reads and not around.returned:
             return
         mentioned = [(name, around.slots[name]) for name in origin.reads if name in around.slots]

@@ -196,24 +196,14 @@ class _Marker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_match_case(self, node: ast.match_case) -> None:
-        self.pattern = node.pattern
-        self.generic_visit(node)
-
-    def visit_MatchAs(self, node: Any) -> None:
-        self._capture(node.name)
-        self.generic_visit(node)
-
-    visit_MatchStar = visit_MatchAs
-
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
-        self.generic_visit(node)
-        self._capture(node.rest)
-
-    def _capture(self, name: str | None) -> None:
         """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""
-        if name is not None:
-            mark = Does.BIND, self._site(name, Origin()), ast.Name(name)
-            self.marks.captured.append(((self.pattern.lineno, self.pattern.col_offset), _end(self.pattern), mark))
+        start, end = (node.pattern.lineno, node.pattern.col_offset), _end(node.pattern)
+        for part in ast.walk(node.pattern):
+            name = getattr(part, "rest", None) or getattr(part, "name", None)
+            if name is not None:
+                mark = Does.BIND, self._site(name, Origin()), ast.Name(name)
+                self.marks.captured.append((start, end, mark))
+        self.generic_visit(node)
 
     def visit_Expr(self, node: ast.Expr) -> None:
         self.marks.ends[_end(node.value)] = self._site("", Origin(operation(node.value), names_read(node.value)))
@@ -321,10 +311,8 @@ def _store(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | 
         return None
     if name == "STORE_FAST_STORE_FAST":  # from 3.13 on; it stands where the first of the two does
         first, second = instruction.argval
-        after = min((end for end, (*_, target) in marks.stores.items() if end > place and _is_name(target, second)),
-                    default=None)  # fmt: skip
-        then = None if after is None else _named(marks.stores[after], second)
-        return _named(mark, first, then)
+        other = _mark_of(second, _nearest(second, place, marks), place, marks)
+        return _named(mark, first, None if other is None else _named(other, second))
     if name == "STORE_FAST_LOAD_FAST":
         return _named(mark, instruction.argval[0])
     if name in STORES:
@@ -338,8 +326,19 @@ def _mark_of(name: Any, mark: Mark | None, place: Place, marks: Marks) -> Mark |
     """The mark that an instruction is about which stores to a name: the compiler stores some that are not written."""
     if mark is not None and _is_name(mark[2], name):
         return mark
-    within = [m for start, end, m in marks.captured if None not in place and start <= place <= end and _is_name(m[2], name)]
-    return within[0] if within else None
+    for start, end, captured in marks.captured if None not in place else ():
+        if start <= place <= end and _is_name(captured[2], name):  # type: ignore[operator]
+            return captured
+    return None
+
+
+def _nearest(name: str, place: Place, marks: Marks) -> Mark | None:
+    """The mark of a variable that stands next to a place: a target of the same statement, before it or after."""
+    line, column = place
+    ends = [end for end, (*_, target) in marks.stores.items() if _is_name(target, name)]
+    if line is None or column is None or not ends:
+        return None
+    return marks.stores[min(ends, key=lambda end: (abs((end[0] or 0) - line), abs((end[1] or 0) - column)))]
 
 
 def _is_name(target: ast.expr, name: str) -> bool:

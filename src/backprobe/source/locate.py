@@ -190,7 +190,7 @@ def _compiled_with(code: CodeType, parsed: Parsed) -> tuple[ast.stmt, ...] | Non
 
 def _outline(code: CodeType) -> tuple[Any, ...]:
     own = {name for name in code.co_varnames if not name.startswith("@")}
-    return own, code.co_argcount, code.co_freevars, max(line for *_, line in code.co_lines() if line)
+    return own, code.co_argcount, code.co_freevars
 
 
 @lru_cache(128)

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -29,7 +30,17 @@ def describe(tensor: Tensor) -> Description:
     'float32'
     """
     shape = None if tensor.is_nested else tuple(tensor.shape)
-    return Description(shape, str(tensor.dtype).removeprefix("torch."), str(tensor.device))
+    return Description(shape, _dtype(tensor.dtype), _device(tensor.device))
+
+
+@lru_cache
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@lru_cache
+def _device(device: torch.device) -> str:
+    return str(device)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,35 @@
+"""The tables of the docs about blocks are what the tests give."""
+
+import subprocess
+import sys
+
+import block_page
+import pytest
+
+
+def test_the_stored_tables_are_those_that_the_tests_give():
+    ran = subprocess.run([sys.executable, block_page.__file__, "--check"], capture_output=True, text=True)
+    assert ran.returncode == 0, f"run python tests/block_page.py\n{ran.stdout}{ran.stderr}"
+
+
+def test_tables():
+    made = block_page.tables({"B": {"two": "`opaque` | why"}, "A": {"one": "works"}})
+    assert made.removeprefix(block_page.BELOW) == (
+        "\n### A\n\n| | |\n|---|---|\n| one | works |\n"
+        "\n### B\n\n| | |\n|---|---|\n| two | `opaque` \\| why |\n"
+    )  # fmt: skip
+
+
+def test_two_tests_that_disagree():
+    class Item:
+        def __init__(self, answer):
+            self.marks = [pytest.mark.block("one", "A", answer=answer).mark]
+
+        def iter_markers(self, name):
+            return self.marks
+
+    class Session:
+        items = (Item("works"), Item("`opaque`"))
+
+    with pytest.raises(ValueError, match="one: tests say works and `opaque`"):
+        block_page.Collected().pytest_collection_finish(Session)
