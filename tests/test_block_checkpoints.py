@@ -213,7 +213,7 @@ def test_nested_checkpoints_in_a_plain_block(reentrant):
     assert "/step#0/outer/step/middle/step#1/deep:turned#1" in rec
 
 
-@case("`determinism_check`, `preserve_rng_state=False` and `checkpoint_sequential`", CHECKPOINTS)
+@case("`determinism_check`, `early_stop`, debugging, `checkpoint_sequential`", CHECKPOINTS)
 def test_other_options_of_checkpoints():
     for options in ({"determinism_check": "none"}, {"determinism_check": "default"}, {"early_stop": False}):
         expected, _ = nested(step)

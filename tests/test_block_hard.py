@@ -65,7 +65,9 @@ def assert_unmoved(model, select, **options):
     return rec
 
 
-@case("Accelerate: `accelerator.prepare`, `accelerator.backward`, accumulation, mixed precision", WRAPPED)
+@case("Accelerate: `accelerator.prepare`, `accelerator.backward`, accumulation", WRAPPED)
+@case("Accelerate with mixed precision", WRAPPED,
+      "works; locals of the model's own forward in a block by itself only, a note says so")  # fmt: skip
 def test_accelerate():
     accelerate = pytest.importorskip("accelerate")
     for precision in ("no", "bf16"):
@@ -251,6 +253,9 @@ def test_transforms_inside_a_block():
     assert all(rec[name].status == "ok" for name in ("u", "/loss_of:slope", "/loss_of:lines", "/loss_of:jacobian"))
 
 
+@case(
+    "a block around a model, and `torch.compile(model)` called in it", WRAPPED, "`Unsupported`: call the model itself"
+)
 @case("`torch.compile`d functions and modules, `fullgraph` too: nothing is compiled anew, the same bits", INSIDE,
       "what they take and return; a note says so")  # fmt: skip
 def test_compiled_callables_inside_a_block():

@@ -115,7 +115,7 @@ def test_a_block_in_a_probed_function(x):
     assert same(found[0]["weight"].grad, model.weight.grad)
 
 
-@case("a model block in a plain block, and the other way round", LIFE)
+@case("a model block and a plain block in each other", LIFE, "works; locals that both ask for are the model block's")
 def test_a_model_block_in_a_plain_block(x):
     model = Net()
     with bp.probe() as plain:
@@ -299,7 +299,7 @@ def test_a_debugger(x):
     assert [line for line in told[0] if line[0] == "doubled"]
 
 
-def test_a_debugger_that_starts_in_the_block(x):
+def test_a_debugger_that_starts_in_the_block(x, capsys):
     debugger = Debugger()
     with bp.probe() as rec:
         u = x * 2
@@ -308,6 +308,7 @@ def test_a_debugger_that_starts_in_the_block(x):
         sys.settrace(None)
         w = v + 1
     assert sys.gettrace() is None
+    assert capsys.readouterr() == ("", "")  # bdb prints a complaint for each event that it does not know
     assert ("doubled", doubled.__code__.co_firstlineno + 1) in debugger.lines
     assert rec.notes == ("another tracer took the place of the probe's: what the block ran then is not seen",)
     assert [*rec][:2] == ["x", "u"]

@@ -3,8 +3,9 @@
 import subprocess
 import sys
 
-import block_page
 import pytest
+
+import block_page
 
 
 def test_the_stored_tables_are_those_that_the_tests_give():
@@ -15,8 +16,8 @@ def test_the_stored_tables_are_those_that_the_tests_give():
 def test_tables():
     made = block_page.tables({"B": {"two": "`opaque` | why"}, "A": {"one": "works"}})
     assert made.removeprefix(block_page.BELOW) == (
-        "\n### A\n\n| | |\n|---|---|\n| one | works |\n"
-        "\n### B\n\n| | |\n|---|---|\n| two | `opaque` \\| why |\n"
+        "\n### A\n\n| | what you get |\n|---|---|\n| one | works |\n"
+        "\n### B\n\n| | what you get |\n|---|---|\n| two | `opaque` \\| why |\n"
     )  # fmt: skip
 
 

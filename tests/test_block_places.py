@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import doctest
+import functools
 import subprocess
 import sys
 
@@ -311,6 +312,66 @@ def test_statements_of_a_block(x):
     assert rec["z"].grad.item() == 1
     assert rec["at#1"].value == 1
     TOTAL = None
+
+
+class Made:
+    def __init__(self, value):
+        made = value * 2
+        self.value = made
+
+    @property
+    def scaled(self):
+        inside = self.value * 3
+        return inside
+
+    def __add__(self, other):
+        added = self.value + other
+        return added
+
+
+@functools.lru_cache
+def remembered(value):
+    squared = value * value
+    return squared
+
+
+@case("constructors, properties, operators, hooks, what is given to a library, `lru_cache`: all followed", PLACES)
+def test_what_is_followed_in_a_block_alone(x):
+    def hook(gradient):
+        doubled_gradient = gradient * 2
+        return doubled_gradient
+
+    def key(value):
+        size = value.abs()
+        return size.item()
+
+    with bp.probe() as rec:
+        made = Made(x)
+        u = made.scaled
+        v = made + u
+        w = remembered(v)
+        w.register_hook(hook)
+        largest = max(w, key=key)
+        w.sum().backward()
+    for name in ("/__init__:made", "/scaled:inside", "/__add__:added", "/remembered:squared", "/key#0:size"):
+        assert name in rec, name
+    assert rec["/__add__:added"] is rec["v"]
+    assert same(rec["w"].grad, torch.full((3,), 2.0))
+    assert not any("doubled_gradient" in name for name in rec)  # backward is not followed
+    remembered.cache_clear()
+
+
+@case("`locals()` that is kept in a block", PLACES, "is brought up to date at each step before Python 3.13")
+def test_locals_that_are_kept(x):
+    def program():
+        kept = locals()
+        later = x * 2
+        return "later" in kept
+
+    assert not program()
+    with bp.probe():
+        found = program()
+    assert found == (sys.version_info < (3, 13))
 
 
 CELL = """

@@ -44,7 +44,7 @@ def probe(
     backend: str | None = None,
     session: Any = None,
 ) -> Probe:
-    """Make a function or model that, called with its arguments, returns a ``Recording`` instead of its result.
+    """Make a function or model that, called with its arguments, returns a ``Recording``; or a block of code.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -65,6 +65,17 @@ def probe(
     A *graph* of TensorFlow is recorded by the names that it has. The target is a tensor of it, or several in a dict or
     list, and ``session`` what runs it (the default session where it is left out): the probe takes a ``feed_dict``. Or
     it is a ``ConcreteFunction``, such as the signature of a SavedModel, and the probe takes its arguments.
+
+    A *block*, ``with bp.probe(model, select) as rec:`` or ``with bp.probe() as rec:``, records your own code as it
+    stands, around a model or by its variables. In PyTorch you call ``backward()`` in it, once or several times; in
+    TensorFlow ``of`` names the variable of the block that is differentiated when the block is over.
+
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> with bp.probe() as rec:
+    ...     u = x * 2
+    ...     u.square().backward()
+    >>> rec["u"].grad
+    tensor(12.)
 
     ``of`` is the path of what to differentiate in the return value, or a function of it. ``cotangent`` is the vector
     of the vector-Jacobian product, shaped like the output, for one that is not a scalar. ``values="copy"`` copies

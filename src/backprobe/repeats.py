@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from backprobe.scope import Log, Scope, Value
+from backprobe.scope import Log, Value
 
 if TYPE_CHECKING:
     from backprobe.trace import Trace

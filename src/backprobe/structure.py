@@ -14,11 +14,12 @@ DEEPEST = 8
 def children(value: Any) -> Iterator[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None where the value is no container."""
     if isinstance(value, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
-        return ((str(key), item) for key, item in value.items())
+        return ((str(key), item) for key, item in dict.items(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return zip(value._fields, value, strict=True)
     if isinstance(value, tuple | list):
-        return ((str(at), item) for at, item in enumerate(value))
+        items = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)  # not the user's own
+        return ((str(at), item) for at, item in enumerate(items))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         held = (field for field in dataclasses.fields(value) if not field.metadata.get("static"))  # JAX's word for it
         return ((field.name, getattr(value, field.name, None)) for field in held)

@@ -10,6 +10,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import getattr_static
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar
 
@@ -229,7 +230,7 @@ class Trace:
 
     def _note_hidden(self, function: Any) -> None:
         """A decorator that is no Python function, such as lru_cache, hides the user's function inside it."""
-        wrapped = innermost(getattr(function, "__wrapped__", None))
+        wrapped = innermost(getattr_static(function, "__wrapped__", None))
         if wrapped is not None and self._is_users(wrapped):
             kind = type(function).__name__
             self.notes[f"{wrapped.__qualname__} was not followed: it is hidden in an object of type {kind}"] = None

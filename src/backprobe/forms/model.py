@@ -14,7 +14,6 @@ from backprobe.record import GradStatus
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
 
-
 NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 
 

@@ -97,7 +97,7 @@ class Frame:
         self.held = self.scope.called(function, arguments, named, event.flagged)
 
     def _expose_owner(self, frame: FrameType, call: Any) -> None:
-        """``u[0].mul_(2)``, ``u.detach().numpy()``: what such a method may write to is named in what it is called on."""
+        """``u[0].mul_(2)``, ``u.detach().numpy()``: what a method may write to is named in what it is called on."""
         method = getattr(call, "func", None)
         if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
             self._expose(frame, method.value)

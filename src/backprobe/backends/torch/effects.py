@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from types import (
+    BuiltinFunctionType,
+    CodeType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 import torch
@@ -17,6 +25,9 @@ from torch import Tensor
 from backprobe.backends.base import Effect
 from backprobe.structure import leaves
 
+PYTHONS = (
+    FunctionType, MethodType, BuiltinFunctionType, type, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType
+)  # fmt: skip
 EXPOSING = {"numpy", "__array__", "data_ptr", "untyped_storage", "__dlpack__", "set_"}
 FLAGS = {"out", "inplace"}
 NOT_WRITING = {"requires_grad_", "retain_grad", "register_hook"}
@@ -38,6 +49,8 @@ def effect(function: Any, flagged: bool) -> Effect:
         return Effect.WRITES
     if isinstance(function, torch.nn.Module):
         return Effect.WRITES if _module_inplace(function) else Effect.UNKNOWN
+    if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
+        return Effect.UNKNOWN  # an object of the user's, which is asked nothing: it may answer with code of its own
     compiled = not isinstance(function, FunctionType | MethodType | type)
     if _is_torchs(function):
         name = _name(function)

@@ -7,6 +7,7 @@ in ``autograd.grad`` too, as in a gradient penalty: each pass of the engine is t
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -43,7 +44,8 @@ HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run a function of the user's to find out what it does."""
-SCALING = ("MulBackward0", "DivBackward0")
+DIVISION = "DivBackward0"
+SCALING = ("MulBackward0", DIVISION)
 UNNUMBERED = -1
 queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 current_pass = torch._C._current_graph_task_id
@@ -240,6 +242,15 @@ class Leaf:
         return grad, version(grad), version(getattr(grad, "_local_tensor", grad))  # FSDP writes to this process's part
 
 
+def _ratio(root: Tensor, capture: Capture) -> float | None:
+    """How many times a scalar another one is, where their numbers tell."""
+    part = capture.alias
+    if part is None or root.numel() != 1 or part.numel() != 1 or root.is_complex() or part.is_complex():
+        return None
+    ratio = float(root.detach()) / float(part) if float(part) else math.nan
+    return ratio if math.isfinite(ratio) and version(capture.tensor) == capture.version else None
+
+
 def _nobody(call: BackwardCall) -> None:
     """Nobody is to be told."""
 
@@ -414,9 +425,12 @@ class ListeningTape(TorchTape):
             for root in () if call.is_nested else call.roots:
                 node = root.grad_fn
                 edges = node.next_functions if node is not None and node.name() in SCALING else ()
-                for at in {recorded[edge][0] for edge in edges if edge in recorded}:  # type: ignore[index]
-                    if captures[at].tensor.numel() == 1 and at in gradients:
-                        scale = float(gradients[at].real)
+                followed = [at for at, (follower, _) in enumerate(edges) if follower is not None]
+                if len(followed) != 1 or (node is not None and node.name() == DIVISION and followed != [0]):
+                    continue  # no multiple of anything by a number
+                for at in recorded.get(edges[followed[0]], ())[:1]:  # type: ignore[arg-type]
+                    scale = _ratio(root, captures[at])
+                    if scale is not None:
                         found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
         return tuple(found.items())
 

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
+from inspect import getattr_static
 from typing import Any
 
 from torch.jit import ScriptModule
@@ -34,23 +35,28 @@ class TorchModelCall:
     def forward(self) -> Any:
         return self.model.forward
 
+    @cached_property
+    def parts(self) -> list[tuple[str, Module]]:
+        return parts(self.model)
+
     def module_paths(self) -> Iterable[str]:
         idle = Module.forward  # what a container such as ModuleList has
         return [
             path
-            for path, module in parts(self.model)
+            for path, module in self.parts
             if getattr(type(module), "forward", None) is not idle
         ]
 
     def parameter_paths(self) -> Iterable[str]:
-        return [path for path, _ in parameters(self.model)]
+        return [path for path, _ in parameters(self.model, self.parts)]
 
     def hidden_paths(self) -> Mapping[str, str]:
         scripted = [
             path + "." if path else ""
-            for path, module in parts(self.model) if isinstance(module, ScriptModule)
+            for path, module in self.parts if isinstance(module, ScriptModule)
         ]  # fmt: skip
-        return {} if not scripted else {path: IN_SCRIPT for path in self.module_paths() if path and path.startswith(tuple(scripted))}
+        inside = tuple(scripted)
+        return {path: IN_SCRIPT for path in self.module_paths() if inside and path and path.startswith(inside)}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         with observing(self.model, observer):
@@ -258,18 +264,19 @@ def refuse(target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPP
 
 def _refused_kind(part: Any) -> Refusal | None:
     if isinstance(part, Module):
-        compiled = part._compiled_call_impl is not None or _is_compiled(vars(part).get("forward") or getattr(type(part), "forward", None))
-        if compiled or type(part).__name__ == "OptimizedModule":
+        forward = vars(part).get("forward") or getattr(type(part), "forward", None)
+        if part._compiled_call_impl is not None or is_compiled(forward) or type(part).__name__ == "OptimizedModule":
             return COMPILED
         if isinstance(part, DistributedDataParallel):
             return REDUCED
         sharded = sys.modules.get("torch.distributed.fsdp")  # slow to import, and imported by whoever uses it
         if sharded is not None and isinstance(part, sharded.FSDPModule | sharded.FullyShardedDataParallel):
             return SHARDED
-    elif _is_compiled(part):
+    elif is_compiled(part):
         return COMPILED
     return None
 
 
-def _is_compiled(function: Any) -> bool:
-    return hasattr(function, "_torchdynamo_orig_callable")
+def is_compiled(function: Any) -> bool:
+    """Did ``torch.compile`` make this? Objects of the user's are not asked: they may answer with code of their own."""
+    return getattr_static(function, "_torchdynamo_orig_callable", None) is not None

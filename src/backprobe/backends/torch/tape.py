@@ -198,7 +198,7 @@ class TorchTape(Once):
         return effects.effect(function, flagged)
 
     def is_compiled(self, function: Any) -> bool:
-        return hasattr(function, "_torchdynamo_orig_callable")
+        return modules.is_compiled(function)
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):
