@@ -165,7 +165,13 @@ class Probe(Request):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """The block is over, and what has become of its values is in the recording."""
-        self.open_blocks[threading.get_ident()].pop().exit(error)
+        opened = self.open_blocks.get(threading.get_ident())
+        if not opened:
+            raise BadOption(
+                "this probe has no open block", asked="probe.__exit__(...)", found="a block that was never entered, "
+                "or entered in another thread", next="with bp.probe() as rec:",
+            )  # fmt: skip
+        opened.pop().exit(error)
 
     def _block(self, frame: FrameType) -> BlockRun:
         if self.target is None:

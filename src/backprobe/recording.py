@@ -218,7 +218,7 @@ class Recording(Mapping[str, Entry]):
         save(self._record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        outputs = ", ".join(entry.name for entry in self.outputs)
+        outputs = ", ".join(entry.name for entry in self.outputs) or "nothing"
         return f"<backprobe.Recording of {outputs}: {len(self)} entries, {len(self.missing())} without gradient>"
 
     def __str__(self) -> str:

@@ -55,6 +55,7 @@ class Value:
     reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
     names: list[NamedAs] = field(default_factory=list)
     fulls: Sequence[str] = ()  # the names in full, when the run is over
+    is_explained: bool = False  # is it said what computes it? A loop comes by the same statement again
 
 
 class Scope:

@@ -9,6 +9,7 @@ from typing import Any
 from backprobe.names import quote
 
 DEEPEST = 8
+MANY = 16  # containers in one value
 
 
 def children(value: Any) -> Iterator[tuple[str, Any]] | None:
@@ -26,18 +27,28 @@ def children(value: Any) -> Iterator[tuple[str, Any]] | None:
     return None
 
 
-def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+def leaves(value: Any) -> Iterator[tuple[str, Any]]:
     """Every leaf of a container with its path, ``.0.hidden``; a value that is no container is its own leaf, ``""``.
+
+    A container inside itself is not looked into again, nor any twice where there are very many: objects that know each
+    other, as the nodes of a graph do, lead to each other by more ways than can be walked.
 
     >>> list(leaves((1, {"k": 2})))
     [('.0', 1), ('.1.k', 2)]
     """
+    return _leaves(value, "", 0, [], set())
+
+
+def _leaves(value: Any, path: str, depth: int, around: list[int], seen: set[int]) -> Iterator[tuple[str, Any]]:
     inside = children(value) if depth < DEEPEST else None
     if inside is None:
         yield path, value
-    else:
+    elif id(value) not in around and not (len(seen) > MANY and id(value) in seen):
+        seen.add(id(value))
+        around.append(id(value))
         for key, item in inside:
-            yield from leaves(item, f"{path}.{quote(key)}", depth + 1)
+            yield from _leaves(item, f"{path}.{quote(key)}", depth + 1, around, seen)
+        around.pop()
 
 
 def exchanged(

@@ -380,7 +380,8 @@ class Trace:
         if site is NO_SITE and not self.renewed:
             return
         for leaf, value in slot:
-            if value.site is site and value.scope is scope and not value.expression:
+            if value.site is site and value.scope is scope and not value.is_explained:
+                value.is_explained = True
                 origin = site.origin if not leaf else site.origin.at(leaf)
                 self._explain_one(value, origin, scope)
         self.renewed.clear()

@@ -17,7 +17,7 @@ from backprobe.graph import Flow, Graph
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record
 from backprobe.show.caption import Captions
-from backprobe.show.table import path_sums, place, printable
+from backprobe.show.table import outputs, path_sums, place, printable
 
 LONGEST = 52  # characters of one line in a node
 MOST_LINES = 4  # of one text in a node
@@ -246,7 +246,7 @@ class Draft:
     # below
 
     def _footer(self) -> Iterator[str]:
-        yield "gradients are of " + ", ".join(self.entries[at].name for at in self.record.outputs)
+        yield outputs(self.record)
         if self.record.path_sums is not None:
             yield path_sums(self.record.path_sums)
         else:

@@ -96,11 +96,16 @@ def footer(record: Record) -> list[str]:
     if plain:
         shown = ", ".join(f"{entry.name} = {plain_text(entry.held_value)}" for entry in plain[:12])
         lines.append("not tensors: " + shown + (f" and {len(plain) - 12} more" if len(plain) > 12 else ""))
-    outputs = ", ".join(record.entries[at].name for at in record.outputs)
-    lines.append(f"gradients are of {outputs}")
+    lines.append(outputs(record))
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
     return [printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
+
+
+def outputs(record: Record) -> str:
+    """What was differentiated."""
+    names = ", ".join(record.entries[at].name for at in record.outputs)
+    return f"gradients are of {names}" if names else "no gradients: nothing that was recorded was differentiated"
 
 
 def path_sums(sums: PathSums) -> str:

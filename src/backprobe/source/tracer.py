@@ -39,6 +39,7 @@ class Tracer:
         self.entered = entered
         self.frames: dict[FrameType, _Local] = {}
         self.outer: Outer = None
+        self.is_stopped = False
 
     def start(self, frame: FrameType, watched: Watched) -> None:
         self.outer = cast(Outer, sys.gettrace())
@@ -49,16 +50,18 @@ class Tracer:
         sys.settrace(self._call)
 
     def stop(self) -> bool:
-        """Put back what was there. Returns whether the tracer was still ours."""
-        ours = sys.gettrace() == self._call
+        """Put back what was there. Returns whether the tracer was still ours, or is that of a block inside this one."""
+        self.is_stopped = True
+        standing = cast(Outer, sys.gettrace())
         for frame, local in self.frames.items():
-            frame.f_trace_opcodes = local.had_opcodes
             if frame.f_trace is local:
-                frame.f_trace = local.outer
+                frame.f_trace_opcodes = local.had_opcodes
+                frame.f_trace = _running(local.outer)
         self.frames.clear()
-        if ours:
-            sys.settrace(self.outer)
-        return ours
+        if standing == self._call:
+            sys.settrace(_running(self.outer))
+            return True
+        return isinstance(getattr(standing, "__self__", None), Tracer)
 
     def _watch(self, frame: FrameType, watched: Watched, outer: Outer) -> _Local:
         local = self.frames[frame] = _Local(self, watched, outer, frame)
@@ -67,9 +70,9 @@ class Tracer:
 
     def _call(self, frame: FrameType, event: str, arg: Any) -> Any:
         """A frame is entered, or a suspended one goes on."""
-        outer = None
-        if self.outer is not None:
-            outer = self.outer(frame, event, arg)
+        outer, following = None, _running(self.outer)
+        if following is not None:
+            outer = following(frame, event, arg)
             if sys.gettrace() != self._call:  # one written in C takes the place that it is called from
                 sys.settrace(self._call)
         if frame.f_code.co_name in STARTING:
@@ -91,6 +94,9 @@ class _Local:
         self.had_opcodes = frame.f_trace_opcodes
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if self.tracer.is_stopped:
+            following = _running(self.outer)
+            return None if following is None else following(frame, event, arg)
         if event == "opcode":
             self.watched.step(frame)
             if not self.had_opcodes:
@@ -101,6 +107,18 @@ class _Local:
             self.watched.raised()
         elif event == "return" and self.watched.left(frame, arg):
             self.tracer.frames.pop(frame, None)
-        if self.outer is not None:
-            self.outer = self.outer(frame, event, arg)
+        following = _running(self.outer)
+        if following is not None:
+            self.outer = following(frame, event, arg)
         return self
+
+
+def _running(outer: Outer) -> Outer:
+    """The nearest trace function that is not of a tracer that was stopped: blocks may end in another order than they
+    began, in generators and tasks."""
+    while outer is not None:
+        tracer = outer.tracer if isinstance(outer, _Local) else getattr(outer, "__self__", None)
+        if not isinstance(tracer, Tracer) or not tracer.is_stopped:
+            break
+        outer = outer.outer if isinstance(outer, _Local) else tracer.outer
+    return outer

@@ -292,9 +292,7 @@ class ListeningTape(TorchTape):
         assert capture.edge is not None
         self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
 
-    def capture(
-        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool
-    ) -> Capture:
+    def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         capture = super().capture(tensor, around, previous, through)
         if capture.edge is None and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
@@ -429,7 +427,7 @@ class ListeningTape(TorchTape):
                 if len(followed) != 1 or (node is not None and node.name() == DIVISION and followed != [0]):
                     continue  # no multiple of anything by a number
                 for at in recorded.get(edges[followed[0]], ())[:1]:  # type: ignore[arg-type]
-                    scale = _ratio(root, captures[at])
+                    scale = None if captures[at].tensor.is_leaf else _ratio(root, captures[at])
                     if scale is not None:
                         found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
         return tuple(found.items())

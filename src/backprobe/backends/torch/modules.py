@@ -41,11 +41,7 @@ class TorchModelCall:
 
     def module_paths(self) -> Iterable[str]:
         idle = Module.forward  # what a container such as ModuleList has
-        return [
-            path
-            for path, module in self.parts
-            if getattr(type(module), "forward", None) is not idle
-        ]
+        return [path for path, module in self.parts if getattr(type(module), "forward", None) is not idle]
 
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in parameters(self.model, self.parts)]

@@ -92,9 +92,7 @@ class TorchTape(Once):
 
     # captures
 
-    def capture(
-        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool
-    ) -> Capture:
+    def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         if is_wrapped(tensor):
             reason = "it lives inside a torch.func transform and dies with it"
             return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, reason)
@@ -150,9 +148,7 @@ class TorchTape(Once):
             )
         self._attach(capture)
 
-    def _why_no_edge(
-        self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool
-    ) -> tuple[GradStatus, str]:
+    def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
         if not self.is_floating(tensor):
             return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
         self._place()
