@@ -168,7 +168,7 @@ class Scope:
         if not trace.is_recording:
             return function
         if self.follows:
-            followed = trace.follow(self, function)
+            followed = trace.following.follow(self, function)
             if followed is not None:
                 self.calls.append("")
                 return followed
@@ -191,7 +191,7 @@ class Scope:
             return function
         if function is functools.reduce and self.follows:
             self.calls.append("")
-            return trace.follow(self, function)
+            return trace.following.follow(self, function)
         owner = function.__self__
         home = owner if isinstance(owner, type) else type(owner)
         kind = type(trace.tape), function.__module__, home, function.__name__, flagged

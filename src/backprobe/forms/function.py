@@ -44,7 +44,7 @@ class FunctionRun(CalledRun):
         called = self.tape.called(self.probe.target, False)
         if called is None:
             return self.reporting(*self.bound.args, **self.bound.kwargs)
-        return self.trace.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)
+        return self.trace.following.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)
 
     def explain_error(self, error: BaseException) -> str | None:
         if not self.lifted_numbers or not isinstance(error, TypeError):

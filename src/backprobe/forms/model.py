@@ -102,7 +102,7 @@ class ModelRun(CalledRun):
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         modules = Modules(self)
-        returned = self.trace.call_settled(self.tape.staged, self.call.run, inputs, modules.observer())
+        returned = self.trace.following.call_settled(self.tape.staged, self.call.run, inputs, modules.observer())
         result = self.call.finish(returned, self.undo)
         modules.name_unseen(self.call)
         return result

@@ -87,7 +87,7 @@ class Frame:
         call = event.node
         function = self.calling = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
         self.transparent = _wrappers(function)
-        self.scope.trace.note_compiled(function)
+        self.scope.trace.following.note_compiled(function)
         if function is UNKNOWN or call is None:
             self._expose_owner(frame, call)
             self.scope.dirty = True

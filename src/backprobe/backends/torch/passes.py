@@ -1,0 +1,179 @@
+"""The passes of the engine in which gradients flow, told apart, and what each brings to the edges that are listened to.
+
+A prehook runs in ``autograd.grad`` too, as in a gradient penalty: each pass is told apart by its number, and those of
+``backward()`` alone are summed, as ``.grad`` does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.torch.capture import version
+
+BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
+current_pass = torch._C._current_graph_task_id
+
+
+@dataclass(frozen=True)
+class BackwardCall:
+    """One call of ``backward()``: the tensors it was called on with their cotangents, and what limits it."""
+
+    roots: tuple[Tensor, ...] = ()
+    cotangents: tuple[Tensor | None, ...] = ()
+    is_limited: bool = False  # to ``inputs=``
+    is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
+
+    @classmethod
+    def of(cls, frame: FrameType) -> BackwardCall:
+        """The call that runs in a frame of ``torch.autograd.backward``."""
+        given = frame.f_locals
+        limits = given["inputs"]
+        roots, cotangents = _listed(given["tensors"]), _listed(given["grad_tensors"])
+        cotangents += [None] * (len(roots) - len(cotangents))
+        pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
+        is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
+        is_nested = _innermost(frame.f_back) is not None
+        return cls(tuple(root for root, _ in pairs), tuple(given for _, given in pairs), is_limited, is_nested)
+
+
+def _listed(given: Any) -> list[Any]:
+    return [] if given is None else [given] if isinstance(given, Tensor) else list(given)
+
+
+def _innermost(frame: FrameType | None) -> FrameType | None:
+    """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
+    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
+        frame = frame.f_back
+    return frame
+
+
+class Passing:
+    """What has passed so far. The hooks hold this, and this holds no node: no cycle goes through the engine."""
+
+    def __init__(self, keeps_history: bool) -> None:
+        self.keeps_history = keeps_history
+        self.began: Callable[[BackwardCall], None] = _nobody
+        self.thread = threading.get_ident()
+        self.is_elsewhere = False  # has another thread called backward()?
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
+        self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
+        self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
+        self.holders: dict[int, list[tuple[dict[int, Tensor], int]]] = {}  # by identity of a gradient
+        self.count = 0
+
+    @property
+    def calls(self) -> list[BackwardCall]:
+        return [call for call in self.passes.values() if call is not None]
+
+    def take(self, into: dict[int, Tensor], number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
+        """A hook or prehook of a node: note the gradient at one of its places."""
+        gradient = gradients[at]
+        if gradient is not None and self._counts():
+            self.add(into, number, gradient)
+
+    def take_of_leaf(self, number: int, gradients: Sequence[Tensor | None]) -> None:
+        """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
+        gradient = gradients[0]
+        if gradient is None or not self._counts():
+            return
+        own = gradient.clone()
+        for into, other in self.holders.pop(id(gradient), ()):
+            if into.get(other) is gradient:
+                into[other] = own
+        self.add(self.arrived, number, own)
+
+    def notice(self, *_: Any) -> None:
+        """A pass has come by."""
+        self._counts()
+
+    def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
+        if gradient.requires_grad and not self.keeps_history:
+            gradient = gradient.detach()
+        elif gradient.layout is not torch.strided:
+            gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
+        # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
+        self.holders.setdefault(id(gradient), []).append((into, number))
+        before = into.get(number)
+        into[number] = gradient if before is None else before + gradient
+        self.count += 1
+
+    def _counts(self) -> bool:
+        running = current_pass()
+        if running not in self.passes:
+            self.passes[running] = call = self._call()
+            if call is not None and not call.is_nested:
+                self.began(call)
+        return self.passes[running] is not None
+
+    def _call(self) -> BackwardCall | None:
+        """The ``backward()`` of the probing thread that the running pass belongs to; None for any other pass.
+
+        What is on a device is run by threads of the engine's own, while the thread that called waits.
+        """
+        call = _innermost(sys._getframe(1))
+        if threading.get_ident() != self.thread:
+            self.is_elsewhere |= call is not None
+            call = _innermost(sys._current_frames().get(self.thread)) if call is None else None
+            if call is None:
+                return None
+        if call is None:
+            return BackwardCall()  # called from C++
+        return BackwardCall.of(call) if call.f_code is BACKWARD else None
+
+    def clear(self) -> None:
+        self.began = _nobody
+        for held in (self.passes, self.arrived, self.around, self.holders):
+            held.clear()
+
+
+def _nobody(call: BackwardCall) -> None:
+    """Nobody is to be told."""
+
+
+def _copied(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.detach().clone()
+
+
+class Leaf:
+    """A leaf where processes work together: what backward adds to its ``.grad``."""
+
+    def __init__(self, number: int, tensor: Tensor) -> None:
+        self.number, self.tensor = number, tensor
+        self.added: Tensor | None = None  # in all passes so far
+        self.begin(is_first=True)
+
+    def begin(self, is_first: bool = False) -> None:
+        """A pass begins. Where the program has changed ``.grad`` since the last, it adds to something else."""
+        if is_first or not self.is_untouched:
+            self.earlier, self.had = self.added, _copied(self.tensor.grad)
+            self.seen = self._state()
+
+    def take(self) -> Tensor | None:
+        """What all passes have added, now that one is over; None where none has come here."""
+        grad = self.tensor.grad
+        if grad is not None and not self.is_untouched:
+            now = grad.detach().clone()
+            new = now if self.had is None else now - self.had
+            self.added = new if self.earlier is None else self.earlier + new
+            self.seen = self._state()
+        return self.added
+
+    @property
+    def is_untouched(self) -> bool:
+        """Is ``.grad`` what it was when it was looked at last?"""
+        (grad, *counts), (now, *counted) = self.seen, self._state()
+        return grad is now and counts == counted
+
+    def _state(self) -> tuple[Tensor | None, int, int]:
+        grad = self.tensor.grad
+        if grad is None:
+            return None, 0, 0
+        return grad, version(grad), version(getattr(grad, "_local_tensor", grad))  # FSDP writes to this process's part
