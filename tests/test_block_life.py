@@ -221,7 +221,7 @@ def test_no_backward(x):
         u = x * 2
         n = u.detach()
     assert plain["u"].status == "backward_not_run"
-    assert plain["u"].reason == "backward() was not called while the block was open"
+    assert plain["u"].reason == ("backward() was not called in the block, or came by nothing that is recorded")
     assert plain["n"].status == "detached"
     with bp.probe(model) as rec:
         model(x)

@@ -1,5 +1,8 @@
 """What readers of the block form found wrong, each as they wrote it."""
 
+import copy
+import inspect
+import pickle
 import sys
 from unittest.mock import Mock
 
@@ -123,3 +126,208 @@ def test_a_block_without_backward_says_so():
         u = torch.ones(1) * 2
     assert "no gradients: nothing that was recorded was differentiated" in str(rec)
     assert repr(rec) == "<backprobe.Recording of nothing: 1 entries, 1 without gradient>"
+
+
+# what a reader found that changed the program, or was silently wrong
+
+
+def test_parameters_that_get_another_shape_or_dtype_in_the_block():
+    model = torch.nn.Sequential(torch.nn.LazyLinear(3), torch.nn.Linear(3, 1))
+    with bp.probe(model) as rec:
+        model(torch.randn(4, 2)).sum().backward()
+    assert torch.equal(rec["0.weight"].grad, model[0].weight.grad)
+    with pytest.raises(bp.Overwritten):
+        _ = rec["0.weight"].value
+    linear = torch.nn.Linear(2, 2)
+    with bp.probe(linear) as rec:
+        linear.double()
+        linear(torch.ones(1, 2, dtype=torch.double)).sum().backward()
+    assert torch.equal(rec["weight"].grad, linear.weight.grad)
+    w = torch.nn.Parameter(torch.ones(2))
+    with bp.probe() as rec:
+        k = w
+        w.data = torch.ones(3)
+        (w * 2).sum().backward()
+    assert rec["w"].grad.tolist() == [2, 2, 2]
+    assert rec.notes == ()
+
+
+def test_memory_that_the_program_frees():
+    x = torch.ones(1_000_000, requires_grad=True)
+    with bp.probe() as rec:
+        u = x * 1
+        (u * 1).sum().backward()
+        u.untyped_storage().resize_(0)
+    assert torch.equal(rec["u"].value, torch.ones(1_000_000))  # copied when its memory was asked for
+    with bp.probe() as rec:
+        u = x * 1
+        (u * 1).sum().backward()
+        eval("u.untyped_storage().resize_(0)")  # which nobody sees into
+    with pytest.raises(bp.Overwritten, match="is lost"):
+        _ = rec["u"].value
+    assert "u" in str(rec)
+
+
+def test_copies_of_a_model_made_in_a_block_have_nothing_of_the_probe():
+    model, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    with bp.probe(model, [":input"]) as rec:
+        copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        model(x).sum().backward()
+    for copied in copies:
+        assert torch.equal(copied(x), model(x))
+        assert copied.forward.__self__ is copied
+    assert "forward" not in vars(model)
+
+
+def test_a_forward_that_the_user_exchanges_in_a_block_stays():
+    model = torch.nn.Linear(2, 2)
+    with bp.probe(model, [":input"]) as rec:
+        before = model(torch.ones(1, 2))
+        inner = model.forward
+        model.forward = lambda given: inner(given) * 2
+    assert torch.equal(model(torch.ones(1, 2)), before * 2)
+
+
+class Triple(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        return a * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.mul_(3)  # into what it was given
+
+
+def test_a_backward_that_writes_into_its_gradient():
+    def f(x):
+        u = x * 2
+        v = Triple.apply(u)
+        w = v * 5
+        return w.sum()
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        f(x).backward()
+    assert rec["/f:v"].grad.tolist() == bp.probe(f)(x)["v"].grad.tolist() == [5, 5]
+    assert rec["/f:u"].grad.tolist() == [15, 15]
+
+
+def test_a_hook_that_writes_into_a_gradient_after_it_has_come():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+
+    def halve(gradients):
+        gradients[0].div_(2)
+
+    with bp.probe() as rec:
+        u = x * 2
+        v = u * u
+        u.grad_fn.register_prehook(halve)  # after ours
+        v.sum().backward()
+    assert rec["u"].status == "opaque"
+    assert "wrote into its gradient" in rec["u"].reason
+
+
+def test_a_step_written_by_hand():
+    x, w = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0], requires_grad=True)
+    with bp.probe() as rec:
+        loss = ((x * w).sum() - 5) ** 2
+        loss.backward()
+        with torch.no_grad():
+            w -= 0.01 * w.grad
+        w.grad = None
+        w.requires_grad = True
+    assert rec["w#0"].grad.tolist() == [-4, -8]
+    assert rec["w#1"].status == "not_connected"
+    assert rec.notes == ()
+    with bp.probe() as rec:
+        for _ in range(2):
+            ((x * w).sum() - 5).square().backward()
+            with torch.no_grad():
+                w -= 0.01 * w.grad
+    assert {str(entry.status) for name, entry in rec.items() if name.startswith("w")} == {"opaque"}
+
+
+def test_blocks_of_one_probe_that_take_turns():
+    probe, x = bp.probe(), scalar(2.0)
+
+    def turns():
+        with probe as rec:
+            u = x * 2
+            yield rec
+            late = u * 3
+            yield rec
+            late.backward()
+
+    first, second = turns(), turns()
+    recordings = next(first), next(second)
+    next(first)
+    assert list(first) == []
+    next(second)
+    assert list(second) == []
+    for rec in recordings:
+        assert rec["late"].grad == 1
+        assert rec["u"].grad == 3
+
+
+def test_a_scaled_loss_in_a_block_around_a_model():
+    model = torch.nn.Linear(2, 1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with bp.probe(model) as rec:
+        scaler.scale(model(torch.ones(1, 2)).square().mean()).backward()
+    assert len(rec.notes) == 1
+    assert "all gradients are of that multiple" in rec.notes[0]
+
+
+def test_the_name_to_type_next_is_a_pattern():
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(bp.NothingMatched) as caught, bp.probe(model, "return"):
+        model(torch.ones(1, 2))
+    assert "'return'" not in caught.value.next
+
+
+def test_a_block_inside_of_a_backward():
+    seen = []
+
+    class Inner(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            with torch.enable_grad(), bp.probe() as rec:
+                y = torch.tensor(3.0, requires_grad=True)
+                z = y * y
+                z.backward()
+            seen.append(rec)
+            return gradient
+
+    Inner.apply(scalar(2.0)).backward()
+    assert seen[0]["y"].grad == 6
+    assert [entry.name for entry in seen[0].outputs] == ["z"]
+
+
+def test_a_forward_whose_locals_are_recorded_has_its_signature():
+    model = torch.nn.Linear(2, 2)
+    asked = inspect.signature(model.forward)
+    with bp.probe(model, [":input"]):
+        assert inspect.signature(model.forward) == asked
+        model(torch.ones(1, 2))
+
+
+def test_a_cotangent_that_is_used_again():
+    x, cotangent = torch.ones(2, requires_grad=True), torch.tensor([1.0, 10.0])
+    with bp.probe() as rec:
+        u = x * 2
+        u.backward(cotangent)
+        cotangent.zero_()
+    assert rec["u"].grad.tolist() == [1, 10]
+
+
+def test_what_begins_to_require_a_gradient_by_an_attribute():
+    x = torch.ones(2)
+    with bp.probe() as rec:
+        k = x
+        x.requires_grad = True
+        (x * 2).sum().backward()
+    assert rec["k"].grad.tolist() == [2, 2]

@@ -166,12 +166,15 @@ class Probe(Request):
     ) -> None:
         """The block is over, and what has become of its values is in the recording."""
         opened = self.open_blocks.get(threading.get_ident())
+        frame = users_frame(sys._getframe(1))
         if not opened:
             raise BadOption(
                 "this probe has no open block", asked="probe.__exit__(...)", found="a block that was never entered, "
                 "or entered in another thread", next="with bp.probe() as rec:",
             )  # fmt: skip
-        opened.pop().exit(error)
+        run = ([run for run in opened if run.frame is frame] or opened)[-1]  # generators and tasks take turns
+        opened.remove(run)
+        run.exit(error)
 
     def _block(self, frame: FrameType) -> BlockRun:
         if self.target is None:

@@ -89,7 +89,8 @@ class Run:
     def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
         """A pattern that matched nothing is an error with the nearest names of every kind."""
         known = {strip(name) for name in (*names, *self.trace.seen, *self.known_names())}
-        close = nearest(pattern.text, {name.removeprefix(":") for name in known})
+        # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
+        close = nearest(pattern.text, {name.removeprefix(":") if self.in_function else name for name in known})
         raise NothingMatched(
             f"the pattern {pattern.text!r} matches nothing in {self.subject()}",
             asked=self.spelled(pattern.text),

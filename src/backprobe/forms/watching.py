@@ -21,6 +21,7 @@ from backprobe.trace import NO_SITE, Trace
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
+OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
 
@@ -183,6 +184,8 @@ class Frame:
         value = value_in(frame, event.node)
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
+        elif getattr(event.node, "attr", "") in OF_TENSORS:
+            self.scope.trace.tape.look_again()
         else:
             site = self.scope.sites[event.site]
             self.scope.trace.notes[f"{site.local} (line {site.line}) cannot be seen in a block: give it a name"] = None

@@ -30,6 +30,22 @@ class Capture:
     again: Capture | None = None  # what it is there
     geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
     writes: list[ViewWrite] = field(default_factory=list)
+    leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
+    number: int = -1  # of what has arrived there for this version
+
+    @property
+    def is_followed(self) -> bool:
+        """Does it have a history, in which gradients flow?"""
+        return self.edge is not None or self.leaf is not None
+
+
+@dataclass(eq=False)
+class ListenedLeaf:
+    """A leaf with a hook of ours. What arrives is of the version that it has then, unless older ones may be meant."""
+
+    number: int
+    versions: int = 1
+    is_unclear: bool = False
 
 
 @dataclass(eq=False)

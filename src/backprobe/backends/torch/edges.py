@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.torch import graph
@@ -75,8 +76,10 @@ def arrive(
                 follower, number = write.node.next_functions[0]
                 if follower is not None:  # the engine runs a node only on the way to something wanted
                     wanted.setdefault((follower, number), GradientEdge(follower, number))
-            if capture.edge is not None and capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks:
-                # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return
+            if capture.edge is not None and (isinstance(capture.edge.node, BackwardCFunction) or (
+                    capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks)):  # fmt: skip
+                # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return;
+                # and a backward of the user's may write into what it is given, which is what is handed out
                 number = capture.edge.output_nr
                 take = partial(_take, after_hooks, key(capture.edge), number)
                 hooks.enter_context(removing(capture.edge.node.register_prehook(take)))
@@ -90,7 +93,8 @@ def arrive(
 def _take(into: dict[Any, Tensor], under: Any, number: int, gradients: tuple[Tensor, ...], *_: Any) -> None:
     """A node's hook or prehook: note the gradient that passes at one of its inputs or outputs."""
     if gradients[number] is not None:
-        into[under] = gradients[number]
+        is_users = isinstance(under, tuple) and isinstance(under[0], BackwardCFunction)
+        into[under] = gradients[number].clone() if is_users else gradients[number]
 
 
 @contextmanager

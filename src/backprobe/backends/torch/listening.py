@@ -16,24 +16,28 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import get_gradient_edge
 
 from backprobe.backends.base import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.capture import Capture, ViewWrite, version
+from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
-from backprobe.backends.torch.tape import TorchTape
+from backprobe.backends.torch.tape import TOGETHER, TorchTape
 from backprobe.record import GradStatus
 
-NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called while the block was open")
+NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
 NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
 UNCLEAR = (
     "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
     "as well"
 )
+OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient after it had arrived"
+SCALED = "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
 UNHEARD = "what backward computes, and nobody has a name for"
@@ -78,8 +82,13 @@ def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
-        return replace(capture, edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque,
-                       tensor=again.tensor, geometry=again.geometry, writes=again.writes)  # fmt: skip
+        return replace(
+            capture, edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque, tensor=again.tensor,
+            geometry=again.geometry, writes=again.writes, leaf=again.leaf, number=again.number,
+        )  # fmt: skip
+    if capture.leaf is not None:
+        opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
+        return replace(capture, edge=gradient_edge(capture.tensor), opaque=opaque)
     if capture.edge is None and capture.part is not None:
         return replace(capture, status=GradStatus.OPAQUE, reason=NOT_AGAIN)
     return capture
@@ -106,6 +115,9 @@ class ListeningTape(TorchTape):
         self.passing = Passing(options.create_graph)
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, int] = {}  # floating, and without an edge so far; the calls there had been
+        self.count = 0  # of what is listened to
+        self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
+        self.leaf_hooks: list[tuple[Tensor, Any]] = []
         self.leaves: list[Leaf] = []  # where processes work together
 
     # while the block runs
@@ -116,6 +128,7 @@ class ListeningTape(TorchTape):
                 self._compare_leaves()
             known = set(self.numbers)
             with self.quiet():
+                self._come_last()
                 captures = began(call.roots)
                 for capture, cotangent in zip(captures, call.cotangents, strict=True):
                     if capture.edge is not None and key(capture.edge) not in known:
@@ -133,7 +146,7 @@ class ListeningTape(TorchTape):
 
     def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         capture = super().capture(tensor, around, previous, through)
-        if capture.edge is None and capture.alias is not None and self.is_floating(tensor):
+        if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
             self.waiting[capture] = len(self.passing.calls)
         return capture
@@ -147,7 +160,7 @@ class ListeningTape(TorchTape):
         return None if torch.is_grad_enabled() else _to_compute_again()
 
     def computed_again(self, capture: Capture, again: Capture) -> None:
-        if capture.edge is None:
+        if not capture.is_followed:
             capture.again = again
             again.alias = None  # of the same numbers
             if not again.writes and again.geometry is None:
@@ -158,30 +171,66 @@ class ListeningTape(TorchTape):
     def look_again(self) -> None:
         for capture in self.waiting:
             self.late_edge(capture)
-        self.waiting = {capture: calls for capture, calls in self.waiting.items() if capture.edge is None}
+        self.waiting = {capture: calls for capture, calls in self.waiting.items() if not capture.is_followed}
 
     def seen_again(self, capture: Capture) -> None:
-        if capture.edge is None:
+        if not capture.is_followed:
             self.late_edge(capture)
 
     def late_edge(self, capture: Capture) -> None:
-        had_none = capture.edge is None
+        had_none = not capture.is_followed
         super().late_edge(capture)
         passed = len(self.passing.calls) > self.waiting.get(capture, 0)
-        if had_none and capture.edge is not None and passed and not capture.opaque:
+        if had_none and capture.is_followed and passed and not capture.opaque:
             capture.opaque = LATE
+
+    # listening
+
+    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
+        """No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype."""
+        tensor = capture.tensor
+        if not tensor.is_leaf or tensor._is_view():
+            super()._take_edge(capture, previous, through)
+            return
+        known = self.listened.get(id(tensor))
+        if known is None:
+            self._listen_to(capture)
+        else:
+            if previous is not None:
+                known.number, known.versions = self._number(), known.versions + 1
+            capture.leaf, capture.number = known, known.number
+
+    def _listen_to(self, capture: Capture) -> None:
+        tensor = capture.tensor
+        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(self._number())
+        capture.number = leaf.number
+        take: Callable[[Tensor], None] = partial(self.passing.take_of_leaf, leaf)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            self.leaves.append(Leaf(leaf.number, tensor))
+            take = self.passing.notice
+        handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]
+        self.hook_handles.append(handle)
+        self.leaf_hooks.append((tensor, handle))
+
+    def _number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def _come_last(self) -> None:
+        """What a leaf's ``.grad`` gets is what the last hook returns."""
+        for tensor, handle in self.leaf_hooks:
+            hooks: Any = tensor._backward_hooks
+            if len(hooks or ()) > 1 and handle.id in hooks:
+                hooks.move_to_end(handle.id)
 
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
         node, at = key(capture.edge)
         if (node, at) not in self.numbers:
-            self.numbers[node, at] = number = len(self.numbers)
+            self.numbers[node, at] = number = self._number()
             take: Callable[..., None] = partial(self.passing.take, self.passing.arrived, number, at)
-            if node.name() == graph.LEAF:
-                take = partial(self.passing.take_of_leaf, number)
-                if torch.distributed.is_available() and torch.distributed.is_initialized():
-                    self.leaves.append(Leaf(number, capture.tensor))
-                    take = self.passing.notice
+            if isinstance(node, BackwardCFunction):
+                take = partial(self.passing.take_copy, number, at)
             self.hook_handles.append(node.register_prehook(take))
 
     def _compare_leaves(self) -> None:
@@ -217,7 +266,7 @@ class ListeningTape(TorchTape):
 
     def _lead_around(self, write: ViewWrite) -> None:
         if (write.node, AROUND) not in self.numbers:
-            self.numbers[write.node, AROUND] = number = len(self.numbers)
+            self.numbers[write.node, AROUND] = number = self._number()
             take = partial(self.passing.take, self.passing.around, number, 0)
             self.hook_handles.append(write.node.register_hook(take))
 
@@ -240,18 +289,34 @@ class ListeningTape(TorchTape):
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
-        captures = [_with_history(capture) for capture in captures]
+        captures = [self._judged(_with_history(capture)) for capture in captures]
         gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), by_edge(captures)
+        for at, capture in enumerate(captures):
+            if capture.leaf is not None and capture.number in self.passing.arrived:
+                gradients[at] = self.passing.arrived[capture.number]
         missing = self._why_missing()
         outcomes = []
         for at, capture in enumerate(captures):
             sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
             links = tuple(map(Link, sources))
             outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, missing))
-        places = {self.numbers[edge]: positions for edge, positions in recorded.items() if edge in self.numbers}
+        places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
+        for at, capture in enumerate(captures):
+            if capture.leaf is not None:
+                places.setdefault(capture.number, []).append(at)
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
         return Backward(outcomes, visited, notes=self._scales(captures, recorded, gradients))
+
+    def _judged(self, capture: Capture) -> Capture:
+        """A capture whose gradient somebody wrote into after it had come is opaque."""
+        number: int | None = capture.number
+        if capture.leaf is None and capture.edge is not None:
+            number = self.numbers.get(key(capture.edge))
+        arrived = self.passing.arrived
+        if number is not None and number in arrived and not self.passing.is_untouched(arrived, number):
+            return replace(capture, opaque=OVERWRITTEN)
+        return capture
 
     def _scales(
         self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], gradients: Gradients
@@ -265,10 +330,13 @@ class ListeningTape(TorchTape):
                 followed = [at for at, (follower, _) in enumerate(edges) if follower is not None]
                 if len(followed) != 1 or (node is not None and node.name() == DIVISION and followed != [0]):
                     continue  # no multiple of anything by a number
-                for at in recorded.get(edges[followed[0]], ())[:1]:  # type: ignore[arg-type]
+                known = recorded.get(edges[followed[0]], ())[:1]  # type: ignore[arg-type]
+                for at in known:
                     scale = None if captures[at].tensor.is_leaf else _ratio(root, captures[at])
                     if scale is not None:
                         found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
+                for at in () if known else recorded.get(key(get_gradient_edge(root)), ())[:1]:
+                    found[at] = SCALED
         return tuple(found.items())
 
     def _why_missing(self) -> tuple[GradStatus, str]:
@@ -286,5 +354,5 @@ class ListeningTape(TorchTape):
         super().release()
         self.passing.clear()
         self.numbers.clear()
-        self.waiting.clear()
-        self.leaves.clear()
+        for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks):
+            held.clear()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from inspect import getattr_static
+from types import MethodType
 from typing import Any
 
 from torch.jit import ScriptModule
@@ -183,13 +185,32 @@ class _Exchanged:
     original. The last one out puts back what was there."""
 
     def __init__(self, module: Module) -> None:
-        self.had = module.__dict__.get("forward")
+        self.module, self.had = module, module.__dict__.get("forward")
         self.original = module.forward
         self.by_thread: dict[int, list[Callable[..., Any]]] = {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Programs ask a model which arguments it takes, as ``generate`` of transformers does."""
+        return inspect.signature(self.original)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the module gets the forward that the copy would have without us."""
+        copied = memo.get(id(self.module))
+        if self.had is not None or copied is None:
+            return deepcopy(self.original, memo)
+        return MethodType(type(self.module).forward, copied)
+
+    def __reduce__(self) -> Any:
+        return (_itself, (self.had,)) if self.had is not None else (getattr, (self.module, "forward"))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         own = self.by_thread.get(threading.get_ident())
         return (own[-1] if own else self.original)(*args, **kwargs)
+
+
+def _itself(value: Any) -> Any:
+    return value
 
 
 def original_forward(module: Module) -> Callable[..., Any]:
@@ -202,9 +223,9 @@ def _exchanged(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Put a forward on the instance, past Module.__setattr__, for this thread and this context."""
     thread = threading.get_ident()
     with LOCK:
-        standing = module.__dict__.get("forward")
-        if not isinstance(standing, _Exchanged):
-            standing = module.__dict__["forward"] = _Exchanged(module)
+        found = module.__dict__.get("forward")
+        standing = found if isinstance(found, _Exchanged) else _Exchanged(module)
+        module.__dict__["forward"] = standing
         standing.by_thread.setdefault(thread, []).append(forward)
     try:
         yield
@@ -213,7 +234,7 @@ def _exchanged(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
             standing.by_thread[thread].remove(forward)
             if not standing.by_thread[thread]:
                 del standing.by_thread[thread]
-            if not standing.by_thread:
+            if not standing.by_thread and module.__dict__.get("forward") is standing:  # and not one of the user's since
                 if standing.had is None:
                     del module.__dict__["forward"]
                 else:
@@ -275,4 +296,4 @@ def _refused_kind(part: Any) -> Refusal | None:
 
 def is_compiled(function: Any) -> bool:
     """Did ``torch.compile`` make this? Objects of the user's are not asked: they may answer with code of their own."""
-    return getattr_static(function, "_torchdynamo_orig_callable", None) is not None
+    return inspect.getattr_static(function, "_torchdynamo_orig_callable", None) is not None

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.torch.capture import version
+from backprobe.backends.torch.capture import ListenedLeaf, version
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
 current_pass = torch._C._current_graph_task_id
@@ -62,11 +62,13 @@ class Passing:
         self.keeps_history = keeps_history
         self.began: Callable[[BackwardCall], None] = _nobody
         self.thread = threading.get_ident()
+        self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
         self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
         self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
         self.holders: dict[int, list[tuple[dict[int, Tensor], int]]] = {}  # by identity of a gradient
+        self.written: dict[tuple[int, int], int] = {}  # the versions of the gradients that are held
         self.count = 0
 
     @property
@@ -76,19 +78,28 @@ class Passing:
     def take(self, into: dict[int, Tensor], number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """A hook or prehook of a node: note the gradient at one of its places."""
         gradient = gradients[at]
-        if gradient is not None and self._counts():
-            self.add(into, number, gradient)
-
-    def take_of_leaf(self, number: int, gradients: Sequence[Tensor | None]) -> None:
-        """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
-        gradient = gradients[0]
         if gradient is None or not self._counts():
             return
+        call = self.passes[current_pass()]
+        if call is not None and any(gradient is given for given in call.cotangents):
+            gradient = gradient.clone()  # the user's own, who may use it again
+        self.add(into, number, gradient)
+
+    def take_copy(self, number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
+        """The same for a node whose backward the user has written: it may write into what it is given."""
+        self.take(self.arrived, number, 0, [None if gradients[at] is None else gradients[at].clone()])  # type: ignore[union-attr]
+
+    def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor) -> None:
+        """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
+        if not self._counts():
+            return
+        leaf.is_unclear |= leaf.versions > 1
         own = gradient.clone()
         for into, other in self.holders.pop(id(gradient), ()):
-            if into.get(other) is gradient:
+            if into.get(other) is gradient and self.is_untouched(into, other):
                 into[other] = own
-        self.add(self.arrived, number, own)
+                self.written[id(into), other] = own._version
+        self.add(self.arrived, leaf.number, own)
 
     def notice(self, *_: Any) -> None:
         """A pass has come by."""
@@ -102,14 +113,19 @@ class Passing:
         # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
         self.holders.setdefault(id(gradient), []).append((into, number))
         before = into.get(number)
-        into[number] = gradient if before is None else before + gradient
+        into[number] = total = gradient if before is None else before + gradient
+        self.written[id(into), number] = total._version
         self.count += 1
+
+    def is_untouched(self, held: dict[int, Tensor], number: int) -> bool:
+        """A backward of the user's may write into what it is given, which is what is held here."""
+        return held[number]._version == self.written.get((id(held), number), held[number]._version)
 
     def _counts(self) -> bool:
         running = current_pass()
         if running not in self.passes:
             self.passes[running] = call = self._call()
-            if call is not None and not call.is_nested:
+            if call is not None and (self.begins_inside or not call.is_nested):
                 self.began(call)
         return self.passes[running] is not None
 
@@ -130,7 +146,7 @@ class Passing:
 
     def clear(self) -> None:
         self.began = _nobody
-        for held in (self.passes, self.arrived, self.around, self.holders):
+        for held in (self.passes, self.arrived, self.around, self.holders, self.written):
             held.clear()
 
 

@@ -20,6 +20,7 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.edges import Gradients, arrive
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.partials import Partials, local_partials
+from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record import GradStatus, Lost
 
@@ -106,6 +107,10 @@ def _value(capture: Capture, live: bool) -> Any:
         return capture.snapshot
     if capture.alias is None:
         return Lost(capture.reason)
+    if not is_there(capture.alias):
+        return Lost("its memory was freed")
+    if capture.tensor.is_leaf and describe(capture.alias) != describe(capture.tensor):
+        return Lost("its data was exchanged for another of another shape or dtype")
     if version(capture.tensor) != capture.version:
         return Lost("it was overwritten in place by a call that backprobe does not see into")
     return capture.tensor if live else capture.alias

@@ -21,11 +21,15 @@ from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
-from backprobe.backends.torch.tensors import Geometry, describe, same_content
+from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
 
 UNLED = "it is a view that was made under no_grad, or before its base required a gradient"
+TOGETHER = (
+    "it was written in place where autograd did not look (no_grad, detach or another argument on the same memory), so "
+    "what was computed before and after that write has one gradient together"
+)
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -102,7 +106,7 @@ class TorchTape(Once):
             capture.snapshot = alias.clone()
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
-        if capture.edge is None:
+        if not capture.is_followed:
             capture.status, capture.reason = self._why_no_edge(tensor, *around())
         self.unplaced.append(capture)
         return capture
@@ -142,10 +146,7 @@ class TorchTape(Once):
         if capture.edge is None:
             return
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
-            previous.opaque = capture.opaque = (
-                "it was written in place where autograd did not look (no_grad, detach or another argument on the same "
-                "memory), so what was computed before and after that write has one gradient together"
-            )
+            previous.opaque = capture.opaque = TOGETHER
         self._attach(capture)
 
     def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
@@ -153,7 +154,7 @@ class TorchTape(Once):
             return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
         self._place()
         beside = self.by_memory.get(self._memory(tensor), ())
-        sources = unrecorded or any(read.edge is not None for read in (*reads, *beside))
+        sources = unrecorded or any(read.is_followed for read in (*reads, *beside))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and not torch.is_grad_enabled():
             mode = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
@@ -169,12 +170,12 @@ class TorchTape(Once):
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
         tensor = capture.tensor
-        had_none = capture.edge is None and capture.status in (
+        had_none = not capture.is_followed and capture.status in (
             GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD
         )  # fmt: skip
         if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
             self._take_edge(capture, None, False)
-            if capture.edge is not None:
+            if capture.is_followed:
                 capture.status, capture.reason = GradStatus.OK, ""
 
     def _memory(self, tensor: Tensor) -> int:
@@ -349,4 +350,6 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
 
 
 def _unchanged(capture: Capture) -> bool:
+    if capture.alias is not None and not is_there(capture.alias):
+        return True  # it is not changed but freed
     return capture.snapshot is None or capture.alias is None or same_content(capture.alias, capture.snapshot)

@@ -23,6 +23,19 @@ def here(tensor: Tensor) -> Tensor:
     return tensor.detach() if part is None else part
 
 
+def is_there(tensor: Tensor) -> bool:
+    """Has its storage the bytes that it reaches? A program may free them (``resize_(0)``), and reading would crash."""
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta or not tensor.numel():
+        return True
+    part = getattr(tensor, "_local_tensor", None)
+    if part is not None:
+        return is_there(part)
+    try:
+        return tensor.untyped_storage().nbytes() >= _covered(tensor)[1]
+    except (RuntimeError, NotImplementedError):  # a tensor without storage of its own
+        return True
+
+
 def describe(tensor: Tensor) -> Description:
     """Shape (None for a nested tensor, which has no single one), dtype without its prefix, device.
 
