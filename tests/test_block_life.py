@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from backprobe.forms.watching import TAKEN
 from block_cases import nothing_left, same
 
 LIFE, TRACERS = "Nesting, errors, and reading early", "Debuggers and coverage"
@@ -310,7 +311,7 @@ def test_a_debugger_that_starts_in_the_block(x, capsys):
     assert sys.gettrace() is None
     assert capsys.readouterr() == ("", "")  # bdb prints a complaint for each event that it does not know
     assert ("doubled", doubled.__code__.co_firstlineno + 1) in debugger.lines
-    assert rec.notes == ("another tracer took the place of the probe's: what the block ran then is not seen",)
+    assert rec.notes == (TAKEN,)
     assert [*rec][:2] == ["x", "u"]
     sys._getframe().f_trace = None
 
@@ -352,7 +353,7 @@ def test_a_tracer_that_is_set_in_the_block(x):
         sys.settrace(None)
         w = v + 1
     assert sys.gettrace() is None
-    assert rec.notes == ("another tracer took the place of the probe's: what the block ran then is not seen",)
+    assert rec.notes == (TAKEN,)
     assert not any("/doubled" in name for name in rec)
     with bp.probe() as rec:
         u = x * 2

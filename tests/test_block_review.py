@@ -331,3 +331,37 @@ def test_what_begins_to_require_a_gradient_by_an_attribute():
         x.requires_grad = True
         (x * 2).sum().backward()
     assert rec["k"].grad.tolist() == [2, 2]
+
+
+def test_a_leaf_that_gets_its_name_only_after_backward():
+    model = torch.nn.Linear(2, 1)
+    with bp.probe() as rec:
+        model(torch.ones(1, 2)).sum().backward()
+        for name, parameter in model.named_parameters():
+            size = parameter.norm().item()
+    assert rec["parameter#0"].status == "backward_not_run"  # nothing of it was recorded before
+    x = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        u = model(x)
+        u.sum().backward()
+        weight = model.weight
+    assert rec["weight"].status == "opaque"
+    assert "only after backward() had run" in rec["weight"].reason
+
+
+def test_a_place_that_is_computed():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        held, i = [x * 1, x * 2], 0
+        held[i + 1] *= 2
+        loss = held[1].sum()
+        loss.backward()
+    assert rec["held[i + 1]"].grad.tolist() == [1, 1]
+    assert rec["held[i + 1]"].source.text == "held[i + 1] *= 2"
+
+
+def test_a_recording_without_outputs_is_saved_and_loaded(tmp_path):
+    with bp.probe() as rec:
+        u = torch.ones(2) * 2
+    rec.save(tmp_path / "saved")
+    assert torch.equal(bp.load(tmp_path / "saved")["u"].value, u)

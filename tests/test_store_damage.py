@@ -246,7 +246,6 @@ CONTENTS = {
     "a position outside": lambda d: d["names"].update(x=99),
     "a position before the first": lambda d: d["backward"].append(-1),
     "an output outside": lambda d: d.update(outputs=[10**9]),
-    "no output": lambda d: d.update(outputs=[]),
     "a text for a position": lambda d: d.update(outputs=["x"]),
     "true for a position": lambda d: d.update(outputs=[True]),
     "entries missing": lambda d: d.pop("entries"),

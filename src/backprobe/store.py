@@ -297,8 +297,6 @@ def _check(record: Record, backend: Arrays) -> None:
     printed = {(at, record.written[full]) for full, at in record.names.items()}
     if any((at, name) not in printed for at, e in enumerate(record.entries) for name in (e.name, *e.aliases)):
         raise ValueError("an entry has a printed name that none of its names has")
-    if not record.outputs:
-        raise ValueError("no output")
     for text in (*record.names, *record.written.values(), *record.unseen, *record.notes, *_stamp_texts(record.stamp)):
         _check_text(text)
     for name in record.names:

@@ -22,6 +22,10 @@ from backprobe.trace import NO_SITE, Trace
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
 OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
+TAKEN = (
+    "another tracer took the place of the probe's, or an exception came up while it looked on: what the block ran then "
+    "is not seen"
+)
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
 
@@ -189,6 +193,7 @@ class Frame:
         else:
             site = self.scope.sites[event.site]
             self.scope.trace.notes[f"{site.local} (line {site.line}) cannot be seen in a block: give it a name"] = None
+            self.scope.done(event.site, None)
 
     def _ended(self, frame: FrameType, event: Event) -> None:
         self.scope.done(event.site, None)
@@ -266,7 +271,7 @@ class Watching:
 
     def stop(self) -> None:
         if not self.tracer.stop():
-            self.trace.notes["another tracer took the place of the probe's: what the block ran then is not seen"] = None
+            self.trace.notes[TAKEN] = None
 
     def _entered(self, frame: FrameType) -> Frame | None:
         code = frame.f_code

@@ -43,6 +43,8 @@ def value_in(frame: FrameType, node: ast.AST | None) -> Any:
             return value
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(number))):
             return -number
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() as operator, right=right):
+            return _sum(value_in(frame, left), value_in(frame, right), isinstance(operator, ast.Sub))
         case ast.Attribute(value=owner, attr=name):
             return attribute(value_in(frame, owner), name)
         case ast.Subscript(value=owner, slice=index):
@@ -91,6 +93,13 @@ def _bound(found: Any, owner: Any) -> Any:
     if isinstance(found, GetSetDescriptorType | property) or hasattr(type(found), "__get__"):
         return found if isinstance(found, BuiltinFunctionType) else UNKNOWN
     return found
+
+
+def _sum(left: Any, right: Any, is_negative: bool) -> Any:
+    """``i + 1``, which no code of the user's computes."""
+    if type(left) is not int or type(right) is not int:
+        return UNKNOWN
+    return left - right if is_negative else left + right
 
 
 def _item(owner: Any, index: Any) -> Any:

@@ -32,6 +32,7 @@ class Capture:
     writes: list[ViewWrite] = field(default_factory=list)
     leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
     number: int = -1  # of what has arrived there for this version
+    calls: int = 0  # of backward() before it got its name
 
     @property
     def is_followed(self) -> bool:

@@ -37,6 +37,7 @@ UNCLEAR = (
     "as well"
 )
 OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient after it had arrived"
+NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
 SCALED = "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
@@ -146,6 +147,7 @@ class ListeningTape(TorchTape):
 
     def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         capture = super().capture(tensor, around, previous, through)
+        capture.calls = self.passing.begun
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
             self.waiting[capture] = len(self.passing.calls)
@@ -299,7 +301,11 @@ class ListeningTape(TorchTape):
         for at, capture in enumerate(captures):
             sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
             links = tuple(map(Link, sources))
-            outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, missing))
+            is_late = (
+                capture.leaf is not None and capture.leaf.versions == 1 and 0 < self.passing.begun == capture.calls
+            )
+            why = (GradStatus.OPAQUE, NAMED_LATE) if is_late else missing
+            outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, why))
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
             if capture.leaf is not None:

@@ -194,6 +194,12 @@ class _Exchanged:
         """Programs ask a model which arguments it takes, as ``generate`` of transformers does."""
         return inspect.signature(self.original)
 
+    def __getattr__(self, name: str) -> Any:
+        """To whoever looks at it, it is the forward that it stands for."""
+        if name == "original":
+            raise AttributeError(name)
+        return getattr(self.original, name)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A copy of the module gets the forward that the copy would have without us."""
         copied = memo.get(id(self.module))

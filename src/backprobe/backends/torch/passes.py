@@ -70,6 +70,7 @@ class Passing:
         self.holders: dict[int, list[tuple[dict[int, Tensor], int]]] = {}  # by identity of a gradient
         self.written: dict[tuple[int, int], int] = {}  # the versions of the gradients that are held
         self.count = 0
+        self.begun = 0  # how many calls of backward() so far
 
     @property
     def calls(self) -> list[BackwardCall]:
@@ -125,6 +126,7 @@ class Passing:
         running = current_pass()
         if running not in self.passes:
             self.passes[running] = call = self._call()
+            self.begun += call is not None
             if call is not None and (self.begins_inside or not call.is_nested):
                 self.began(call)
         return self.passes[running] is not None
