@@ -69,7 +69,8 @@ def assert_unmoved(model, select, **options):
 @case("Accelerate with mixed precision", WRAPPED,
       "works; locals of the model's own forward in a block by itself only, a note says so")  # fmt: skip
 def test_accelerate():
-    accelerate = pytest.importorskip("accelerate")
+    import accelerate
+
     for precision in ("no", "bf16"):
         accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
         accelerator = accelerate.Accelerator(cpu=True, mixed_precision=precision, gradient_accumulation_steps=2)
@@ -101,7 +102,8 @@ def test_accelerate():
 
 @case("PEFT: a LoRA model, locals of the wrapped forwards and of the adapters", WRAPPED)
 def test_peft():
-    peft = pytest.importorskip("peft")
+    import peft
+
     torch.manual_seed(0)
     gpt2 = transformers.GPT2Config(n_embd=16, n_layer=2, n_head=2, vocab_size=50, n_positions=16,
                                    bos_token_id=0, eos_token_id=0)  # fmt: skip
