@@ -115,7 +115,7 @@ class ListeningTape(TorchTape):
         super().__init__(options)
         self.passing = Passing(options.create_graph)
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
-        self.waiting: dict[Capture, int] = {}  # floating, and without an edge so far; the calls there had been
+        self.waiting: list[Capture] = []  # floating, and without a history so far
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
@@ -150,7 +150,7 @@ class ListeningTape(TorchTape):
         capture.calls = self.passing.begun
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
-            self.waiting[capture] = len(self.passing.calls)
+            self.waiting.append(capture)
         return capture
 
     # checkpoints
@@ -173,7 +173,7 @@ class ListeningTape(TorchTape):
     def look_again(self) -> None:
         for capture in self.waiting:
             self.late_edge(capture)
-        self.waiting = {capture: calls for capture, calls in self.waiting.items() if not capture.is_followed}
+        self.waiting = [capture for capture in self.waiting if not capture.is_followed]
 
     def seen_again(self, capture: Capture) -> None:
         if not capture.is_followed:
@@ -182,8 +182,7 @@ class ListeningTape(TorchTape):
     def late_edge(self, capture: Capture) -> None:
         had_none = not capture.is_followed
         super().late_edge(capture)
-        passed = len(self.passing.calls) > self.waiting.get(capture, 0)
-        if had_none and capture.is_followed and passed and not capture.opaque:
+        if had_none and capture.is_followed and self.passing.begun > capture.calls and not capture.opaque:
             capture.opaque = LATE
 
     # listening
