@@ -269,7 +269,12 @@ def bare(way: Way, arguments: Arguments, form: str) -> Outcome:
 
 
 def left_on(tensor: Tensor) -> Any:
-    return content(tensor.grad) if tensor.is_leaf and tensor.grad is not None else None
+    """What backward has left on a leaf; the stride of a dimension of one element, which the engine makes up, says
+    nothing."""
+    if not tensor.is_leaf or tensor.grad is None or not has_strides(tensor.grad):
+        return None if not tensor.is_leaf or tensor.grad is None else content(tensor.grad)
+    strides = [step for size, step in zip(tensor.grad.shape, tensor.grad.stride(), strict=True) if size > 1]
+    return strides, numbers(tensor.grad)
 
 
 def gradients(

@@ -365,3 +365,23 @@ def test_a_recording_without_outputs_is_saved_and_loaded(tmp_path):
         u = torch.ones(2) * 2
     rec.save(tmp_path / "saved")
     assert torch.equal(bp.load(tmp_path / "saved")["u"].value, u)
+
+
+def test_a_leaf_to_which_nothing_comes():
+    """PyTorch calls the hook of a leaf with None where a backward gives it nothing."""
+
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a * b
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient, None
+
+    x, w = scalar(2.0), scalar(3.0)
+    with bp.probe() as rec:
+        u = Nothing.apply(x, w)
+        u.backward()
+    assert rec["x"].grad == 1
+    assert rec["w"].status == "not_connected"

@@ -205,7 +205,7 @@ class ListeningTape(TorchTape):
         tensor = capture.tensor
         capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(self._number())
         capture.number = leaf.number
-        take: Callable[[Tensor], None] = partial(self.passing.take_of_leaf, leaf)
+        take: Callable[..., None] = partial(self.passing.take_of_leaf, leaf)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self.leaves.append(Leaf(leaf.number, tensor))
             take = self.passing.notice

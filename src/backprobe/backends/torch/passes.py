@@ -90,9 +90,9 @@ class Passing:
         """The same for a node whose backward the user has written: it may write into what it is given."""
         self.take(self.arrived, number, 0, [None if gradients[at] is None else gradients[at].clone()])  # type: ignore[union-attr]
 
-    def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor) -> None:
+    def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
         """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
-        if not self._counts():
+        if gradient is None or not self._counts():
             return
         leaf.is_unclear |= leaf.versions > 1
         own = gradient.clone()
