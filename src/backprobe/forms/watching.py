@@ -38,7 +38,6 @@ class Frame:
         self.unread = unread  # what the block can read of what was there before it
         self.pending: Event | None = None  # the instruction that is running
         self.held: Any = None  # what that may write to, or stores into
-        self.calling: Any = None  # the function that it calls, as far as that can be told
         self.bound: list[tuple[int, Any]] = []  # sites and what this statement has bound there
         self.own = ""
         self.transparent: frozenset[CodeType] = frozenset()
@@ -59,7 +58,7 @@ class Frame:
             self._read(frame, self.events.loads.get(at))
 
     def raised(self) -> None:
-        self.pending = self.held = self.calling = None
+        self.pending = self.held = None
 
     def left(self, frame: FrameType, value: Any) -> bool:
         event, self.pending = self.pending, None
@@ -90,7 +89,7 @@ class Frame:
 
     def _before_call(self, frame: FrameType, event: Event) -> None:
         call = event.node
-        function = self.calling = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
+        function = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
         self.transparent = _wrappers(function)
         self.scope.trace.following.note_compiled(function)
         if function is UNKNOWN or call is None:
@@ -173,7 +172,7 @@ class Frame:
         self.scope.wrote(event.site, name_in(frame, event.name))
 
     def _called(self, frame: FrameType, event: Event) -> None:
-        written, self.held, self.calling = self.held, None, None
+        written, self.held = self.held, None
         for tensor in written if isinstance(written, list) else ():
             self.scope.written(tensor)
 
