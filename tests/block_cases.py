@@ -4,6 +4,7 @@ import gc
 import sys
 from contextlib import contextmanager
 
+import pytest
 import torch
 
 from backprobe.backends.torch.capture import Capture
@@ -79,3 +80,8 @@ def nothing_left():
             caller = caller.f_back
     finally:
         gc.unfreeze()
+
+
+def case(claim, section, answer="works"):
+    """A test that is a row of the page on blocks; see ``block_page.py``."""
+    return pytest.mark.block(claim, section, answer=answer)

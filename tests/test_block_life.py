@@ -16,7 +16,7 @@ from torch import nn
 
 import backprobe as bp
 from backprobe.forms.watching import TAKEN
-from block_cases import nothing_left, same
+from block_cases import case, nothing_left, same
 
 LIFE, TRACERS = "Nesting, errors, and reading early", "Debuggers and coverage"
 
@@ -25,10 +25,6 @@ LIFE, TRACERS = "Nesting, errors, and reading early", "Debuggers and coverage"
 def leaves_nothing():
     with nothing_left():
         yield
-
-
-def case(claim, section, answer="works"):
-    return pytest.mark.block(claim, section, answer=answer)
 
 
 @pytest.fixture

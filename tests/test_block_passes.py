@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from block_cases import grads, nothing_left, same
+from block_cases import case, grads, nothing_left, same
 
 PASSES, WRITES = "Backward passes", "Writes, views and hooks"
 
@@ -17,10 +17,6 @@ PASSES, WRITES = "Backward passes", "Writes, views and hooks"
 def leaves_nothing():
     with nothing_left():
         yield
-
-
-def case(claim, section, answer="works"):
-    return pytest.mark.block(claim, section, answer=answer)
 
 
 @pytest.fixture

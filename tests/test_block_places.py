@@ -15,7 +15,7 @@ from torch import nn
 from traitlets.config import Config
 
 import backprobe as bp
-from block_cases import nothing_left, same
+from block_cases import case, nothing_left, same
 
 PLACES = "Where a block can stand"
 
@@ -24,10 +24,6 @@ PLACES = "Where a block can stand"
 def leaves_nothing():
     with nothing_left():
         yield
-
-
-def case(claim, section, answer="works"):
-    return pytest.mark.block(claim, section, answer=answer)
 
 
 @pytest.fixture
