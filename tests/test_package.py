@@ -54,7 +54,7 @@ def test_the_import_check_can_fail(tmp_path):
 
 def test_the_table_in_a_pipe_needs_no_rich(tmp_path):
     code = "import backprobe as bp\nstr(bp.load({!r}, to='numpy'))"
-    bp.probe(_double)(1.0).save(tmp_path / "rec")
+    bp.probe(_double, backend="torch")(1.0).save(tmp_path / "rec")
     assert imported_by(code.format(str(tmp_path / "rec"))) & HEAVY == {"numpy", "safetensors"}
 
 

@@ -1,0 +1,34 @@
+"""A report is plain data that prints with the file and line of each cause."""
+
+from backprobe.findings import Finding, Report
+from backprobe.record import Source
+
+LINE = Source("train.py", 12, "    d = v.detach()", "v.detach()", ("torch.detach",))
+CUT = Finding("detached", "d", "'d' is cut off by detach()", LINE, ("v requires a gradient",), ("u", "v", "d"), "d = v")
+
+
+def test_a_finding_prints_its_line_path_facts_and_remedy():
+    assert str(Report("'u' has no gradient", (CUT,), ("nothing else was seen",))).splitlines() == [
+        "'u' has no gradient",
+        "  'd' is cut off by detach()",
+        "    at:    train.py:12",
+        "             d = v.detach()",
+        "    path:  u -> v -> d",
+        "    seen:  v requires a gradient",
+        "    next:  d = v",
+        "  note: nothing else was seen",
+    ]
+
+
+def test_several_findings_are_numbered():
+    text = str(
+        Report("two", (CUT, Finding("frozen", "w", "w is frozen", remedy="w.requires_grad_()\nbefore the call")))
+    )
+    assert "  1. 'd' is cut off by detach()\n       at:    train.py:12" in text
+    assert text.endswith("  2. w is frozen\n       next:  w.requires_grad_()\n              before the call")
+
+
+def test_ok_is_that_nothing_was_found():
+    assert Report("fine").ok
+    assert not Report("not fine", (CUT,)).ok
+    assert Report("", (CUT,)).of_kind("detached", "frozen") == [CUT]
