@@ -17,7 +17,7 @@ from torch.utils.checkpoint import (
 )
 
 import backprobe as bp
-from block_cases import assert_grads, assert_same, grads, nothing_left, same
+from block_cases import assert_grads, assert_same, case, grads, nothing_left, same
 
 transformers.logging.set_verbosity_error()
 KINDS = pytest.mark.parametrize("reentrant", [False, True], ids=["non_reentrant", "reentrant"])
@@ -28,10 +28,6 @@ CHECKPOINTS = "Checkpoints"
 def leaves_nothing():
     with nothing_left():
         yield
-
-
-def case(claim, section, answer="works"):
-    return pytest.mark.block(claim, section, answer=answer)
 
 
 # checkpoints

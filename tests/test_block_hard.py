@@ -11,7 +11,7 @@ import transformers
 from torch import nn
 
 import backprobe as bp
-from block_cases import grads, nothing_left, same
+from block_cases import case, grads, nothing_left, same
 
 transformers.logging.set_verbosity_error()
 WRAPPED, INSIDE = "Models that are wrapped", "Inside a block"
@@ -21,10 +21,6 @@ WRAPPED, INSIDE = "Models that are wrapped", "Inside a block"
 def leaves_nothing():
     with nothing_left():
         yield
-
-
-def case(claim, section, answer="works"):
-    return pytest.mark.block(claim, section, answer=answer)
 
 
 class Net(nn.Module):
@@ -196,6 +192,23 @@ def fast_path_models():
     yield layer, lambda x, padding: layer(x, src_key_padding_mask=padding)
     attention = nn.MultiheadAttention(8, 2, batch_first=True)
     yield attention, lambda x, padding: attention(x, x, x, key_padding_mask=padding, need_weights=False)[0]
+
+
+@case("a module put into the model while the block is open", WRAPPED, "its output and parameters; no locals")
+def test_a_module_put_in_while_the_block_is_open():
+    model, x = Net(), torch.linspace(-1, 1, 6).reshape(2, 3)
+    outside = nn.Linear(3, 3)
+    with bp.probe(model, ["**", "!first.weight"]) as rec:
+        outside(x)
+        model(x).sum().backward()
+        model.second = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2))
+        outside(x)
+        model(x).square().sum().backward()
+    assert torch.equal(rec["second.0.weight"].grad, model.second[0].weight.grad)
+    assert rec["second.1"].grad.shape == (2, 2)
+    assert rec["second#0"].grad.shape == rec["second#1"].grad.shape == (2, 2)
+    assert torch.equal(rec["second.1"].grad, rec["second#1"].grad)
+    assert not any("outside" in name or name.startswith("0") for name in rec)
 
 
 @case("`MultiheadAttention`, `TransformerEncoder`: their fast path in inference is left as it is", WRAPPED)

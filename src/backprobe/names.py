@@ -274,6 +274,7 @@ class Selection:
         self._returns: dict[str, bool] = {}
         self._locals: dict[str, bool] = {}
         self._calls: dict[str, bool] = {}
+        self._scopes: dict[str, Wanted] = {}
 
     def wants(self, full: str) -> bool:
         """Is this full name selected?"""
@@ -289,6 +290,13 @@ class Selection:
         known = self._might.get(stripped)
         if known is None:
             known = self._might[stripped] = self._decide(stripped, self.loose_positive, self.loose_negative)
+        return known
+
+    def of_scope(self, stripped: str) -> Wanted:
+        """Which locals of a scope (without counts) are selected under some count."""
+        known = self._scopes.get(stripped)
+        if known is None:
+            known = self._scopes[stripped] = Wanted(self, stripped)
         return known
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
@@ -345,6 +353,18 @@ class Selection:
         """The positive patterns that none of these full names matches."""
         names = list(names)
         return [p for p in self.positive if not any(p.matches(name) for name in names)]
+
+
+class Wanted(dict[str, bool]):
+    """Which locals of one scope are selected under some count: each is decided once, and its whole name made then."""
+
+    def __init__(self, selection: Selection, stripped: str) -> None:
+        super().__init__()
+        self.selection, self.prefix = selection, f"{stripped}:"
+
+    def __missing__(self, local: str) -> bool:
+        wanted = self[local] = self.selection.might_want(self.prefix + strip(local))
+        return wanted
 
 
 def _by_default(full: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from backprobe.environment import Stamp
@@ -22,9 +23,13 @@ class Index:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
-        self.stripped: dict[str, list[str]] = {}
-        for full in record.names:
-            self.stripped.setdefault(strip(full), []).append(full)
+
+    @cached_property
+    def stripped(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for full in self.record.names:
+            found.setdefault(strip(full), []).append(full)
+        return found
 
 
 class Recording(Mapping[str, Entry]):

@@ -75,6 +75,7 @@ class Scope:
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
         self.logs: Sequence[Log] = ()  # where this part of the program is computed again, or will be
+        self.wanted = trace.selection.of_scope(self.stripped)
         self.follows = trace.selection.wants_calls(self.stripped)
 
     def renumber(self, count: int) -> None:
@@ -93,8 +94,10 @@ class Scope:
         if self.dirty:
             self._settle(site)
         value = self.trace.name(self, site.local, value, site)
-        self.returned.clear()
-        self.calls.clear()
+        if self.returned:
+            self.returned.clear()
+        if self.calls:
+            self.calls.clear()
         return value
 
     def name(self, at: int, value: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from backprobe.names import quote
@@ -16,15 +17,69 @@ def children(value: Any) -> Iterator[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None where the value is no container."""
     if isinstance(value, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
         return ((str(key), item) for key, item in dict.items(value))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return zip(value._fields, value, strict=True)
-    if isinstance(value, tuple | list):
-        items = tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value)  # not the user's own
-        return ((str(at), item) for at, item in enumerate(items))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        held = (field for field in dataclasses.fields(value) if not field.metadata.get("static"))  # JAX's word for it
-        return ((field.name, getattr(value, field.name, None)) for field in held)
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            return zip(value._fields, value, strict=True)
+        return ((str(at), item) for at, item in enumerate(tuple.__iter__(value)))  # not the user's own
+    if isinstance(value, list):
+        return ((str(at), item) for at, item in enumerate(list.__iter__(value)))
+    if hasattr(type(value), "__dataclass_fields__"):
+        return _fields(value)
     return None
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a dataclass. Where they can be seen, the object is not asked: it may run code of its own."""
+    kind: Any = type(value)
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:  # it has slots
+        held = {}
+    return ((name, held[name] if name in held else getattr(value, name, None)) for name in _fields_held(kind))
+
+
+@lru_cache(4096)
+def _fields_held(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that hold what it is about; the others are static, in JAX's word."""
+    return tuple(field.name for field in dataclasses.fields(kind) if not field.metadata.get("static"))
+
+
+CONTAINERS = (dict, tuple, list)
+SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
+
+
+def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
+    """Is one of the ``leaves`` of a container sought? This tells without a path for each; no number or text is.
+
+    >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
+    (True, False)
+    """
+    if not isinstance(value, CONTAINERS) and not hasattr(type(value), "__dataclass_fields__"):
+        return False
+    level, seen = [value], {id(value)}
+    for _ in range(DEEPEST):
+        below = [item for container in level for item in _inside(container) if type(item) not in SIMPLE]
+        if any(map(sought, below)):
+            return True
+        level = []
+        for item in below:
+            if id(item) not in seen:
+                seen.add(id(item))
+                level.append(item)
+        if not level:
+            return False
+    return False
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """The values directly inside a container, and none for anything else."""
+    if isinstance(value, dict):
+        return dict.values(value)
+    if isinstance(value, tuple):
+        return tuple.__iter__(value)
+    if isinstance(value, list):
+        return list.__iter__(value)
+    return (item for _, item in children(value) or ())
 
 
 def leaves(value: Any) -> Iterator[tuple[str, Any]]:

@@ -14,15 +14,16 @@ from typing import Any, TypeVar
 
 from backprobe.backends.base import Around, Tape
 from backprobe.following import Following
-from backprobe.names import Selection, quote, strip
+from backprobe.names import Selection, quote
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
 from backprobe.source.rewrite import Origin, Site
-from backprobe.structure import children, exchanged, leaves
+from backprobe.structure import exchanged, holds, leaves
 
 PLAIN = (bool, int, float, complex, type(None))
 T = TypeVar("T")
+Leaves = Sequence[tuple[str, Any]]
 NO_SITE = Site("", 0, "")
 
 
@@ -62,6 +63,7 @@ class Trace:
     def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
         self.tape, self.selection, self.home = tape, selection, home
         self.operations = selection.asks_operations or tape.exchanges
+        self.names_operations = selection.asks_operations
         self.values: list[Value] = []
         self.notes: dict[str, None] = {}
         self.seen: dict[str, None] = {}  # names the program has that were not selected
@@ -163,13 +165,12 @@ class Trace:
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
         self.close()
+        scopes = {named[0]: None for value in self.values for named in value.names}
         for value in self.values:
-            for scope, *_ in value.names:
-                if scope is not None:
-                    scope.slots, scope.returned = {}, []
             value.names.clear()
-        for scope in [self.root, *self.live]:
-            scope.slots, scope.returned = {}, []
+        for scope in [self.root, *self.live, *scopes]:
+            if scope is not None:
+                scope.slots, scope.returned = {}, []
         for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
             held.clear()
         self.last, self.at_return = None, Mentioned()
@@ -203,106 +204,107 @@ class Trace:
         """
         if not self.is_recording:
             return value
-        if self.tape.exchanges:
-            value = exchanged(value, self.tape.tap, [])
-        self._name(scope, local, value, site, own)
+        tape = self.tape
+        if tape.exchanges:
+            value = exchanged(value, tape.tap, [])
+        if self.names_operations or not local.endswith("()"):
+            self.last = (scope, site)
+        if local == "return" and scope is self.root and site.line:
+            self.return_site, self.at_return = site, Mentioned.of(scope)
+        if isinstance(value, PLAIN):  # most of what a program binds
+            if scope.wanted[local]:
+                self._bind_plain(scope, local, value, site, own)
+            else:
+                self._pass_over(scope, local, (), own)
+        elif tape.is_tensor(value):
+            found = (("", value),)
+            if scope.wanted[local]:
+                with tape.quiet():
+                    self._bind(scope, local, found, site, own)
+            else:
+                self._pass_over(scope, local, found, own)
+        else:
+            self._name_leaves(scope, local, self._leaves(value), site, own)
         return value
 
-    def _name(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
-        if self.selection.asks_operations or not local.endswith("()"):
-            self.last = (scope, site)
-        if scope is self.root and local == "return" and site.line:
-            self.return_site, self.at_return = site, Mentioned.of(scope)
-        if isinstance(value, PLAIN):
-            self._name_plain(scope, local, value, site, own)
-            return
-        found = self._leaves(value)
-        if not found:
-            scope.slots.pop(local + own, None)
-            scope.passed_over[local] = False
-            return
-        prefix, might_want = f"{scope.stripped}:{local}", self.selection.might_want
-        wanted = [one for one in found if might_want(prefix + strip(one[0]) if one[0] else prefix)]
+    def _name_leaves(self, scope: Scope, local: str, found: Leaves, site: Site, own: str) -> None:
+        wanted = [one for one in found if scope.wanted[local + one[0]]]
         if wanted:
             with self.tape.quiet():
                 self._bind(scope, local, wanted, site, own)
-            return
-        if self.selection.asks_operations or not local.endswith("()"):
-            self.seen[prefix] = None
+        elif found:
+            self._pass_over(scope, local, found, own)
+        else:
+            self._forget(scope, local, own)
+
+    def _pass_over(self, scope: Scope, local: str, found: Leaves, own: str) -> None:
+        """What was not selected has a name all the same."""
+        if self.names_operations or not local.endswith("()"):
+            self.seen[f"{scope.stripped}:{local}"] = None
+        self._forget(scope, local, own)
+        if found:
+            with self.tape.quiet():
+                scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
+
+    def _forget(self, scope: Scope, local: str, own: str) -> None:
         scope.slots.pop(local + own, None)
-        with self.tape.quiet():
-            scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
+        scope.passed_over[local] = False
 
-    def _name_plain(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
-        """A number or None, which is bound anew each time; most of what a program binds is that."""
-        if not self.selection.might_want(f"{scope.stripped}:{local}"):
-            if self.selection.asks_operations or not local.endswith("()"):
-                self.seen[f"{scope.stripped}:{local}"] = None
-            scope.slots.pop(local + own, None)
-            scope.passed_over[local] = False
-            return
-        count = scope.counts.get(local, 0)
-        scope.counts[local] = count + 1
+    def _bind_plain(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
+        """A number or None, which is bound anew each time."""
         known = Value(None, 0, None, scope, site, plain=value)
-        known.names.append((scope, local, count, ""))
         self.values.append(known)
-        slot = (("", known),)
-        self._explain(slot, scope, site)
-        scope.slots[local + own] = slot
-        for log in scope.logs:
-            log.append((scope.stripped, local, slot))
+        self._hold(scope, local, (("", known),), site, own)
 
-    def _bind(self, scope: Scope, local: str, wanted: list[tuple[str, Any]], site: Site, own: str) -> None:
+    def _bind(self, scope: Scope, local: str, wanted: Leaves, site: Site, own: str) -> None:
         held = scope.slots.get(local + own)
         if held and len(held) == len(wanted) and self._same(held, wanted):
             self._explain(held, scope, site)
             return  # re-binding a name to the same object is no new binding
+        self._hold(scope, local, tuple([(leaf, self._value(scope, item, site)) for leaf, item in wanted]), site, own)
+
+    def _hold(self, scope: Scope, local: str, slot: Slot, site: Site, own: str) -> None:
+        """The values of a slot get their name, which holds them from now on."""
         count = scope.counts.get(local, 0)
         scope.counts[local] = count + 1
-        bound = []
-        for leaf, item in wanted:
-            known = self._value(scope, item, site)
-            known.names.append((scope, local, count, leaf))
-            bound.append((leaf, known))
-        slot = tuple(bound)
+        for leaf, value in slot:
+            value.names.append((scope, local, count, leaf))
         self._explain(slot, scope, site)
         scope.slots[local + own] = slot
         for log in scope.logs:
             log.append((scope.stripped, local, slot))
 
-    def _explain(self, slot: Sequence[tuple[str, Value]], scope: Scope, site: Site) -> None:
+    def _explain(self, slot: Slot, scope: Scope, site: Site) -> None:
         """Note what computes the values that this statement made, and those that this mentions, as they were before."""
-        if site is NO_SITE and not self.renewed:
-            return
-        for leaf, value in slot:
-            if value.site is site and value.scope is scope and not value.is_explained:
-                value.is_explained = True
-                origin = site.origin if not leaf else site.origin.at(leaf)
-                self._explain_one(value, origin, scope)
-        self.renewed.clear()
+        if site is not NO_SITE:
+            for leaf, value in slot:
+                if value.site is site and value.scope is scope and not value.is_explained:
+                    value.is_explained = True
+                    self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
+        if self.renewed:
+            self.renewed.clear()
 
     def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
-        value.expression, value.calls = origin.expression, tuple(around.calls)
-        if not origin.reads and not around.returned:
-            return
-        mentioned = [(name, around.slots[name]) for name in origin.reads if name in around.slots]
-        value.reads = [
-            (spelled + inside, before)
-            for spelled, held in [*mentioned, *around.returned] for inside, read in held
-            if (before := read.previous if read in self.renewed else read) is not None and before is not value
-        ]  # fmt: skip
+        value.expression = origin.expression
+        if around.calls:
+            value.calls = tuple(around.calls)
+        slots, renewed = around.slots, self.renewed
+        mentioned = [(name, slots[name]) for name in origin.reads if name in slots]
+        if mentioned or around.returned:
+            value.reads = [
+                (spelled + inside, before)
+                for spelled, held in [*mentioned, *around.returned] for inside, read in held
+                if (before := read.previous if read in renewed else read) is not None and before is not value
+            ]  # fmt: skip
 
-    def _leaves(self, value: Any) -> list[tuple[str, Any]]:
-        """The tensors and plain numbers in a value: itself, or the leaves of a container that holds a tensor."""
+    def _leaves(self, value: Any) -> Leaves:
+        """The tensors and plain numbers in a container that holds a tensor."""
         is_tensor = self.tape.is_tensor
-        if is_tensor(value):
-            return [("", value)]
-        if children(value) is None:
-            return []
-        found = [(leaf, item) for leaf, item in leaves(value) if isinstance(item, PLAIN) or is_tensor(item)]
-        return found if any(is_tensor(item) for _, item in found) else []
+        if not holds(value, is_tensor):
+            return ()
+        return [(leaf, item) for leaf, item in leaves(value) if isinstance(item, PLAIN) or is_tensor(item)]
 
-    def _same(self, held: Slot, found: list[tuple[str, Any]]) -> bool:
+    def _same(self, held: Slot, found: Leaves) -> bool:
         """Does a name already hold these very objects, at these versions? Numbers alone are bound anew each time."""
         identity = self.tape.identity
         for (old, value), (leaf, item) in zip(held, found, strict=True):
@@ -322,15 +324,16 @@ class Trace:
             self.values.append(value)
             return value
         known = self.latest.get(self.tape.identity(item))
-        if known is not None and self.tape.version(item) != known.version:
+        if known is None:
+            return self._capture(scope, item, site, None)
+        if self.tape.version(item) != known.version:
             self.sweep(scope, site)  # written out of sight: every name on that memory gets its new version
             swept = self.latest[self.tape.identity(item)]
             if swept is known:
                 return self._capture(scope, item, site, known)
             known = swept
-        if known is not None:
-            self.tape.seen_again(known.capture)
-        return known if known is not None else self._capture(scope, item, site, None)
+        self.tape.seen_again(known.capture)
+        return known
 
     def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
         version = self.tape.version(tensor)
@@ -359,13 +362,14 @@ class Trace:
             scope = self._entered(path, "", ())
         return self.name(scope, "return", output, NO_SITE)
 
-    @quietly
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
         if self.tape.exchanges:
-            tensor = self.tape.tap(tensor)
+            with self.tape.quiet():
+                tensor = self.tape.tap(tensor)
         if self.selection.might_want(path):
-            self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
+            with self.tape.quiet():
+                self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
         return tensor
 
     def name_absent(self, path: str, status: GradStatus, reason: str) -> None:

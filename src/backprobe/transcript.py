@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
-from backprobe.backends.base import Backend, Backward, Description, Outcome, Sums
+from backprobe.backends.base import NOTHING_KNOWN, Backend, Backward, Outcome, Sums
 from backprobe.environment import stamp
 from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Record, Source, plain_text
 from backprobe.scope import NamedAs, Scope, Value
@@ -16,22 +17,22 @@ def transcribe(
 ) -> Record:  # fmt: skip
     """The record of one run's values; what backward gave speaks by position of those that were captured."""
     captured = [value for value in values if value.capture is not None]
-    found = {id(value): outcome for value, outcome in zip(captured, passed.outcomes, strict=True)}
-    position = {id(value): at for at, value in enumerate(values)}
+    found = dict(zip(captured, passed.outcomes, strict=True))
+    position = {value: at for at, value in enumerate(values)}
     printer = _Printer(trace, values)
     names = {name: at for at, value in enumerate(values) for name in value.fulls}
     written = {name: printer.write(of) for value in values for name, of in zip(value.fulls, value.names, strict=True)}
     chosen = [_outermost_first(value.fulls, written) for value in values]
-    at_capture = [position[id(value)] for value in captured]
+    at_capture = [position[value] for value in captured]
     entries = []
     for value, own in zip(values, chosen, strict=True):
-        outcome = found.get(id(value))
+        outcome = found.get(value)
         inputs = tuple(
             Edge(chosen[at][0], link.partial, link.contribution)
             for link in outcome.inputs for at in (at_capture[link.position],)
         ) if outcome is not None and outcome.inputs else ()  # fmt: skip
         reads = tuple(
-            Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(id(read))) is not None
+            Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(read)) is not None
         ) if value.reads else ()  # fmt: skip
         entries.append(_entry(value, outcome, backend, own, inputs, reads))
     backward = tuple(at_capture[c] for c in passed.order)
@@ -39,7 +40,7 @@ def transcribe(
     printed = [chosen[at][0] for at in at_capture]
     notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
     return Record(
-        backend.name, tuple(entries), names, written, backward, tuple(position[id(output)] for output in outputs),
+        backend.name, tuple(entries), names, written, backward, tuple(position[output] for output in outputs),
         stamp(), unseen, notes, _path_sums(passed.sums, printed),
     )  # fmt: skip
 
@@ -106,22 +107,23 @@ def _entry(
     value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...],
     reads: tuple[Read, ...],
 ) -> Entry:  # fmt: skip
-    scope, site = value.scope, value.site
-    source = (
-        Source(scope.file, site.line, site.text, value.expression, value.calls)
-        if scope is not None and site.line
-        else None
-    )
+    scope, site, source = value.scope, value.site, None
+    if scope is not None and site.line:
+        source = _source(scope.file, site.line, site.text, value.expression, value.calls)
     if outcome is None:
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
                      reads, value.plain, None)  # fmt: skip
-    held = outcome.value if backend.is_tensor(outcome.value) else value.tensor
-    described = backend.describe(held) if value.tensor is not None else Description()
+    status, reason, held, grad, _, axes = outcome
+    described = NOTHING_KNOWN
+    if value.tensor is not None:
+        described = backend.describe(held if backend.is_tensor(held) else value.tensor)
     return Entry(
-        written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
-        described.device, source, site.op, inputs, reads, outcome.value, outcome.grad, outcome.axes,
-    )  # fmt: skip
+        written[0], tuple(written[1:]), status, reason, *described, source, site.op, inputs, reads, held, grad, axes
+    )
+
+
+_source = lru_cache(16384)(Source)  # programs come by the same lines at each step
 
 
 def _kind(plain: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
 from types import CodeType, FrameType, ModuleType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from backprobe.errors import BadOption, NoBackend
 from backprobe.record import GradStatus, Source
@@ -38,8 +38,7 @@ class Options:
     retain_graph: bool = False  # the program goes on to use its values
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """Shape, dtype and device of a value as the framework gives them; None for what is not a tensor."""
 
     shape: tuple[int, ...] | None = None
@@ -47,8 +46,10 @@ class Description:
     device: str | None = None
 
 
-@dataclass(frozen=True)
-class Link:
+NOTHING_KNOWN = Description()
+
+
+class Link(NamedTuple):
     """A captured value, by position, that flows directly into another: see ``Edge``."""
 
     position: int
@@ -56,8 +57,7 @@ class Link:
     contribution: Any = None
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What the backward pass gave one captured value."""
 
     status: GradStatus
@@ -422,7 +422,7 @@ class Node:
     by_default: bool = True  # is it recorded where no pattern asks for it?
     is_output: bool = False  # is it what is differentiated?
     op: str = ""
-    described: Description = Description()  # as far as the graph tells
+    described: Description = NOTHING_KNOWN  # as far as the graph tells
 
 
 class Program(Tensors, Protocol):

@@ -112,5 +112,6 @@ class ModelRun(CalledRun):
 
 
 @functools.lru_cache(65536)
+@functools.lru_cache(65536)
 def _quoted(path: str) -> str:
     return ".".join(quote(segment) for segment in path.split(".")) if path else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -35,7 +35,7 @@ def local_partials(
             with taps.stopping(numbers - {captures[at].number}):
                 taken.run(outcome.grad, full)
         notes += [(at, note) for note in taken.notes]
-        found.append(replace(outcome, inputs=tuple(taken.link(nth, source) for nth, source in enumerate(own))))
+        found.append(outcome._replace(inputs=tuple(taken.link(nth, source) for nth, source in enumerate(own))))
     output = next(at for at, capture in enumerate(captures) if capture.source is ran.output)
     gradients = [o.grad.numpy() if o.status is GradStatus.OK else None for o in outcomes]
     epsilons = [EPSILON.get(capture.value.dtype, 0.0) for capture in captures]

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.base import Effect
+from backprobe.backends.torch.modules import parts
 from backprobe.structure import leaves
 
 PYTHONS = (
@@ -48,7 +49,7 @@ def effect(function: Any, flagged: bool) -> Effect:
     if flagged:
         return Effect.WRITES
     if isinstance(function, torch.nn.Module):
-        return Effect.WRITES if _module_inplace(function) else Effect.UNKNOWN
+        return effects_of(function)[function]
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
         return Effect.UNKNOWN  # an object of the user's, which is asked nothing: it may answer with code of its own
     compiled = not isinstance(function, FunctionType | MethodType | type)
@@ -118,5 +119,14 @@ def _position(code: CodeType, name: str) -> int | None:
     return names.index(name) if name in names else None
 
 
+def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
+    """What calling a module and each module in it may do, by one walk."""
+    found: dict[torch.nn.Module, Effect] = {}
+    for _, part in reversed(parts(module)):  # those inside it come before it
+        inside = any(found.get(child) is Effect.WRITES for child in part._modules.values() if child is not None)
+        found[part] = Effect.WRITES if inside or getattr(part, "inplace", False) else Effect.UNKNOWN
+    return found
+
+
 def _module_inplace(module: torch.nn.Module) -> bool:
-    return any(getattr(inner, "inplace", False) for inner in module.modules())
+    return effects_of(module)[module] is Effect.WRITES

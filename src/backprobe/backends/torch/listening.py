@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any
@@ -83,15 +82,15 @@ def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
-        return replace(
-            capture, edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque, tensor=again.tensor,
+        return capture.but(
+            edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque, tensor=again.tensor,
             geometry=again.geometry, writes=again.writes, leaf=again.leaf, number=again.number,
         )  # fmt: skip
     if capture.leaf is not None:
         opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
-        return replace(capture, edge=gradient_edge(capture.tensor), opaque=opaque)
+        return capture.but(edge=gradient_edge(capture.tensor), opaque=opaque)
     if capture.edge is None and capture.part is not None:
-        return replace(capture, status=GradStatus.OPAQUE, reason=NOT_AGAIN)
+        return capture.but(status=GradStatus.OPAQUE, reason=NOT_AGAIN)
     return capture
 
 
@@ -171,9 +170,11 @@ class ListeningTape(TorchTape):
     # histories that come late
 
     def look_again(self) -> None:
-        for capture in self.waiting:
+        late = [capture for capture in self.waiting if capture.tensor.requires_grad]
+        for capture in late:
             self.late_edge(capture)
-        self.waiting = [capture for capture in self.waiting if not capture.is_followed]
+        if late:
+            self.waiting = [capture for capture in self.waiting if not capture.is_followed]
 
     def seen_again(self, capture: Capture) -> None:
         if not capture.is_followed:
@@ -320,7 +321,7 @@ class ListeningTape(TorchTape):
             number = self.numbers.get(key(capture.edge))
         arrived = self.passing.arrived
         if number is not None and number in arrived and not self.passing.is_untouched(arrived, number):
-            return replace(capture, opaque=OVERWRITTEN)
+            return capture.but(opaque=OVERWRITTEN)
         return capture
 
     def _scales(

@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
+from weakref import WeakSet
 
 from torch.jit import ScriptModule
 from torch.nn import Module, Parameter
@@ -21,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from backprobe.backends.base import ModuleObserver
 from backprobe.errors import Unsupported
 
+MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 IN_SCRIPT = "it runs inside a ScriptModule, whose code is TorchScript's and not Python's"
 
 
@@ -105,7 +107,7 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
     paths: dict[Module, list[str]] = {}
     for path, module in known:
         paths.setdefault(module, []).append(path)
-    reporter = _Reporter(observer, threading.get_ident(), frozenset(paths))
+    reporter = _Reporter(model, observer, threading.get_ident(), set(paths))
     with ExitStack() as installed:
         for module, every in paths.items():
             for path in filter(observer.wants_locals, every[:1]):
@@ -126,8 +128,9 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
 class _Reporter:
     """What the hooks on all modules call: it hears the modules of one model in one thread."""
 
-    def __init__(self, observer: ModuleObserver, thread: int, model: frozenset[Module]) -> None:
-        self.observer, self.thread, self.model = observer, thread, model
+    def __init__(self, model: Module, observer: ModuleObserver, thread: int, known: set[Module]) -> None:
+        self.model, self.observer, self.thread, self.known = model, observer, thread, known
+        self.foreign: WeakSet[Module] = WeakSet()  # modules that are none of this model's
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
         self.handles: list[Any] = []
 
@@ -150,12 +153,26 @@ class _Reporter:
             return
         if vars(module).get("inplace"):
             self.observer.written(args)
+        if module not in self.known and module not in self.foreign:
+            self._look_for(module)
         for path in self.paths.get(module, ()):
             self.observer.returned(path, output)
 
+    def _look_for(self, module: Module) -> None:
+        """A module that was not there when the model was walked: the program may have put it in since."""
+        self.foreign.add(module)
+        every = parts(self.model)
+        new = [(path, part) for path, part in every if part not in self.known]
+        for path, parameter in parameters(self.model, new):
+            self.observer.parameter(path, parameter)
+        for path, part in new:
+            if self.observer.wants_output(path):
+                self.paths.setdefault(part, []).append(path)
+        self.known.update(part for _, part in new)
+
     def _stand_aside(self, compiled: Module) -> None:
         """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
-        if not self.model.isdisjoint(compiled.modules()):
+        if not self.known.isdisjoint(compiled.modules()):
             headline, why, _ = COMPILED
             raise Unsupported(
                 headline, asked="a block around a model, and a call of torch.compile(model) in it", why=why,
@@ -302,4 +319,6 @@ def _refused_kind(part: Any) -> Refusal | None:
 
 def is_compiled(function: Any) -> bool:
     """Did ``torch.compile`` make this? Objects of the user's are not asked: they may answer with code of their own."""
-    return inspect.getattr_static(function, "_torchdynamo_orig_callable", None) is not None
+    if isinstance(function, FunctionType):  # nearly all; looking at what else there is takes ten times as long
+        return function.__dict__.get(MADE_FROM) is not None
+    return inspect.getattr_static(function, MADE_FROM, None) is not None

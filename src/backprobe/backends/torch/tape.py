@@ -79,8 +79,7 @@ class TorchTape(Once):
     def describe(self, tensor: Tensor) -> Description:
         return describe(tensor)
 
-    def version(self, tensor: Tensor) -> int:
-        return version(tensor)
+    version = staticmethod(version)
 
     def cotangent(self, output: Tensor, cotangent: Any) -> Tensor:
         try:
@@ -190,7 +189,7 @@ class TorchTape(Once):
             if function not in self.modules:
                 asked = f"{type(function).__name__}(...) inside a probed function"
                 modules.refuse(function, asked, kinds=self.refused)
-                self.modules[function] = effects.effect(function, False)
+                self.modules.update(effects.effects_of(function))
             return Effect.WRITES if flagged else self.modules[function]
         return effects.effect(function, flagged)
 

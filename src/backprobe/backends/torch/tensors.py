@@ -31,7 +31,7 @@ def is_there(tensor: Tensor) -> bool:
     if part is not None:
         return is_there(part)
     try:
-        return tensor.untyped_storage().nbytes() >= _covered(tensor)[1]
+        return tensor.untyped_storage().nbytes() >= _end(tensor)
     except (RuntimeError, NotImplementedError):  # a tensor without storage of its own
         return True
 
@@ -182,6 +182,13 @@ def _covered(tensor: Tensor) -> tuple[int, int]:
     first = int(tensor.storage_offset())
     last = first + sum((length - 1) * step for length, step in zip(tensor.shape, tensor.stride(), strict=True))
     return first * tensor.element_size(), (last + 1) * tensor.element_size()
+
+
+def _end(tensor: Tensor) -> int:
+    """The byte of its storage after the last that a tensor reaches."""
+    if tensor.is_contiguous():  # most are, and then there is nothing to sum
+        return (int(tensor.storage_offset()) + tensor.numel()) * tensor.element_size()
+    return _covered(tensor)[1]
 
 
 def _flat(storage: torch.UntypedStorage, device: torch.device) -> Tensor:
