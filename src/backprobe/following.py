@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from inspect import getattr_static
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from backprobe.source.follow import innermost, package, reporting
 if TYPE_CHECKING:
     from backprobe.trace import Trace
 
+BUILTIN = (BuiltinFunctionType, type)
 HIGHER_ORDER = (map, filter, functools.reduce)
 
 
@@ -26,7 +26,7 @@ class Following:
 
     def follow(self, scope: Scope, function: Any) -> Any:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
-        if isinstance(function, BuiltinFunctionType | type):
+        if isinstance(function, BUILTIN):
             return functools.partial(self._higher_order, scope, function) if function in HIGHER_ORDER else None
         higher_order = self.trace.tape.higher_order(function)
         if higher_order is not None:
@@ -64,7 +64,11 @@ class Following:
 
     def _note_hidden(self, function: Any) -> None:
         """A decorator that is no Python function, such as lru_cache, hides the user's function inside it."""
-        wrapped = innermost(getattr_static(function, "__wrapped__", None))
+        try:
+            held = object.__getattribute__(function, "__dict__").get("__wrapped__")  # the object itself is not asked
+        except AttributeError:
+            return
+        wrapped = innermost(held)
         if wrapped is not None and self._is_users(wrapped):
             kind = type(function).__name__
             self.trace.notes[f"{wrapped.__qualname__} was not followed: it is hidden in an object of type {kind}"] = (
