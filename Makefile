@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types contract unit bench bench-peers docs test-pythons test-jax-versions test-gpu clean
+.PHONY: demo test lint types contract unit bench bench-peers docs test-pythons test-jax-versions test-operators test-gpu clean
 
 demo: $(READY)
 	@$(BIN)/backprobe demo
@@ -25,6 +25,10 @@ contract: $(READY)
 unit: $(READY)
 	$(BIN)/pytest -n 2 -m "not gpu" --ignore=tests/frameworks
 	$(BIN)/pytest -n 2 tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
+
+# more samples of each of PyTorch's operators than `make test` takes
+test-operators: $(READY)
+	OPERATOR_SAMPLES=10 $(BIN)/pytest -n 2 tests/test_operators.py
 
 bench: $(READY)
 	$(BIN)/python bench/importing.py

@@ -1,6 +1,7 @@
 """Every operator that PyTorch's own data base of operators knows, run bare and under a probe."""
 
 import gc
+import os
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +29,8 @@ from torch.testing._internal.opinfo.core import SampleInput
 import backprobe as bp
 from backprobe.structure import leaves
 
-FEW, SOME = 3, 10  # how many samples at most: the first of the unusual kinds, and of the usual one
+SOME = int(os.environ.get("OPERATOR_SAMPLES", "3"))  # how many samples of the usual kind at most
+FEW = min(SOME, 3)  # of the unusual ones
 REPEATS = 50
 DTYPES = (torch.float64, torch.complex128, torch.float32, torch.int64)  # an operator runs with the first that it takes
 SPARSE = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 import backprobe as bp
-from backprobe.backends.base import load_backend
+from backprobe.backends.choice import load_backend
 from backprobe.forms.model import ModelRun
 from backprobe.scope import Scope, Value
 from backprobe.source.rewrite import Site

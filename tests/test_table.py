@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import backprobe as bp
-from backprobe.backends.base import load_arrays
+from backprobe.backends.choice import load_arrays
 from backprobe.record import Lost
 from backprobe.recording import Recording
 from backprobe.show.table import SMALL, describe

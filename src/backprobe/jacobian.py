@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from backprobe.backends.base import load_backend
+from backprobe.backends.choice import load_backend
 from backprobe.errors import BadOption, Unsupported
 from backprobe.output import SUMMED
 from backprobe.probe import probe

@@ -17,7 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from backprobe.backends.base import ARRAYS, Arrays, load_arrays
+from backprobe.backends.base import Arrays
+from backprobe.backends.choice import ARRAYS, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip

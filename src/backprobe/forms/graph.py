@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from backprobe.backends.base import Arrays, Backward, Node, Outcome, Program, Sums, load_arrays
+from backprobe.backends.base import Arrays, Backward, Node, Outcome, Program, Sums
+from backprobe.backends.choice import load_arrays
 from backprobe.environment import stamp
 from backprobe.errors import BackprobeError, BadOption, NothingMatched
 from backprobe.forms.run import Request

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backprobe.backends.base import BACKENDS, Backend, Backward, Options, Ran, Tape
+from backprobe.backends.base import Backend, Backward, Options, Ran, Tape
+from backprobe.backends.choice import BACKENDS
 from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose

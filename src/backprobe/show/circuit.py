@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from backprobe.backends.base import load_arrays
+from backprobe.backends.choice import load_arrays
 from backprobe.graph import Flow, Graph
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.base import Arrays, load_arrays
+from backprobe.backends.base import Arrays
+from backprobe.backends.choice import load_arrays
 from backprobe.errors import Overwritten
 from backprobe.record import Entry, GradStatus, PathSums, Record, plain_text
 
