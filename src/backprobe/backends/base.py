@@ -11,6 +11,7 @@ from importlib import import_module
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Protocol
 
+from backprobe.backends.again import Calls
 from backprobe.errors import BadOption, NoBackend
 from backprobe.record import GradStatus, Source
 from backprobe.source.follow import innermost
@@ -348,6 +349,10 @@ class Backend(Arrays, Protocol):
 
     def open_block(self, options: Options) -> BlockTape:
         """Raises Unsupported where this framework's programs cannot be recorded in a block, or without an option."""
+        ...
+
+    def calls(self) -> Calls:
+        """What hears of the calls of a program, and makes them again. Raises Unsupported where that can't be."""
         ...
 
     def refuse(self, target: Any, asked: str) -> None:

@@ -1,0 +1,190 @@
+"""Where a derivative is wrong, and how: elements of its gradient one by one, against differences of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.check.differences import TRUSTED
+from backprobe.check.judge import MATTERS, Judge, flat
+
+MOST = 144  # elements that are looked at one by one; of a larger input a sample of them
+SHOWN = 3
+ALIKE = 1e-4  # of ratios that count as one
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element of an input: what its gradient is said to be, and what differences give."""
+
+    index: tuple[int, ...]
+    said: complex
+    done: complex
+    noise: float
+
+    @property
+    def is_off(self) -> bool:
+        matters = MATTERS * max(abs(self.said), abs(self.done))
+        return not abs(self.said - self.done) <= max(TRUSTED * self.noise, matters)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A gradient that is wrong towards one input: how far, in which elements, and what it looks like.
+
+    ``error`` is the norm of what is off against the norm of what differences give, over the elements looked at; it is
+    infinite where these give zero.
+    """
+
+    input: int
+    error: float
+    looks: str
+    off: tuple[Element, ...]
+    seen: int
+    size: int
+    is_sure: bool = True  # with an infinite gradient there is nothing to compare
+
+
+def narrow(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any]) -> Wrong | None:
+    """What is wrong with the gradient towards one input; None where no element of it is off by what matters."""
+    value, gradient = judge.values[at], gradients[at]
+    chosen = range(value.size) if value.size <= MOST else _sample(judge, at, cotangent, gradient)
+    elements = [_element(judge, at, cotangent, gradient, place) for place in chosen]
+    off = [element for element in elements if element.is_off]
+    if not off:
+        return None
+    said = numpy.array([element.said for element in elements])
+    done = numpy.array([element.done for element in elements])
+    real = float(numpy.linalg.norm(done))
+    error = float(numpy.linalg.norm(said - done)) / real if real else float("inf")
+    whole = len(elements) == value.size
+    looks = _looks(judge, at, cotangent, gradients, elements, off, done if whole else None)
+    return Wrong(at, error, looks, tuple(off[:SHOWN]), len(elements), value.size)
+
+
+def _element(judge: Judge, at: int, cotangent: Any, gradient: Any, place: int) -> Element:
+    value = judge.values[at]
+    index = tuple(int(step) for step in numpy.unravel_index(place, value.shape))
+    found = [_along(judge, at, cotangent, index, unit) for unit in ((1.0, 1j) if numpy.iscomplexobj(value) else (1.0,))]
+    done = complex(found[0][0], found[1][0]) if len(found) > 1 else found[0][0]
+    said = gradient[index].item()
+    return Element(index, said, done, max(noise for _, noise in found))
+
+
+def _along(judge: Judge, at: int, cotangent: Any, index: tuple[int, ...], unit: complex) -> tuple[float, float]:
+    """The derivative of what the cotangent makes of the outputs towards one element, and its noise."""
+    size = float(judge.steps[at][index]) or 1.0
+    direction = numpy.zeros_like(judge.values[at])
+    direction[index] = unit * size
+    found = judge.slope(at, direction)
+    seen = cotangent != 0
+    terms = cotangent[seen] * found.value[seen]
+    noise = float(numpy.linalg.norm(cotangent[seen] * found.error[seen]))
+    rounding = judge.operation.epsilon * float(abs(terms).sum())
+    return float(terms.sum()) / size, (noise + rounding) / size
+
+
+def _sample(judge: Judge, at: int, cotangent: Any, gradient: Any) -> list[int]:
+    """Some elements at random, and one that is found to be off by looking at halves."""
+    size = judge.values[at].size
+    places = judge.random.choice(size, MOST // 2, replace=False)
+    return sorted({*map(int, places), _search(judge, at, cotangent, gradient)})
+
+
+def _search(judge: Judge, at: int, cotangent: Any, gradient: Any) -> int:
+    """One element that is off: of each two halves the one that is farther off."""
+    first, last = 0, judge.values[at].size
+    direction = judge.direction(at).reshape(-1)
+    while last - first > 1:
+        middle = (first + last) // 2
+        halves = [(first, middle), (middle, last)]
+        gaps = []
+        for begin, end in halves:
+            part = numpy.zeros_like(direction)
+            part[begin:end] = direction[begin:end]
+            part = part.reshape(gradient.shape)
+            one = judge.compare(judge.slope(at, part), cotangent, gradient, part)
+            gaps.append(abs(one.said - one.done))
+        first, last = halves[int(gaps[1] > gaps[0])]
+    return first
+
+
+# what it looks like
+
+
+def _looks(
+    judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any], elements: Sequence[Element],
+    off: Sequence[Element], done: Any,
+) -> str:  # fmt: skip
+    """A description of the error, of kinds that are usual; empty where it is of none of them."""
+    if len(off) == len(elements):
+        return _everywhere(judge, at, cotangent, gradients, off, done)
+    right = [element for element in elements if not element.is_off]
+    if len(off) > 1 and right and not numpy.iscomplexobj(judge.values[at]):
+        signs = numpy.sign([judge.values[at][element.index] for element in off])
+        others = numpy.sign([judge.values[at][element.index] for element in right])
+        for sign, word in ((-1, "negative"), (1, "positive")):
+            if (signs == sign).all() and not (others == sign).any():
+                return f"it is off exactly where the input is {word}" + _ratio(off, ", where it is")
+    if done is not None:
+        alike = _rearranged(judge, at, cotangent, gradients, done)
+        if alike:
+            return alike
+    return ""
+
+
+def _everywhere(
+    judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any], off: Sequence[Element], done: Any
+) -> str:
+    if all(element.said == 0 for element in off):
+        return "it is zero, and the outputs do move"
+    if all(abs(element.done) <= TRUSTED * element.noise for element in off):
+        return "the outputs do not move at all"
+    if all(_close(element.said, complex(element.done).conjugate()) for element in off) and numpy.iscomplexobj(done):
+        return "it is the conjugate of what it should be"
+    ratio = _ratio(off, "it is")
+    if ratio:
+        return ratio
+    return _rearranged(judge, at, cotangent, gradients, done) if done is not None else ""
+
+
+def _ratio(off: Sequence[Element], saying: str) -> str:
+    if any(element.done == 0 for element in off):
+        return ""
+    ratios = numpy.array([element.said / element.done for element in off])
+    ratio = ratios.mean()
+    if abs(ratios - ratio).max() > ALIKE * abs(ratio):
+        return ""
+    if abs(ratio + 1) < ALIKE:
+        return f"{saying} of the opposite sign"
+    if abs(ratio) < ALIKE:
+        return f"{saying} zero"
+    shown = f"{ratio.real:.6g}" if abs(ratio.imag) < ALIKE else f"({ratio:.4g})"
+    return f"{saying} {shown} times what it should be"
+
+
+def _rearranged(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any], done: Any) -> str:
+    """Is it right for another input, transposed, or in another order?"""
+    said = gradients[at]
+    done = done.reshape(said.shape)
+    if said.ndim >= 2 and said.shape[-1] == said.shape[-2] and _same(said, numpy.swapaxes(done, -1, -2)):
+        return "it is the transpose of what it should be"
+    for other in range(len(gradients)):
+        if other != at and gradients[other].shape == said.shape and judge.values[other].size <= MOST:
+            real = [_element(judge, other, cotangent, gradients[other], place).done for place in range(said.size)]
+            if _same(said, numpy.array(real).reshape(said.shape)):
+                return f"it is what input {other} should get"
+    if said.size > 1 and _same(numpy.sort(said.reshape(-1)), numpy.sort(done.reshape(-1))):
+        return "its elements are right, in another order"
+    return ""
+
+
+def _close(one: complex, other: complex) -> bool:
+    return abs(one - other) <= ALIKE * max(abs(one), abs(other))
+
+
+def _same(one: Any, other: Any) -> bool:
+    return float(numpy.linalg.norm(flat([one]) - flat([other]))) <= ALIKE * float(numpy.linalg.norm(flat([other])))
