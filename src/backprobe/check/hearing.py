@@ -35,6 +35,7 @@ class HearingScope:
 
     def __init__(self, hearing: Hearing, parent: HearingScope | None, path: str, file: str, sites: Sequence[Site]):
         self.hearing, self.parent, self.path, self.file, self.sites = hearing, parent, path, file, sites
+        self.calling: Any = None  # the site of the call that is being made
         self.entered: dict[str, int] = {}
         self.counts: dict[str, int] = {}
         siblings = parent.entered if parent is not None and path.startswith("/") else hearing.entered
@@ -54,6 +55,7 @@ class HearingScope:
         """What to call instead of a function: its reporting version, or what calls and judges it."""
         if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
             return own_names.seen_by(function)
+        self.calling = self.sites[at]
         followed = self.hearing.following.follow(self, function)
         if followed is not None:
             return followed
@@ -166,6 +168,12 @@ class HearingFollowing(Following):
             self.trace.notes[f"{path or type(module).__name__} was not followed: {error.headline}"] = None
             return None
         return functools.partial(self.call_settled, call, followed)
+
+    def _followed(self, scope: Any, argument: Any) -> Any:
+        """A function that is given to another: one that is not followed is judged whenever that calls it."""
+        given = super()._followed(scope, argument)
+        is_heard = given is argument and callable(argument) and not isinstance(argument, type)
+        return functools.partial(self.trace.call, scope, scope.calling, argument) if is_heard else given
 
     def reporting(self, function: Any, scope: Any, label: str) -> Any:
         return reporting(function, self.trace.opener(scope, label), calls=True)

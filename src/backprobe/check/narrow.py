@@ -12,6 +12,7 @@ from backprobe.check.differences import TRUSTED
 from backprobe.check.judge import MATTERS, Judge, flat
 
 MOST = 144  # elements that are looked at one by one; of a larger input a sample of them
+FEWEST, NUMBERS = 8, 2**19  # of such a sample; and of outputs that are looked at for it together
 SHOWN = 3
 ALIKE = 1e-4  # of ratios that count as one
 
@@ -88,9 +89,9 @@ def _along(judge: Judge, at: int, cotangent: Any, index: tuple[int, ...], unit: 
 
 
 def _sample(judge: Judge, at: int, cotangent: Any, gradient: Any) -> list[int]:
-    """Some elements at random, and one that is found to be off by looking at halves."""
-    size = judge.values[at].size
-    places = judge.random.choice(size, MOST // 2, replace=False)
+    """Some elements at random, the fewer the longer each takes, and one that is found to be off."""
+    count = max(FEWEST, min(MOST // 2, NUMBERS // len(judge.at_rest)))
+    places = judge.random.choice(judge.values[at].size, count, replace=False)
     return sorted({*map(int, places), _search(judge, at, cotangent, gradient)})
 
 
@@ -98,17 +99,22 @@ def _search(judge: Judge, at: int, cotangent: Any, gradient: Any) -> int:
     """One element that is off: of each two halves the one that is farther off."""
     first, last = 0, judge.values[at].size
     direction = judge.direction(at).reshape(-1)
+
+    def gap(end: int) -> float:
+        part = numpy.zeros_like(direction)
+        part[first:end] = direction[first:end]
+        part = part.reshape(gradient.shape)
+        compared = judge.compare(judge.slope(at, part), cotangent, gradient, part)
+        return compared.said - compared.done
+
+    whole = gap(last)
     while last - first > 1:
         middle = (first + last) // 2
-        halves = [(first, middle), (middle, last)]
-        gaps = []
-        for begin, end in halves:
-            part = numpy.zeros_like(direction)
-            part[begin:end] = direction[begin:end]
-            part = part.reshape(gradient.shape)
-            one = judge.compare(judge.slope(at, part), cotangent, gradient, part)
-            gaps.append(abs(one.said - one.done))
-        first, last = halves[int(gaps[1] > gaps[0])]
+        half = gap(middle)
+        if abs(half) >= abs(whole - half):
+            last, whole = middle, half
+        else:
+            first, whole = middle, whole - half
     return first
 
 

@@ -9,8 +9,10 @@ from typing import Any
 import numpy
 
 from backprobe.backends.again import Operation
-from backprobe.check.judge import Judge, Unjudged
+from backprobe.check.judge import Comparison, Judge, Unjudged
 from backprobe.check.narrow import Element, Wrong, narrow
+
+SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
 
 
 @dataclass
@@ -55,23 +57,49 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
             gradients[at] = numpy.where(numpy.isfinite(gradients[at]), gradients[at], 0.0)
             found = judge.slope(at, direction)
         compared = judge.compare(found, cotangent, gradients[at], direction)
-        wrong = _confirmed(judge, at, outline.judged) if compared.differs else None
-        if wrong is None:
+        if not compared.differs:
             verdict.error = max(verdict.error, compared.error)
-        else:
+        elif _is_right_if_symmetric(judge, at, outline.judged):
+            verdict.notes.append(SYMMETRIC)
+        elif wrong := _confirmed(judge, at, outline.judged):
             verdict.wrong.append(wrong)
+
+
+def _is_right_if_symmetric(judge: Judge, at: int, judged: Any) -> bool:
+    """Is the input a symmetric matrix, and the derivative right as long as it stays one?
+
+    Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
+    """
+    value = judge.values[at]
+    if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
+        return False
+    direction = judge.direction(at)
+    direction = direction + _transposed(direction)
+    return not _compared(judge, at, judged, direction)[0].differs
+
+
+def _compared(
+    judge: Judge, at: int, judged: Any, direction: Any, widest: float | None = None
+) -> tuple[Comparison, Any, list[Any]]:
+    """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
+    found = judge.slope(at, direction, widest)
+    cotangent = judge.cotangent(judged & numpy.isfinite(found.error) & ~found.is_kinked)
+    gradients = judge.pull(cotangent)
+    return judge.compare(found, cotangent, gradients[at], direction), cotangent, gradients
+
+
+def _transposed(matrix: Any) -> Any:
+    return numpy.conj(numpy.swapaxes(matrix, -1, -2))
+
+
+def _is_hermitian(matrix: Any) -> bool:
+    return bool(numpy.allclose(matrix, _transposed(matrix), rtol=1e-6, atol=0.0))
 
 
 def _confirmed(judge: Judge, at: int, judged: Any) -> Wrong | None:
     """Another direction, other steps: noise that was small by chance once is not so twice."""
-    direction = judge.direction(at)
-    found = judge.slope(at, direction, judge.widest * 0.7)
-    judged = judged & numpy.isfinite(found.error) & ~found.is_kinked
-    cotangent = judge.cotangent(judged)
-    gradients = judge.pull(cotangent)
-    if not judge.compare(found, cotangent, gradients[at], direction).differs:
-        return None
-    return narrow(judge, at, cotangent, gradients)
+    compared, cotangent, gradients = _compared(judge, at, judged, judge.direction(at), judge.widest * 0.7)
+    return narrow(judge, at, cotangent, gradients) if compared.differs else None
 
 
 def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any], verdict: Verdict) -> None:

@@ -147,7 +147,7 @@ class TorchOperation:
 
     def _add(self, place: str, path: str, key: int | str, tensor: Tensor) -> None:
         self.places.append((key, tensor.dtype))
-        self.inputs.append(Input(place, path, to_numpy(tensor)))
+        self.inputs.append(Input(place, path, to_numpy(tensor).copy()))
 
     def _cast(self, tensor: Tensor) -> Tensor:
         if not self.double or not (tensor.is_floating_point() or tensor.is_complex()):
@@ -234,8 +234,9 @@ def _why_not_again(function: Any) -> str:
     if isinstance(function, torch.nn.Module) or _is_custom(function) or _owner(function) is not None:
         return ""
     home = str(getattr(function, "__module__", None) or "")
-    if home.startswith(ALONE):
-        return f"functions of {home.partition('.')[0]}.{home.split('.')[1]} are not called again"
+    alone = next((one for one in ALONE if f"{home}.".startswith(f"{one}.")), None)
+    if alone:
+        return f"functions of {alone} are not called again"
     if effects._is_torchs(function) or type(function).__module__.startswith("torch."):
         return ""
     inner = innermost(function)
