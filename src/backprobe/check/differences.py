@@ -16,6 +16,7 @@ import numpy
 
 LEVELS = 12  # the last step is 2048 times smaller than the first
 SETTLED = 1e-10  # of the slopes as a whole: more is not asked for
+JITTERS = 4  # of the last steps: how far their differences scatter is noise, for what is cut off is smallest there
 TRUSTED = 10  # an estimate of an error may itself be off by chance; this often, and no more
 ROUNDED = 4  # roundings of an output, each at most its epsilon
 
@@ -40,8 +41,9 @@ class Limit:
         self.row: list[Any] = []
         self.value: Any = 0.0
         self.error: Any = numpy.inf
+        self.step: Any = numpy.inf  # at which each was found
 
-    def add(self, found: Any, rounding: Any) -> None:
+    def add(self, found: Any, step: float, rounding: Any) -> None:
         """The values at the next step, and how far they are rounded."""
         coarser, self.row = self.row, [found]
         for column, before in enumerate(coarser):
@@ -51,6 +53,7 @@ class Limit:
             is_best = change < self.error  # never where the change is not a number
             self.value = numpy.where(is_best, better, self.value)
             self.error = numpy.where(is_best, change, self.error)
+            self.step = numpy.where(is_best, step, self.step)
             self.row.append(better)
 
 
@@ -63,21 +66,28 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
     >>> float(found.value[0].round(9)), bool(found.error[0] < 1e-9), found.is_kinked.tolist()
     (1.0, True, [False, True])
     """
-    central, gap = Limit(2), Limit(1)
-    step = widest
+    central, gap, jitters = Limit(2), Limit(1), []
+    step, before = widest, numpy.nan
     with numpy.errstate(all="ignore"):
         for _ in range(LEVELS):
             ahead, behind = moved(step), moved(-step)
+            found = (ahead - behind) / (2 * step)
             rounding = ROUNDED * epsilon * numpy.maximum(abs(ahead), abs(behind)) / step
-            central.add((ahead - behind) / (2 * step), rounding)
-            gap.add((ahead - 2 * at_rest + behind) / step, rounding)
+            central.add(found, step, rounding)
+            gap.add((ahead - 2 * at_rest + behind) / step, step, rounding)
+            jitters.append(abs(found - before) * step)
             if _norm(central.error) <= SETTLED * _norm(central.value):
+                error = central.error
                 break
-            step /= 2
-        error = numpy.broadcast_to(central.error, at_rest.shape)
-        value = numpy.broadcast_to(central.value, at_rest.shape)
+            before, step = found, step / 2
+        else:
+            jitter = numpy.sqrt(numpy.mean(numpy.square(jitters[-JITTERS:]), axis=0))
+            error = numpy.fmax(central.error, jitter / central.step)
+        error = numpy.broadcast_to(error, at_rest.shape)
         is_kinked = abs(gap.value) > TRUSTED * (gap.error + error)
-    return Slope(value, error, numpy.broadcast_to(is_kinked, at_rest.shape))
+    return Slope(
+        numpy.broadcast_to(central.value, at_rest.shape), error, numpy.broadcast_to(is_kinked, at_rest.shape)
+    )
 
 
 def _norm(values: Any) -> float:

@@ -37,8 +37,8 @@ class Comparison:
 
     @property
     def error(self) -> float:
-        """The difference against what the terms of the sum are together."""
-        return abs(self.said - self.done) / self.scale if self.scale else 0.0
+        """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
+        return abs(self.said - self.done) / self.scale if self.scale > TRUSTED * self.noise else 0.0
 
 
 @dataclass(frozen=True)
