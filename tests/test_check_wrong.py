@@ -22,7 +22,9 @@ def test_the_wrong_derivative_is_found_and_no_other(what):
     found = [finding for finding in report.findings if finding.input == case.input]
     assert found, report
     finding = found[0]
-    assert {(one.source.file, one.source.line) for one in report.findings} == {(__file__.replace("test_check_wrong", "wrong_derivatives"), line_of(case.program))}
+    assert {(one.source.file, one.source.line) for one in report.findings} == {
+        (__file__.replace("test_check_wrong", "wrong_derivatives"), line_of(case.program))
+    }
     assert case.looks in "\n".join(finding.facts), report
     assert finding.error > 1e-4
     if case.error is not None:

@@ -204,7 +204,7 @@ class Scaled(Function):
         return g / scale + (through - g_scale) * x.sign() / x.numel()
 
 
-@case("the gradient of the second output is dropped", numbers(6), input="x")
+@case("the gradient of the second output is dropped", numbers(6), input="x", looks="through output 1 alone")
 def second_output(x):
     y, scale = Scaled.apply(x)  # wrong
     return y.sum() * scale
@@ -222,7 +222,7 @@ class Swapped(Function):
         return g * a, g * b
 
 
-@case("gradients of two inputs are swapped", numbers(4), numbers(4).exp(), input="x", looks="what input 1 should get")
+@case("gradients of two inputs are swapped", numbers(4), numbers(4).exp(), input="x", looks="what w should get")
 def swapped(x, w):
     y = Swapped.apply(x, w)  # wrong
     return y.sum()
@@ -258,7 +258,7 @@ class Conjugated(Function):
         return g * 2 * z
 
 
-@case("a conjugate is missing", numbers(4, dtype=torch.complex64), input="z", looks="")
+@case("a conjugate is missing", numbers(4, dtype=torch.complex64), input="z")
 def conjugated(z):
     y = Conjugated.apply(z)  # wrong
     return y.abs().sum()
@@ -372,6 +372,24 @@ class Invented(Function):
 def invented(x):
     y = Invented.apply(x)  # wrong
     return (y * x).sum()
+
+
+class Refusing(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2, g
+
+
+@case(
+    "its backward pass raises", numbers(4), input="", error=float("inf"), looks="its backward pass raises RuntimeError"
+)
+def refusing(x):
+    y = Refusing.apply(x)  # wrong
+    return y.sum()
 
 
 class Clipped(Function):

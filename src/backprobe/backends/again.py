@@ -26,16 +26,23 @@ class Input:
 class Operation(Protocol):
     """One call that was made, as a function of numbers that can be made again on copies of what it was given."""
 
-    inputs: Sequence[Input]
+    @property
+    def inputs(self) -> Sequence[Input]: ...
 
-    epsilon: float
-    """The rounding of the least precise of what goes in and comes out."""
+    @property
+    def epsilon(self) -> float:
+        """The rounding of the least precise of what goes in and comes out."""
+        ...
 
-    is_custom: bool
-    """Is its derivative written by hand: a custom function?"""
+    @property
+    def is_custom(self) -> bool:
+        """Is its derivative written by hand: a custom function?"""
+        ...
 
-    notes: Sequence[str]
-    """What was to be done to make it again: which precision was had, which random state was restored."""
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was to be done to make it again: which precision was had, which random state was restored."""
+        ...
 
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The outputs that are differentiated, at these values of the inputs. Raises what the call itself raises."""

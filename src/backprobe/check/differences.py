@@ -85,9 +85,7 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
             error = numpy.fmax(central.error, jitter / central.step)
         error = numpy.broadcast_to(error, at_rest.shape)
         is_kinked = abs(gap.value) > TRUSTED * (gap.error + error)
-    return Slope(
-        numpy.broadcast_to(central.value, at_rest.shape), error, numpy.broadcast_to(is_kinked, at_rest.shape)
-    )
+    return Slope(numpy.broadcast_to(central.value, at_rest.shape), error, numpy.broadcast_to(is_kinked, at_rest.shape))
 
 
 def _norm(values: Any) -> float:

@@ -33,7 +33,9 @@ class HearingScope:
 
     slice = slice
 
-    def __init__(self, hearing: Hearing, parent: HearingScope | None, path: str, file: str, sites: Sequence[Site]):
+    def __init__(
+        self, hearing: Hearing, parent: HearingScope | None, path: str, file: str, sites: Sequence[Any]
+    ) -> None:
         self.hearing, self.parent, self.path, self.file, self.sites = hearing, parent, path, file, sites
         self.calling: Any = None  # the site of the call that is being made
         self.entered: dict[str, int] = {}

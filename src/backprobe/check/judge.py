@@ -8,7 +8,7 @@ element that is off is seen in it: by no more than the differences themselves ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -52,8 +52,12 @@ class Outline:
     precision: float  # to which half of the slopes are known
 
 
-class Unjudged(Exception):  # noqa: N818
+class Unjudged(Exception):
     """Differences can't judge a call, and why."""
+
+
+class BackwardRaises(Exception):
+    """There is no derivative to judge: computing it raises this."""
 
 
 class Judge:
@@ -63,9 +67,10 @@ class Judge:
         self.operation = operation
         self.random = numpy.random.default_rng(seed)
         self.values = [held.value for held in operation.inputs]
-        self.shapes = [output.shape for output in self._outputs(self.values)]
-        self.is_complex = [numpy.iscomplexobj(output) for output in self._outputs(self.values)]
-        self.at_rest = self._at(self.values)
+        outputs = operation.run(self.values)
+        self.shapes = [output.shape for output in outputs]
+        self.is_complex = [numpy.iscomplexobj(output) for output in outputs]
+        self.at_rest = flat(outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
             raise Unjudged("it gives something else each time that it is called")
         if not numpy.isfinite(self.at_rest).any():
@@ -73,11 +78,13 @@ class Judge:
         self.widest = 0.5 * operation.epsilon**0.2  # balances what is cut off against rounding
         self.steps = [sizes(value) for value in self.values]
 
-    def _outputs(self, values: Sequence[Any]) -> list[Any]:
-        return self.operation.run(values)
-
     def _at(self, values: Sequence[Any]) -> Any:
-        return flat(self._outputs(values))
+        """The outputs at other values of the inputs; not a number where the call can't be made, or gives others."""
+        try:
+            found = flat(self.operation.run(values))
+        except Exception:  # noqa: BLE001  # it is the program's, as of a matrix that is no longer positive
+            return numpy.full_like(self.at_rest, numpy.nan)
+        return found if found.shape == self.at_rest.shape else numpy.full_like(self.at_rest, numpy.nan)
 
     # directions and cotangents
 
@@ -111,8 +118,10 @@ class Judge:
             typical = float(numpy.median(found.error[finite])) if finite.any() else numpy.inf
             precisions.append(typical / scale if scale else 0.0)
             judged &= found.error <= max(STRAY * typical, MATTERS * scale)
-        if not judged.any():
-            raise Unjudged("it has a kink here: one-sided differences differ" if kinked.all() else "differences of it do not settle")  # fmt: skip
+        if kinked.all():
+            raise Unjudged("it has a kink here: one-sided differences differ")
+        if not judged.any() or max(precisions) > 1:
+            raise Unjudged("differences of it do not settle")
         if max(precisions) > HOPELESS:
             raise Unjudged(f"differences of it are known to no better than {max(precisions):.0%}")
         unsettled = int((~judged & ~kinked).sum())
@@ -121,7 +130,10 @@ class Judge:
     def pull(self, cotangent: Any) -> list[Any]:
         """The gradient towards each input, None as zeros."""
         shaped = self.unflat(cotangent)
-        pulled = self.operation.pull(self.values, shaped)
+        try:
+            pulled = self.operation.pull(self.values, shaped)
+        except Exception as error:
+            raise BackwardRaises(error) from error
         return [
             numpy.zeros_like(value) if gradient is None else gradient
             for value, gradient in zip(self.values, pulled, strict=True)
@@ -136,6 +148,14 @@ class Judge:
             found.append((part.view(numpy.complex128) if is_complex else part).reshape(shape))
             start += size
         return found
+
+    def parts(self) -> list[Any]:
+        """For each output the mask of its numbers among all."""
+        places = numpy.repeat(
+            numpy.arange(len(self.shapes)),
+            [int(numpy.prod(s)) * (2 if c else 1) for s, c in zip(self.shapes, self.is_complex, strict=True)],
+        )
+        return [places == output for output in range(len(self.shapes))]
 
     def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> Comparison:
         """Along one direction, where the cotangent lets it be seen."""

@@ -34,19 +34,20 @@ class Element:
 
 @dataclass(frozen=True)
 class Wrong:
-    """A gradient that is wrong towards one input: how far, in which elements, and what it looks like.
+    """A gradient that is wrong towards one input, None if towards all: how far, where, and what it looks like.
 
     ``error`` is the norm of what is off against the norm of what differences give, over the elements looked at; it is
     infinite where these give zero.
     """
 
-    input: int
+    input: int | None
     error: float
     looks: str
     off: tuple[Element, ...]
     seen: int
     size: int
-    is_sure: bool = True  # with an infinite gradient there is nothing to compare
+    like: int | None = None  # the input that should get this gradient
+    outputs: tuple[int, ...] = ()  # through which of several outputs it is wrong, where not through all
 
 
 def narrow(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any]) -> Wrong | None:
@@ -62,8 +63,9 @@ def narrow(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any]) -> W
     real = float(numpy.linalg.norm(done))
     error = float(numpy.linalg.norm(said - done)) / real if real else float("inf")
     whole = len(elements) == value.size
-    looks = _looks(judge, at, cotangent, gradients, elements, off, done if whole else None)
-    return Wrong(at, error, looks, tuple(off[:SHOWN]), len(elements), value.size)
+    looks = _looks(judge, at, elements, off, done if whole else None, gradient)
+    like = None if looks or not whole else _meant_for(judge, at, cotangent, gradients)
+    return Wrong(at, error, looks, tuple(off[:SHOWN]), len(elements), value.size, like, _through(judge, at, cotangent))
 
 
 def _element(judge: Judge, at: int, cotangent: Any, gradient: Any, place: int) -> Element:
@@ -118,43 +120,54 @@ def _search(judge: Judge, at: int, cotangent: Any, gradient: Any) -> int:
     return first
 
 
+def _through(judge: Judge, at: int, cotangent: Any) -> tuple[int, ...]:
+    """The outputs through which the gradient is wrong; none where it is so through all of them."""
+    parts = judge.parts()
+    if len(parts) == 1:
+        return ()
+    direction = judge.direction(at)
+    found = judge.slope(at, direction)
+    wrong = []
+    for output, part in enumerate(parts):
+        alone = numpy.where(part, cotangent, 0.0)
+        if judge.compare(found, alone, judge.pull(alone)[at], direction).differs:
+            wrong.append(output)
+    return () if len(wrong) == len(parts) else tuple(wrong)
+
+
 # what it looks like
 
 
 def _looks(
-    judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any], elements: Sequence[Element],
-    off: Sequence[Element], done: Any,
+    judge: Judge, at: int, elements: Sequence[Element], off: Sequence[Element], done: Any, gradient: Any
 ) -> str:  # fmt: skip
     """A description of the error, of kinds that are usual; empty where it is of none of them."""
-    if len(off) == len(elements):
-        return _everywhere(judge, at, cotangent, gradients, off, done)
+    looks = _everywhere(off, done) if len(off) == len(elements) else _somewhere(judge.values[at], elements, off)
+    return looks or ("" if done is None else _rearranged(gradient, done.reshape(gradient.shape)))
+
+
+def _somewhere(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> str:
+    """Is it off where the input is of one sign?"""
     right = [element for element in elements if not element.is_off]
-    if len(off) > 1 and right and not numpy.iscomplexobj(judge.values[at]):
-        signs = numpy.sign([judge.values[at][element.index] for element in off])
-        others = numpy.sign([judge.values[at][element.index] for element in right])
-        for sign, word in ((-1, "negative"), (1, "positive")):
-            if (signs == sign).all() and not (others == sign).any():
-                return f"it is off exactly where the input is {word}" + _ratio(off, ", where it is")
-    if done is not None:
-        alike = _rearranged(judge, at, cotangent, gradients, done)
-        if alike:
-            return alike
+    if len(off) < 2 or numpy.iscomplexobj(value):
+        return ""
+    signs = numpy.sign([value[element.index] for element in off])
+    others = numpy.sign([value[element.index] for element in right])
+    for sign, word in ((-1, "negative"), (1, "positive")):
+        if (signs == sign).all() and not (others == sign).any():
+            return f"it is off exactly where the input is {word}" + _ratio(off, ", where it is")
     return ""
 
 
-def _everywhere(
-    judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any], off: Sequence[Element], done: Any
-) -> str:
+def _everywhere(off: Sequence[Element], done: Any) -> str:
     if all(element.said == 0 for element in off):
         return "it is zero, and the outputs do move"
     if all(abs(element.done) <= TRUSTED * element.noise for element in off):
         return "the outputs do not move at all"
-    if all(_close(element.said, complex(element.done).conjugate()) for element in off) and numpy.iscomplexobj(done):
+    is_complex = done is not None and numpy.iscomplexobj(done)
+    if is_complex and all(_close(element.said, complex(element.done).conjugate()) for element in off):
         return "it is the conjugate of what it should be"
-    ratio = _ratio(off, "it is")
-    if ratio:
-        return ratio
-    return _rearranged(judge, at, cotangent, gradients, done) if done is not None else ""
+    return _ratio(off, "it is")
 
 
 def _ratio(off: Sequence[Element], saying: str) -> str:
@@ -172,20 +185,24 @@ def _ratio(off: Sequence[Element], saying: str) -> str:
     return f"{saying} {shown} times what it should be"
 
 
-def _rearranged(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any], done: Any) -> str:
-    """Is it right for another input, transposed, or in another order?"""
-    said = gradients[at]
-    done = done.reshape(said.shape)
+def _rearranged(said: Any, done: Any) -> str:
+    """Is it transposed, or in another order?"""
     if said.ndim >= 2 and said.shape[-1] == said.shape[-2] and _same(said, numpy.swapaxes(done, -1, -2)):
         return "it is the transpose of what it should be"
-    for other in range(len(gradients)):
-        if other != at and gradients[other].shape == said.shape and judge.values[other].size <= MOST:
-            real = [_element(judge, other, cotangent, gradients[other], place).done for place in range(said.size)]
-            if _same(said, numpy.array(real).reshape(said.shape)):
-                return f"it is what input {other} should get"
     if said.size > 1 and _same(numpy.sort(said.reshape(-1)), numpy.sort(done.reshape(-1))):
         return "its elements are right, in another order"
     return ""
+
+
+def _meant_for(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any]) -> int | None:
+    """The other input for which it would be right."""
+    said = gradients[at]
+    for other, gradient in enumerate(gradients):
+        if other != at and gradient.shape == said.shape:
+            real = [_element(judge, other, cotangent, gradient, place).done for place in range(said.size)]
+            if _same(said, numpy.array(real).reshape(said.shape)):
+                return other
+    return None
 
 
 def _close(one: complex, other: complex) -> bool:

@@ -53,7 +53,7 @@ class Hearsay:
     def __init__(self) -> None:
         self.judged, self.error = 0, 0.0
         self.calls: dict[CallSite, int] = {}  # how often each was judged
-        self.wrong: dict[tuple[CallSite, str, str], list[tuple[HearingScope, int, Wrong]]] = {}
+        self.wrong: dict[tuple[CallSite, str, str], list[Occurrence]] = {}
         self.unjudged: dict[tuple[str, str], int] = {}
         self.notes: dict[tuple[str, str], int] = {}
 
@@ -69,8 +69,9 @@ class Hearsay:
         self.error = max(self.error, verdict.error)
         self.calls[site] = self.calls.get(site, 0) + 1
         for wrong in verdict.wrong:
-            found = self.wrong.setdefault((site, *inputs[wrong.input]), [])
-            found.append((scope, scope.counts.get(site.local, 0), wrong))
+            place, path = ("", "") if wrong.input is None else inputs[wrong.input]
+            found = self.wrong.setdefault((site, place, path), [])
+            found.append(Occurrence(scope, scope.counts.get(site.local, 0), inputs, wrong))
 
     def report(self, of: str, followed: Sequence[str]) -> CheckReport:
         """The report, when the program is over; ``of`` is what was checked."""
@@ -78,35 +79,48 @@ class Hearsay:
         unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
         notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
         return CheckReport(
-            self._heading(of, len(findings)), findings, (*unjudged, *notes, *followed), self.judged, self.error, unjudged
+            self._heading(of, len(findings)),
+            findings,
+            (*unjudged, *notes, *followed),
+            self.judged,
+            self.error,
+            unjudged,
         )
 
     def _heading(self, of: str, wrong: int) -> str:
-        calls = f"{self.judged} call{'s' * (self.judged != 1)} judged"
-        rest = f"{len(self.unjudged)} not judged" if self.unjudged else ""
-        if not self.judged:
-            return f"{of}: nothing was judged" + (f", {rest}" if rest else "")
+        unjudged = sum(self.unjudged.values())
+        counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
+        counts += [f"{unjudged} not judged"] if unjudged else []
+        counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
+        said = "every derivative is right" if self.judged else "nothing was judged"
         if wrong:
             said = f"{wrong} derivative{'s are' if wrong > 1 else ' is'} wrong"
-        else:
-            said = "every derivative is right"
-        return f"{of}: {said} ({', '.join(filter(None, (calls, rest, f'largest error of the right ones {self.error:.1e}')))})"
+        return f"{of}: {said}" + (f" ({', '.join(counts)})" if counts else "")
 
-    def _finding(
-        self, site: CallSite, place: str, path: str, found: Sequence[tuple[HearingScope, int, Wrong]]
-    ) -> WrongDerivative:
-        scope, count, wrong = max(found, key=lambda one: one[2].error)
-        written = input_text(site, place, path)
-        facts = [f"{wrong.looks}" if wrong.looks else "", _elements(wrong)]
+    def _finding(self, site: CallSite, place: str, path: str, found: Sequence[Occurrence]) -> WrongDerivative:
+        worst = max(found, key=lambda one: one.wrong.error)
+        wrong, scope = worst.wrong, worst.scope
+        written = "" if wrong.input is None else input_text(site, place, path)
+        towards = "" if wrong.input is None else f" towards its input {written}"
+        facts = [wrong.looks, *_facts(site, worst)]
         if len(found) < self.calls[site]:
-            facts.append(f"so it is in {len(found)} of {self.calls[site]} calls of this line")
+            facts.append(f"it is so in {len(found)} of {self.calls[site]} calls of this line")
         return WrongDerivative(
-            "wrong_derivative", name_of(scope, site, count),
-            f"the derivative of {_shortened(site.origin.expression)} towards its input {written} is wrong"
-            f"{_size(wrong.error)}",
-            Source(scope.file, site.line, site.text), tuple(filter(None, facts)), remedy=MEANT, input=written,
-            error=wrong.error,
+            "wrong_derivative", name_of(scope, site, worst.count),
+            f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
+            Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)), remedy=MEANT,
+            input=written, error=wrong.error,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One call whose derivative is wrong: in which scope, which binding of its name, and where its inputs come from."""
+
+    scope: HearingScope
+    count: int
+    inputs: Sequence[tuple[str, str]]
+    wrong: Wrong
 
 
 def name_of(scope: HearingScope, site: CallSite, count: int) -> str:
@@ -119,24 +133,34 @@ def name_of(scope: HearingScope, site: CallSite, count: int) -> str:
 
 
 def called_at(scope: HearingScope, site: CallSite) -> str:
-    return f"{place(scope.file, site.line)}, {_shortened(site.origin.expression)}" if site.line else site.spelled
+    """The place of a call and its text, as it is printed."""
+    called = _shortened(expression(site))
+    return f"{place(scope.file, site.line)}, {called}" if site.line else called
+
+
+def expression(site: CallSite) -> str:
+    return site.origin.expression or site.spelled
 
 
 def input_text(site: CallSite, place: str, path: str) -> str:
     """An input as the source writes it, and where it is in that."""
-    texts = dict(site.arguments)
-    owner = site.spelled.rpartition(".")[0] if not path else site.spelled
-    text = texts.get(place, "") if place else owner
-    return (text or (f"input {place}" if place.isdigit() else place)) + path
+    if not place:  # what the function itself holds: the tensor of a method, or a parameter of a module
+        return (site.spelled if path else site.spelled.rpartition(".")[0]) + path
+    return dict(site.arguments).get(place, f"input {place}" if place.isdigit() else place) + path
 
 
-def _elements(wrong: Wrong) -> str:
-    if not wrong.off:
-        return ""
-    shown = "; ".join(_element(element) for element in wrong.off)
-    if wrong.size == 1:
-        return shown
-    return f"at {shown}" + (f" ({wrong.seen} of {wrong.size} elements were looked at)" if wrong.seen < wrong.size else "")
+def _facts(site: CallSite, found: Occurrence) -> list[str]:
+    wrong, facts = found.wrong, []
+    if wrong.like is not None:
+        facts.append(f"it is what {input_text(site, *found.inputs[wrong.like])} should get")
+    if wrong.outputs:
+        facts.append(f"it is so through output {' and '.join(map(str, wrong.outputs))} alone")
+    shown = "; ".join(map(_element, wrong.off))
+    if shown and wrong.size > 1:
+        shown = f"at {shown}"
+    if wrong.seen < wrong.size:
+        shown += f" ({wrong.seen} of {wrong.size} elements were looked at)"
+    return [*facts, shown]
 
 
 def _element(element: Element) -> str:

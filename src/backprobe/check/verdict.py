@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.again import Operation
-from backprobe.check.judge import Comparison, Judge, Unjudged
+from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
 from backprobe.check.narrow import Element, Wrong, narrow
 
 SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
@@ -34,8 +34,15 @@ def judge(operation: Operation) -> Verdict:
     verdict = Verdict()
     try:
         _judge(operation, verdict)
-    except Unjudged as error:
-        verdict.unjudged = str(error)
+    except Unjudged as unjudged:
+        verdict.unjudged = str(unjudged)
+    except BackwardRaises as raised:
+        error = raised.args[0]
+        said = f"its backward pass raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if operation.is_custom:
+            verdict.wrong.append(Wrong(None, float("inf"), said, (), 0, 0))
+        else:
+            verdict.unjudged = said
     return verdict
 
 
@@ -108,11 +115,11 @@ def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any]
     found = judge.slope(at, numpy.where(infinite, judge.direction(at), 0.0))
     count = int(infinite.sum())
     if (~judged & ((found.value != 0) | ~numpy.isfinite(found.error))).any() or not numpy.isfinite(found.error).all():
-        verdict.notes.append(f"{count} elements of a gradient of it are not finite, and nor do differences settle there")
+        verdict.notes.append(
+            f"{count} elements of a gradient of it are not finite, and nor do differences settle there"
+        )
         return
     places = numpy.argwhere(infinite)[:3]
     shown = tuple(Element(tuple(map(int, p)), gradients[at][tuple(p)].item(), float("nan"), 0.0) for p in places)
     looks = f"{count} of its elements are not finite, and the outputs move as they should"
     verdict.wrong.append(Wrong(at, float("inf"), looks, shown, count, infinite.size))
-
-

@@ -35,8 +35,9 @@ def reporting(
 ) -> Callable[..., Any]:  # fmt: skip
     """A copy of ``function`` that reports each binding to a scope from ``opener``. Raises NoSource.
 
-    With ``calls`` it reports each call and operator with what they are given. A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the
-    rewritten function it wraps; nothing of the original is changed.
+    With ``calls`` it reports each call and operator with what they are given. A method stays bound, a
+    ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the rewritten function it
+    wraps; nothing of the original is changed.
     """
     if isinstance(function, MethodType):
         return MethodType(reporting(function.__func__, opener, operations=operations, calls=calls), function.__self__)

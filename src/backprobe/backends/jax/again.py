@@ -109,12 +109,14 @@ class Given:
 
     @classmethod
     def of(cls, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Given:
-        owner = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
+        owner: Any = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
         if is_array(owner):
             return cls(function.__func__, function, owner, args, kwargs)
         if type(owner).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of that
             index, name = owner.index, function.__name__
-            return cls(lambda array, *a, **k: getattr(array.at[index], name)(*a, **k), function, owner.array, args, kwargs)
+            return cls(
+                lambda array, *a, **k: getattr(array.at[index], name)(*a, **k), function, owner.array, args, kwargs
+            )
         if models.kind(function) == "equinox" or calls.is_wrapper(function):
             return cls(lambda module, *a, **k: module(*a, **k), function, function, args, kwargs)
         if models.kind(function) == "nnx":
@@ -186,7 +188,9 @@ class JaxOperation:
     def why_it_fails(self) -> str | None:
         try:
             with self._alone():
-                outputs = [_concrete(output) for output in self._function(*self._arrays([i.value for i in self.inputs]))]
+                outputs = [
+                    _concrete(output) for output in self._function(*self._arrays([i.value for i in self.inputs]))
+                ]
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.epsilon = max([self.epsilon, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])
@@ -251,5 +255,3 @@ def to_numpy(array: Any) -> Any:
     """The numbers of an array as float64 or complex128."""
     found = numpy.asarray(_concrete(array))
     return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)
-
-

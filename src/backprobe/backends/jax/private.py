@@ -89,7 +89,7 @@ def double_precision(enabled: bool) -> AbstractContextManager[Any]:
         return nullcontext()
     if hasattr(jax, "enable_x64"):  # from 0.8 on
         return jax.enable_x64(True)  # type: ignore[no-any-return]
-    from jax.experimental import enable_x64
+    from jax.experimental import enable_x64  # type: ignore[attr-defined]
 
     return enable_x64()  # type: ignore[no-any-return]
 

@@ -80,7 +80,7 @@ class TensorflowCalls:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within this context nothing is on the program's tape, and Python's and NumPy's random numbers stay as they are."""
+        """Within this context nothing is on the program's tape; random numbers of Python and NumPy stay as they are."""
         states = random.getstate(), numpy.random.get_state(legacy=True)
         try:
             with self.recording.stop_recording(), self.log.muted():
@@ -124,7 +124,9 @@ class HeardCall:
         if not outputs:
             return None
         notes: list[str] = []
-        kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.calls.log.kinds)), "")
+        kept = next(
+            (why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.calls.log.kinds)), ""
+        )
         if kept and self.layer is None:
             return kept
         for double in (True, False):

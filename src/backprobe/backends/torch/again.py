@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType, MethodWrapperType
+from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import Any
 
 import numpy
@@ -206,7 +205,11 @@ class TorchOperation:
 
 def _owner(function: Any) -> Any:
     """The tensor that a method belongs to; None for any other function."""
-    owner = getattr(function, "__self__", None) if isinstance(function, BuiltinFunctionType | MethodType | MethodWrapperType) else None
+    owner = (
+        getattr(function, "__self__", None)
+        if isinstance(function, BuiltinFunctionType | MethodType | MethodWrapperType)
+        else None
+    )
     return owner if isinstance(owner, Tensor) else None
 
 
@@ -245,7 +248,8 @@ def _why_not_again(function: Any) -> str:
     if inner is None:
         return f"it is an object of type {type(function).__name__}, and calling it again might change that"
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
-        return f"it is a method of an object of type {type(function.__self__).__name__}, and calling it again might change that"  # fmt: skip
+        kind = type(function.__self__).__name__
+        return f"it is a method of an object of type {kind}, and calling it again might change that"
     if package(inner.__code__.co_filename) is None:
         return "it is a function of yours that could not be followed, and calling it again might do more than compute"
     return ""
@@ -273,7 +277,7 @@ def to_numpy(tensor: Tensor) -> Any:
 def random_states(given: Any) -> list[tuple[Any, Any]]:
     """Every random state that a call may use, as (whose, state)."""
     found: list[tuple[Any, Any]] = [(torch.default_generator, torch.default_generator.get_state())]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         found += [(generator, generator.get_state()) for generator in torch.cuda.default_generators]
     for _, leaf in leaves(given):
         if isinstance(leaf, torch.Generator):
