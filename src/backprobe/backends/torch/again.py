@@ -22,8 +22,8 @@ from backprobe.source.follow import innermost, package
 from backprobe.structure import leaves, refilled
 
 DOUBLE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
-ALONE = ("torch.distributed", "torch.func", "torch._functorch")
-"""What is never called again: it talks to other processes, or works on what only its own transform has."""
+TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
+"""Where the wrappers are that ``torch.func`` makes around functions."""
 
 
 class TorchCalls:
@@ -54,7 +54,9 @@ class TorchCalls:
         return self.inside[function]
 
     def is_whole(self, function: Any) -> bool:
-        return False
+        """What ``torch.func`` has made around a function: inside, values have no numbers of their own."""
+        code = getattr(function, "__code__", None)
+        return code is not None and code.co_filename.startswith(TRANSFORMS)
 
     def is_compiled(self, function: Any) -> bool:
         return modules.is_compiled(function)
@@ -237,14 +239,14 @@ def _why_not_again(function: Any) -> str:
     if isinstance(function, torch.nn.Module) or _is_custom(function) or _owner(function) is not None:
         return ""
     home = str(getattr(function, "__module__", None) or "")
-    alone = next((one for one in ALONE if f"{home}.".startswith(f"{one}.")), None)
-    if alone:
-        return f"functions of {alone} are not called again"
-    if effects._is_torchs(function) or type(function).__module__.startswith("torch."):
+    if home.startswith("torch.distributed"):
+        return "it talks to other processes, which would not expect it to do so again"
+    if effects.is_torchs(function) or type(function).__module__.startswith("torch."):
+        return ""
+    code = getattr(function, "__code__", None)
+    if isinstance(function, BuiltinFunctionType) or (code is not None and code.co_filename.startswith(TRANSFORMS)):
         return ""
     inner = innermost(function)
-    if isinstance(function, BuiltinFunctionType):
-        return ""
     if inner is None:
         return f"it is an object of type {type(function).__name__}, and calling it again might change that"
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
