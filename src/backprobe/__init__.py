@@ -1,5 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
+from backprobe.check import Check, check
 from backprobe.derive import Derivation, derive
 from backprobe.draw import Drawing, draw
 from backprobe.environment import Stamp, stamp
@@ -36,6 +37,7 @@ __all__ = [
     "BadOption",
     "BadOutput",
     "BadRecording",
+    "Check",
     "Derivation",
     "Drawing",
     "Edge",
@@ -58,6 +60,7 @@ __all__ = [
     "StrategyRefused",
     "UnknownName",
     "Unsupported",
+    "check",
     "derive",
     "draw",
     "hvp",

@@ -79,26 +79,46 @@ def run_function(
         _fail(error)
 
 
+@main.command("check")
+@click.argument("function", metavar="FILE:FUNCTION")
+@click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--backend", help="The framework, where the file imports several.")
+def check_function(function: str, arguments: tuple[str, ...], backend: str | None) -> None:
+    """Check each derivative of a function of your own against finite differences.
+
+    \b
+    backprobe check toy.py:f x=3 w=2 b=1
+
+    Values are written as for run. The exit status is 1 if a derivative is wrong, or none could be judged.
+    """
+    try:
+        report = bp.check(_load(function, "check"), backend=backend)(**_arguments(arguments))
+    except BackprobeError as error:
+        _fail(error)
+    click.echo(str(report))
+    sys.exit(0 if report.ok else 1)
+
+
 def _fail(error: BackprobeError) -> NoReturn:
     click.echo(f"{type(error).__name__}: {error}", err=True)
     sys.exit(1)
 
 
-def _load(function: str) -> Any:
+def _load(function: str, command: str = "run") -> Any:
     """The function named by ``FILE:FUNCTION``; the file is imported, with its own folder on the path."""
     text, colon, name = function.rpartition(":")
     file = Path(text)
     if not colon or not file.is_file():
         raise BadOption(
-            f"{function!r} names no function in a file", asked=f"backprobe run {function}",
-            found="no colon" if not colon else f"no file {text!r}", next="backprobe run toy.py:f x=3",
+            f"{function!r} names no function in a file", asked=f"backprobe {command} {function}",
+            found="no colon" if not colon else f"no file {text!r}", next=f"backprobe {command} toy.py:f x=3",
         )  # fmt: skip
     module_name = file.stem
     if module_name in sys.modules:  # a file random.py never takes the place of the module
         module_name = f"backprobe run {file.stem}"
     spec = importlib.util.spec_from_file_location(module_name, file.resolve())
     if spec is None or spec.loader is None:
-        raise BadOption(f"{text!r} is no Python file", asked=f"backprobe run {function}", next="a .py file")
+        raise BadOption(f"{text!r} is no Python file", asked=f"backprobe {command} {function}", next="a .py file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     sys.path.insert(0, str(file.resolve().parent))
@@ -109,9 +129,9 @@ def _load(function: str) -> Any:
             functions = [known for known, value in vars(module).items() if callable(value) and known[:1] != "_"]
             close = nearest(name, functions) or functions
             raise BadOption(
-                f"{text} has no function {name!r}", asked=f"backprobe run {function}",
+                f"{text} has no function {name!r}", asked=f"backprobe {command} {function}",
                 found=", ".join(functions) or "no functions",
-                next=f"backprobe run {text}:{close[0]}" if close else "a function",
+                next=f"backprobe {command} {text}:{close[0]}" if close else "a function",
             )  # fmt: skip
         found = getattr(found, step)
     return found

@@ -48,11 +48,15 @@ class Following:
         if self.note_compiled(function):
             return None
         try:
-            followed = reporting(function, self.trace.opener(scope, label), operations=self.trace.operations)
+            followed = self.reporting(function, scope, label)
         except NoSource as error:
             self.trace.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
             return None
         return followed if call is None else functools.partial(self.call_settled, call, followed)
+
+    def reporting(self, function: Any, scope: Scope, label: str) -> Any:
+        """The reporting version of a function that is called from a scope. Raises NoSource."""
+        return reporting(function, self.trace.opener(scope, label), operations=self.trace.operations)
 
     def note_compiled(self, function: Any) -> bool:
         """Is it a callable whose code the framework has fixed? Then what is inside it is not seen."""

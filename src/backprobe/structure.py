@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -161,3 +162,21 @@ def at_path(value: Any, path: str) -> Any:
         else:
             raise KeyError(step)
     return value
+
+
+def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
+    """A copy of the containers in a value with each leaf replaced; the value itself stays as it is.
+
+    >>> refilled({"a": [1, 2]}, lambda leaf: leaf * 10)
+    {'a': [10, 20]}
+    """
+    inside = children(value) if depth < DEEPEST else None
+    if inside is None:
+        return replace(value)
+    pairs = [(item, refilled(item, replace, depth + 1)) for _, item in inside]
+    if isinstance(value, tuple):
+        new = [new for _, new in pairs]
+        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+    made = copy.copy(value)
+    _put(made, [(old, new) for old, new in pairs if old is not new])
+    return made

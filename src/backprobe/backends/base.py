@@ -9,6 +9,7 @@ from enum import Enum
 from types import CodeType
 from typing import Any, NamedTuple, Protocol
 
+from backprobe.backends.again import Calls
 from backprobe.record import GradStatus, Source
 
 
@@ -341,6 +342,10 @@ class Backend(Arrays, Protocol):
 
     def open_block(self, options: Options) -> BlockTape:
         """Raises Unsupported where this framework's programs cannot be recorded in a block, or without an option."""
+        ...
+
+    def calls(self) -> Calls:
+        """What hears of the calls of a program, and makes them again. Raises Unsupported where that can't be."""
         ...
 
     def refuse(self, target: Any, asked: str) -> None:

@@ -14,6 +14,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from backprobe.errors import NoSource
+from backprobe.source.calls import rewrite_calls
 from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
 from backprobe.source.rewrite import OPEN, Site, rewrite, untyped
 
@@ -29,16 +30,19 @@ class Reporting:
     sites: tuple[Site, ...]
 
 
-def reporting(function: Any, opener: Opener, *, operations: bool = False) -> Callable[..., Any]:
+def reporting(
+    function: Any, opener: Opener, *, operations: bool = False, calls: bool = False
+) -> Callable[..., Any]:  # fmt: skip
     """A copy of ``function`` that reports each binding to a scope from ``opener``. Raises NoSource.
 
-    A method stays bound, a ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the
-    rewritten function it wraps; nothing of the original is changed.
+    With ``calls`` it reports each call and operator with what they are given. A method stays bound, a
+    ``functools.partial`` keeps its arguments, and a decorator's wrapper is rebuilt around the rewritten function it
+    wraps; nothing of the original is changed.
     """
     if isinstance(function, MethodType):
-        return MethodType(reporting(function.__func__, opener, operations=operations), function.__self__)
+        return MethodType(reporting(function.__func__, opener, operations=operations, calls=calls), function.__self__)
     if isinstance(function, functools.partial):
-        inner = reporting(function.func, opener, operations=operations)
+        inner = reporting(function.func, opener, operations=operations, calls=calls)
         return functools.partial(inner, *function.args, **function.keywords)
     if not isinstance(function, FunctionType):
         raise NoSource(
@@ -50,16 +54,16 @@ def reporting(function: Any, opener: Opener, *, operations: bool = False) -> Cal
         )
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is not None:
-        return _rewrapped(function, wrapped, opener, operations)
-    made = _compiled(function.__code__, function.__code__.co_filename, operations)
+        return _rewrapped(function, wrapped, reporting(wrapped, opener, operations=operations, calls=calls))
+    made = _compiled(function.__code__, function.__code__.co_filename, operations, calls)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
     cells[OPEN] = types.CellType(opener(function.__name__, function.__code__.co_filename, made.sites))
     return _copied(function, made.code, tuple(cells[name] for name in made.code.co_freevars))
 
 
-def _rewrapped(wrapper: FunctionType, wrapped: Any, opener: Opener, operations: bool) -> Callable[..., Any]:
+def _rewrapped(wrapper: FunctionType, wrapped: Any, inner: Callable[..., Any]) -> Callable[..., Any]:
     """A decorator's wrapper with the function it holds exchanged for the reporting one."""
-    made = rebuilt(wrapper, wrapped, reporting(wrapped, opener, operations=operations))
+    made = rebuilt(wrapper, wrapped, inner)
     if made is None:
         raise NoSource(
             f"the decorator around {_describe(wrapped)} hides it",
@@ -104,13 +108,13 @@ def _copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) ->
 
 
 @lru_cache(4096)
-def _compiled(code: CodeType, file: str, operations: bool) -> Reporting:
+def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> Reporting:
     """Rewrite and compile once per code object and file (equal functions of two files have equal code); about 3 ms."""
     definition = locate(code)
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
     try:
-        rewritten = rewrite(definition.node, definition.lines, operations=operations)
+        rewritten = (rewrite_calls if calls else rewrite)(definition.node, definition.lines, operations=operations)
         return Reporting(_compile_inside(rewritten.node, definition, code), rewritten.sites)
     except RecursionError:
         raise NoSource(

@@ -87,7 +87,7 @@ def rewrite(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, lines: Sequence[str], *, operations: bool
 ) -> Rewritten:
     """The reporting version of a function; with ``operations``, of every subexpression as well."""
-    rewriter = _Rewriter(lines, operations)
+    rewriter = Rewriter(lines, operations)
     return Rewritten(rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites))
 
 
@@ -128,7 +128,7 @@ def operation(expression: ast.AST | None) -> str:
     return ""
 
 
-class _Rewriter(ast.NodeTransformer):
+class Rewriter(ast.NodeTransformer):
     def __init__(self, lines: Sequence[str], operations: bool) -> None:
         self.lines, self.operations = lines, operations
         self.sites: list[Site] = []
@@ -448,7 +448,7 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
 
-class _ModuleRewriter(_Rewriter):
+class _ModuleRewriter(Rewriter):
     """At module level every variable is one of the user's namespace, so the scope is a constant of the code."""
 
     def __init__(

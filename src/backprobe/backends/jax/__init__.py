@@ -12,6 +12,7 @@ import numpy
 from backprobe.backends.base import Description, ModelCall, Options
 from backprobe.backends.host import HostArrays
 from backprobe.backends.jax import calls, models
+from backprobe.backends.jax.again import JaxCalls
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.errors import NoSource, StrategyRefused, Unsupported
@@ -57,6 +58,9 @@ class JaxBackend(HostArrays):
 
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
         return models.call(model, args, kwargs)
+
+    def calls(self) -> JaxCalls:
+        return JaxCalls()
 
     def refuse(self, target: Any, asked: str) -> None:
         name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))

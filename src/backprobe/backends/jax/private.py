@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager, nullcontext
 from types import FunctionType
 from typing import Any
 
@@ -80,6 +81,17 @@ def is_staged(function: Any) -> bool:
             return False
         function = next((found for cell in function.__closure__ or () if _is_step(found := cell.cell_contents)), None)
     return False
+
+
+def double_precision(enabled: bool) -> AbstractContextManager[Any]:
+    """Within this context arrays may have 64 bits, if that is asked for, whatever the program has set."""
+    if not enabled:
+        return nullcontext()
+    if hasattr(jax, "enable_x64"):  # from 0.8 on
+        return jax.enable_x64(True)  # type: ignore[no-any-return]
+    from jax.experimental import enable_x64  # type: ignore[attr-defined]
+
+    return enable_x64()  # type: ignore[no-any-return]
 
 
 def _is_step(value: Any) -> bool:

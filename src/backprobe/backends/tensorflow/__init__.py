@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.base import ModuleObserver, Options
 from backprobe.backends.tensorflow import graph_targets, layers, refusals
+from backprobe.backends.tensorflow.again import TensorflowCalls
 from backprobe.backends.tensorflow.block import OpenTape
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import TensorflowArrays
@@ -33,6 +34,9 @@ class TensorflowBackend(TensorflowArrays):
     def open_block(self, options: Options) -> OpenTape:
         _refuse_options(options)
         return OpenTape(options)
+
+    def calls(self) -> TensorflowCalls:
+        return TensorflowCalls()
 
     def refuse(self, target: Any, asked: str) -> None:
         refusals.refuse(target, asked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,3 +49,19 @@ def is_symbolic(value: Any) -> bool:
         isinstance(leaf, symbol) or (isinstance(leaf, tf.Tensor) and tf.is_symbolic_tensor(leaf))
         for _, leaf in leaves(value)
     )
+
+
+def variables(layer: Any) -> dict[str, Any]:
+    """The Variables of a layer by their paths in it, as ``stateless`` takes values for them."""
+    return {variable.path.removeprefix(f"{layer.path}/").replace("/", "."): variable for variable in layer.variables}
+
+
+def stateless(layer: Any, values: Mapping[int, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Call a layer with other values, by identity, in the place of its Variables, which stay as they are.
+
+    Returns what it returns, and the values that its Variables would have then.
+    """
+    trainable, others = (
+        [values[id(one)] for one in several] for several in (layer.trainable_variables, layer.non_trainable_variables)
+    )
+    return layer.stateless_call(trainable, others, *args, **kwargs)

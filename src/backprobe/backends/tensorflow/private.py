@@ -99,3 +99,11 @@ def bound_function(function: Any) -> Callable[..., Any]:
             return MethodType(inner.__func__, held.target)
         inner = getattr(inner, "__wrapped__", None)
     return function.python_function  # type: ignore[no-any-return]
+
+
+def has_own_gradient(function: Any) -> bool:
+    """Did ``tf.custom_gradient`` or ``tf.recompute_grad`` make this?"""
+    if type(function).__module__ == custom_gradient.__name__:
+        return True
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return code is not None and code.co_filename == OWN_GRADIENTS

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from backprobe.backends.base import Description, ModuleObserver, Options, Summary
 from backprobe.backends.torch import modules, strategies, tensors
+from backprobe.backends.torch.again import TorchCalls
 from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
 
@@ -34,6 +35,9 @@ class TorchBackend:
 
     def open_block(self, options: Options) -> ListeningTape:
         return ListeningTape(options)
+
+    def calls(self) -> TorchCalls:
+        return TorchCalls()
 
     def refuse(self, target: Any, asked: str) -> None:
         modules.refuse(target, asked)

@@ -53,7 +53,7 @@ def effect(function: Any, flagged: bool) -> Effect:
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
         return Effect.UNKNOWN  # an object of the user's, which is asked nothing: it may answer with code of its own
     compiled = not isinstance(function, FunctionType | MethodType | type)
-    if _is_torchs(function):
+    if is_torchs(function):
         name = _name(function)
         if _writes(name) or name in EXPOSING or _inplace_position(function) is not None:
             return Effect.WRITES
@@ -88,7 +88,7 @@ def _name(function: Any) -> str:
     return dunder if dunder in INPLACE_OPERATORS and getattr(function, "__module__", None) == "_operator" else name
 
 
-def _is_torchs(function: Any) -> bool:
+def is_torchs(function: Any) -> bool:
     """Is it PyTorch's own, or one of Python's operators? Builtin functions of torch belong to an object of torch."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, Tensor) or getattr(function, "__objclass__", None) is torch._C.TensorBase:

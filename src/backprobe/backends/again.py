@@ -1,0 +1,99 @@
+"""What checking asks of a framework: to hear of the calls that a program makes, and to make one of them again.
+
+Whatever is compared is compared in NumPy, in double precision, real or complex: nothing here knows a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Input:
+    """A floating tensor that a call was given, and towards which it is differentiated.
+
+    ``place`` is the argument that holds it, by position or keyword, or empty for what the function itself holds;
+    ``path`` is where in that, empty for the argument itself. ``value`` is a float64 or complex128 array.
+    """
+
+    place: str
+    path: str
+    value: Any
+
+
+class Operation(Protocol):
+    """One call that was made, as a function of numbers that can be made again on copies of what it was given."""
+
+    @property
+    def inputs(self) -> Sequence[Input]: ...
+
+    @property
+    def epsilon(self) -> float:
+        """The rounding of the least precise of what goes in and comes out."""
+        ...
+
+    @property
+    def is_custom(self) -> bool:
+        """Is its derivative written by hand: a custom function?"""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was to be done to make it again: which precision was had, which random state was restored."""
+        ...
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs that are differentiated, at these values of the inputs. Raises what the call itself raises."""
+        ...
+
+    def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The vector-Jacobian product towards each input as the framework has it; None where that gives none.
+
+        Of complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
+        convention.
+        """
+        ...
+
+
+class Heard(Protocol):
+    """A call that is about to be made: copies of its arguments, for it may write to them."""
+
+    def made(self, result: Any) -> Operation | str | None:
+        """The call has returned. None where nothing is differentiated; a sentence where it can't be made again."""
+        ...
+
+
+class Calls(Protocol):
+    """One run of a program whose calls are heard. It is the ``tape`` of what follows the program's own functions."""
+
+    def run(self, program: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any]) -> None:
+        """Run a program, its floating inputs made differentiable. Whatever it changes in them is given back."""
+        ...
+
+    def paths(self, model: Any) -> Mapping[int, str]:
+        """The modules of a model by identity, and their paths."""
+        ...
+
+    def opens(self, function: Any) -> bool:
+        """Is it a module of a library that has modules of the user's in it, to be followed as if it were the user's?"""
+        ...
+
+    def is_whole(self, function: Any) -> bool:
+        """Is it a function of the user's whose derivative is its own, so that it is judged as a whole?"""
+        ...
+
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Heard | str | None:
+        """A call is about to be made. None where it can't be differentiated; a sentence where it can't be judged."""
+        ...
+
+    def is_compiled(self, function: Any) -> bool: ...
+
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None: ...
+
+    def higher_order(self, function: Any) -> Callable[..., Any] | None: ...
+
+    def release(self) -> None:
+        """Keep nothing any longer."""
+        ...

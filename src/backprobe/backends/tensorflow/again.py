@@ -1,0 +1,245 @@
+"""Calls of TensorFlow heard and made again: eagerly, on tensors of their own, in double precision."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import BuiltinFunctionType, MethodType
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.again import Input, Operation
+from backprobe.backends.base import Options
+from backprobe.backends.tensorflow import layers, private
+from backprobe.backends.tensorflow.arguments import lift
+from backprobe.backends.tensorflow.log import OperationLog
+from backprobe.backends.tensorflow.tape import TensorflowTape
+from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
+from backprobe.source.follow import innermost, package
+from backprobe.structure import leaves, refilled
+
+RANDOM = "it draws random numbers, and TensorFlow would draw others each time that it is called"
+WRITES = "it writes to a Variable, and would do so each time that it is called"
+KEPT = {
+    "Random": RANDOM, "Stateful": RANDOM, "TruncatedNormal": RANDOM, "ParameterizedTruncated": RANDOM,
+    "Multinomial": RANDOM, "Assign": WRITES, "ResourceApply": WRITES, "ResourceScatter": WRITES,
+}  # fmt: skip
+"""Operations that are not run again, by how their name starts."""
+DOUBLE = {tf.complex64: tf.complex128, tf.complex128: tf.complex128}
+
+
+class TensorflowCalls:
+    """TensorFlow's ``Calls``: the program runs eagerly under a gradient tape, which says what is differentiated."""
+
+    def __init__(self) -> None:
+        self.tape = TensorflowTape(Options())
+        self.tape.log = self.log = KindsLog()
+        self.recording: Any = None
+        self.called, self.higher_order = self.tape.called, self.tape.higher_order
+
+    def run(self, program: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any]) -> None:
+        undo: list[Callable[[], None]] = []
+        try:
+            with self.tape.recorded() as self.recording:
+                program(lift(inputs, None, undo, self._watched))
+        finally:
+            for put_back in reversed(undo):
+                put_back()
+
+    def _watched(self, tensor: Any) -> Any:
+        self.recording.watch(tensor)
+        self.tape.log.root(tensor)
+        return tensor
+
+    def paths(self, model: Any) -> Mapping[int, str]:
+        return {}
+
+    def opens(self, function: Any) -> bool:
+        return False
+
+    def is_whole(self, function: Any) -> bool:
+        return private.has_own_gradient(function)
+
+    def is_compiled(self, function: Any) -> bool:
+        return False
+
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | str | None:
+        if isinstance(function, partial):
+            return self.hear(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+        held = _held(function, args, kwargs)
+        if isinstance(function, type) or not any(map(self.is_differentiated, held)):
+            return None
+        return _why_not_again(function) or HeardCall(self, function, args, kwargs)
+
+    def is_differentiated(self, leaf: Any) -> bool:
+        return self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) and self.tape.is_differentiated(leaf)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within this context nothing is on the program's tape; random numbers of Python and NumPy stay as they are."""
+        states = random.getstate(), numpy.random.get_state(legacy=True)
+        try:
+            with self.recording.stop_recording(), self.log.muted():
+                yield
+        finally:
+            random.setstate(states[0])
+            numpy.random.set_state(states[1])
+
+    def release(self) -> None:
+        self.tape.release()
+        self.recording = None
+
+
+class KindsLog(OperationLog):
+    """The log of a run that also knows what the call that is being made consists of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kinds: set[str] = set()
+
+    def operation(self, kind: Any, *args: Any, **kwargs: Any) -> None:
+        if not self.is_muted:
+            self.kinds.add(kind.decode() if isinstance(kind, bytes) else str(kind))
+        super().operation(kind, *args, **kwargs)
+
+
+class HeardCall:
+    """A call that is about to be made; Variables among its arguments may be written to."""
+
+    def __init__(self, calls: TensorflowCalls, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.calls, self.function, self.given = calls, function, (args, dict(kwargs))
+        self.owner = _owner(function)
+        calls.log.kinds.clear()
+        self.layer = function if layers.is_layer(function) else None
+        self.tensors = {id(leaf): leaf for leaf in _held(function, args, kwargs) if calls.tape.is_tensor(leaf)}
+        with calls.alone():
+            self.values = {key: _value(tensor) for key, tensor in self.tensors.items()}
+
+    def made(self, result: Any) -> Operation | str | None:
+        outputs = [place for place, leaf in leaves(result) if self.calls.is_differentiated(leaf)]
+        if not outputs:
+            return None
+        notes: list[str] = []
+        kept = next(
+            (why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.calls.log.kinds)), ""
+        )
+        if kept and self.layer is None:
+            return kept
+        for double in (True, False):
+            operation = TensorflowOperation(self, outputs, double, notes)
+            failed = operation.why_it_fails()
+            if failed is None:
+                return operation
+            notes = [*notes, f"in double precision it raises {failed}, so it was judged in its own"]
+        return f"called again on other numbers it raises {failed}"
+
+
+class TensorflowOperation:
+    """TensorFlow's ``Operation``."""
+
+    def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
+        self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
+        self.is_custom = private.has_own_gradient(heard.function)
+        with heard.calls.alone():
+            self.constants = {key: self._cast(value) for key, value in heard.values.items()}
+        args, kwargs = heard.given
+        positional = {str(at): value for at, value in enumerate(args)}
+        self.places: list[int] = []
+        self.inputs: list[Input] = []
+        own = heard.owner if heard.layer is None else layers.variables(heard.layer)
+        for place, value in {"": own, **positional, **kwargs}.items():
+            for path, leaf in leaves(value):
+                if heard.calls.is_differentiated(leaf) and id(leaf) not in self.places:
+                    self.places.append(id(leaf))
+                    self.inputs.append(Input(place, path, to_numpy(self.constants[id(leaf)])))
+        self.epsilon = max(_epsilon(self.constants[key]) for key in self.places)
+
+    def _cast(self, tensor: Any) -> Any:
+        if not self.double or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
+            return tensor
+        return tf.cast(tensor, DOUBLE.get(tensor.dtype, tf.float64))
+
+    def why_it_fails(self) -> str | None:
+        try:
+            with self.heard.calls.alone():
+                outputs = self._call(self._tensors([held.value for held in self.inputs]))
+        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
+            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if len(outputs) != len(self.outputs):
+            return "nothing, and gives other outputs"
+        self.epsilon = max([self.epsilon, *map(_epsilon, outputs)])
+        return None
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        with self.heard.calls.alone():
+            return [to_numpy(output) for output in self._call(self._tensors(values))]
+
+    def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        with self.heard.calls.alone():
+            inputs = self._tensors(values)
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                tape.watch(inputs)
+                outputs = self._call(inputs)
+            given = [tf.cast(c, output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
+            pulled = tape.gradient(outputs, inputs, given)
+            return [None if gradient is None else to_numpy(tf.convert_to_tensor(gradient)) for gradient in pulled]
+
+    def _tensors(self, values: Sequence[Any]) -> list[Any]:
+        return [tf.constant(value, self.constants[key].dtype) for key, value in zip(self.places, values, strict=True)]
+
+    def _call(self, inputs: Sequence[Any]) -> list[Any]:
+        made = {**self.constants, **dict(zip(self.places, inputs, strict=True))}
+        args, kwargs = refilled(self.heard.given, lambda leaf: made.get(id(leaf), leaf))
+        owner, function = self.heard.owner, self.heard.function
+        if self.heard.layer is not None:
+            result, _ = layers.stateless(function, made, args, kwargs)
+        else:
+            result = (function if owner is None else getattr(made[id(owner)], function.__name__))(*args, **kwargs)
+        return [leaf for place, leaf in leaves(result) if place in self.outputs]
+
+
+def _owner(function: Any) -> Any:
+    """The tensor that a method belongs to; None for any other function."""
+    owner = getattr(function, "__self__", None) if isinstance(function, MethodType | BuiltinFunctionType) else None
+    return owner if is_eager(owner) or variable_of(owner) is not None else None
+
+
+def _held(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    own = layers.variables(function) if layers.is_layer(function) else {"": _owner(function)}
+    return [leaf for value in (own, *args, *kwargs.values()) for _, leaf in leaves(value)]
+
+
+def _value(tensor: Any) -> Any:
+    variable = variable_of(tensor)
+    return tensor if variable is None else read(variable)
+
+
+def _why_not_again(function: Any) -> str:
+    """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
+    if private.has_own_gradient(function) or _owner(function) is not None or isinstance(function, BuiltinFunctionType):
+        return ""
+    if layers.is_layer(function):
+        return "" if function.built else "it is a layer that has no Variables yet"
+    inner = innermost(function)
+    if inner is None:
+        return f"it is an object of type {type(function).__name__}, and calling it again might change that"
+    if isinstance(function, MethodType) and not isinstance(function.__self__, type):
+        kind = type(function.__self__).__name__
+        return f"it is a method of an object of type {kind}, and calling it again might change that"
+    if package(inner.__code__.co_filename) is None:
+        return "it is a function of yours that could not be followed, and calling it again might do more than compute"
+    return ""
+
+
+def _epsilon(tensor: Any) -> float:
+    return float(numpy.finfo(tensor.dtype.real_dtype.as_numpy_dtype).eps) if tensor.dtype != tf.bfloat16 else 2.0**-7
+
+
+def to_numpy(tensor: Any) -> Any:
+    """The numbers of a tensor as float64 or complex128."""
+    found = tensor.numpy()
+    return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)

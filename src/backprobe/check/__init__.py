@@ -1,0 +1,67 @@
+"""Is every derivative right? Each call that a program makes, against finite differences of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backprobe.backends.choice import find_backend, find_program
+from backprobe.errors import BadOption, Unsupported
+from backprobe.forms.run import name_of
+from backprobe.structure import leaves
+
+if TYPE_CHECKING:
+    from backprobe.check.report import CheckReport
+
+
+def check(target: Any, *, backend: str | None = None) -> Check:
+    """Make a function or model that, called with its arguments, returns a report: which derivatives are wrong?
+
+    >>> import torch, backprobe as bp
+    >>> class Square(torch.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...     @staticmethod
+    ...     def backward(ctx, gradient):
+    ...         (x,) = ctx.saved_tensors
+    ...         return gradient * x
+    >>> def f(x, w):
+    ...     u = x * w
+    ...     y = Square.apply(u)
+    ...     return y.sum()
+    >>> report = bp.check(f)(torch.tensor([1.0, 2.0]), 3.0)
+    >>> report.ok, report.judged, report.findings[0].name, report.findings[0].input
+    (False, 3, 'y', 'u')
+    """
+    return Check(target, backend)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A function or model ready to be checked: call it with its arguments."""
+
+    target: Any
+    backend: str | None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
+        """Run the target once with these arguments, and judge each call that it makes. Returns the report."""
+        from backprobe.check.run import CheckRun  # which imports NumPy, when there is something to compare
+
+        asked = f"bp.check({name_of(self.target)})"
+        if find_program(self.backend, self.target, None) is not None:
+            raise Unsupported(
+                "a graph cannot be checked", asked=asked, found="operations that are not called but run in a session",
+                why="each call is made again on other numbers", next="bp.check(f)(x), with f the Python function",
+            )  # fmt: skip
+        if not callable(self.target):
+            raise BadOption(
+                f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.check({self.target!r})",
+                found="an object that cannot be called", next="bp.check(f)(x), with f a function",
+            )  # fmt: skip
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
+        for part in (self.target, *values):
+            found.refuse(part, asked)
+        return CheckRun(self.target, found).report(args, kwargs)

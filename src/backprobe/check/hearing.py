@@ -1,0 +1,181 @@
+"""What rewritten code talks to where its calls are judged: it binds nothing, and hears of each call."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import BuiltinFunctionType
+from typing import Any
+
+from backprobe.backends.again import Calls, Operation
+from backprobe.errors import NoSource
+from backprobe.following import Following
+from backprobe.names import quote
+from backprobe.scope import LOOKS_AT_FRAME
+from backprobe.source import own_names
+from backprobe.source.calls import CallSite
+from backprobe.source.follow import reporting
+from backprobe.source.rewrite import Site
+
+OPERATORS: Mapping[str, Callable[..., Any]] = {
+    "div": operator.truediv, "idiv": operator.itruediv, "and": operator.and_, "or": operator.or_,
+    "iand": operator.iand, "ior": operator.ior,
+}  # fmt: skip
+"""The operators whose name in Python's own module is another."""
+
+Judge = Callable[["HearingScope", CallSite, Operation | str], None]
+"""What is told of each call that was made: an operation to judge, or why it can't be."""
+
+
+class HearingScope:
+    """One entry of a function, and the calls that it makes."""
+
+    slice = slice
+
+    def __init__(
+        self, hearing: Hearing, parent: HearingScope | None, path: str, file: str, sites: Sequence[Any]
+    ) -> None:
+        self.hearing, self.parent, self.path, self.file, self.sites = hearing, parent, path, file, sites
+        self.calling: Any = None  # the site of the call that is being made
+        self.entered: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        siblings = parent.entered if parent is not None and path.startswith("/") else hearing.entered
+        self.siblings, self.count = siblings, siblings.get(path, 0)
+        siblings[path] = self.count + 1
+
+    def full_name(self) -> str:
+        """Its name as it is printed when the program is over: counted where there were several."""
+        if not self.path:
+            return ""
+        above = self.parent.full_name() if self.parent is not None and self.path.startswith("/") else ""
+        return f"{above}{self.path}" + (f"#{self.count}" if self.siblings[self.path] > 1 else "")
+
+    # calls
+
+    def call(self, at: int, function: Any) -> Any:
+        """What to call instead of a function: its reporting version, or what calls and judges it."""
+        if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
+            return own_names.seen_by(function)
+        self.calling = self.sites[at]
+        followed = self.hearing.following.follow(self, function)
+        if followed is not None:
+            return followed
+        if isinstance(function, type):
+            return function
+        return functools.partial(self.hearing.call, self, self.sites[at], function)
+
+    def operate(self, at: int, *operands: Any) -> Any:
+        """Apply an operator."""
+        site = self.sites[at]
+        function = OPERATORS.get(site.spelled) or getattr(operator, site.spelled)  # type: ignore[attr-defined]
+        return self.hearing.call(self, site, function, *operands)
+
+    # what is bound is of no interest, but for how often
+
+    def bind(self, at: int, value: Any) -> Any:
+        local = self.sites[at].local
+        self.counts[local] = self.counts.get(local, 0) + 1
+        return value
+
+    name = wrote = bind
+
+    def done(self, at: int, value: Any) -> Any:
+        return value
+
+    def storing(self, at: int, owner: Any, value: Any) -> Any:
+        return value
+
+    def each(self, template: Any, values: Any) -> Iterator[Any]:
+        return iter(values)
+
+    def expose(self, value: Any) -> Any:
+        return value
+
+    def ignore(self, *args: Any) -> None: ...
+
+    writing = written = stored = forget = ignore
+
+    def __enter__(self) -> HearingScope:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+
+class Hearing:
+    """One run of a program whose calls are judged: what ``Trace`` is where values are recorded."""
+
+    operations = False
+    in_function = True
+
+    def __init__(self, tape: Calls, judge: Judge, home: str | None, paths: Mapping[int, str]) -> None:
+        self.tape, self.judge, self.home, self.paths = tape, judge, home, paths
+        self.selection = self  # of which what follows asks no more than in_function
+        self.values: list[Any] = []
+        self.notes: dict[str, None] = {}
+        self.entered: dict[str, int] = {}
+        self.following = HearingFollowing(self)
+        self.last: tuple[HearingScope, Site] | None = None
+
+    def opener(self, parent: HearingScope | None, label: str) -> Callable[..., Callable[[], HearingScope]]:
+        """What a function called from ``parent`` reports to, whenever it is entered; at the root it has no name."""
+
+        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], HearingScope]:
+            path = "" if parent is None else f"/{quote(label or name)}"
+            return lambda: HearingScope(self, parent, path, file, sites)
+
+        return open_with
+
+    def module_opener(self, path: str) -> Callable[..., Callable[[], HearingScope]]:
+        """What the forward of a module of the model reports to."""
+        return lambda name, file, sites: lambda: HearingScope(self, None, path, file, sites)
+
+    def call(self, scope: HearingScope, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Make a call of the program's, and judge it."""
+        self.last = scope, site
+        heard = self.tape.hear(function, args, kwargs)
+        result = function(*args, **kwargs)
+        made = heard if heard is None or isinstance(heard, str) else heard.made(result)
+        if made is not None:
+            self.judge(scope, site, made)
+        return result
+
+
+class HearingFollowing(Following):
+    """Functions are followed as when they are recorded, but for those whose derivative is their own."""
+
+    def __init__(self, hearing: Hearing) -> None:
+        self.trace: Any = hearing
+
+    def follow(self, scope: Any, function: Any) -> Any:
+        tape: Calls = self.trace.tape
+        if tape.is_whole(function):
+            return None
+        path = self.trace.paths.get(id(function))
+        if tape.opens(function):
+            return self._opened(scope, function, path)
+        return super().follow(scope, function)
+
+    def _opened(self, scope: Any, module: Any, path: str | None) -> Any:
+        """A module whose forward is followed, under its path where it is one of the model's."""
+        if self.note_compiled(module):
+            return None
+        called = self.trace.tape.called(module, True)
+        assert called is not None
+        forward, call = called
+        opener = self.trace.opener(scope, type(module).__name__) if path is None else self.trace.module_opener(path)
+        try:
+            followed = reporting(forward, opener, calls=True)
+        except NoSource as error:
+            self.trace.notes[f"{path or type(module).__name__} was not followed: {error.headline}"] = None
+            return None
+        return functools.partial(self.call_settled, call, followed)
+
+    def _followed(self, scope: Any, argument: Any) -> Any:
+        """A function that is given to another: one that is not followed is judged whenever that calls it."""
+        given = super()._followed(scope, argument)
+        is_heard = given is argument and callable(argument) and not isinstance(argument, type)
+        return functools.partial(self.trace.call, scope, scope.calling, argument) if is_heard else given
+
+    def reporting(self, function: Any, scope: Any, label: str) -> Any:
+        return reporting(function, self.trace.opener(scope, label), calls=True)

@@ -1,0 +1,206 @@
+"""One call, judged: what its derivative says along random directions, and what its outputs do when they move.
+
+For each input x there is one random direction d, which moves every element, and for all outputs together one random
+cotangent c. The vector-Jacobian product g of the framework is right if <g, d> is <c, F(x + td)'> at t = 0. A single
+element that is off is seen in it: by no more than the differences themselves are known to be wrong may the two differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.backends.again import Operation
+from backprobe.check.differences import TRUSTED, Slope, slope
+
+MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
+HOPELESS = 1e-2  # of a slope: differences that are known no better than that judge nothing
+STRAY = 100  # times the error that half of the outputs keep below
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Along one direction: what the derivative says, what the outputs do, how much of that is noise, and its scale."""
+
+    said: float
+    done: float
+    noise: float
+    scale: float
+
+    @property
+    def differs(self) -> bool:
+        """By more than noise?"""
+        return not abs(self.said - self.done) <= TRUSTED * self.noise
+
+    @property
+    def error(self) -> float:
+        """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
+        return abs(self.said - self.done) / self.scale if self.scale > TRUSTED * self.noise else 0.0
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What the differences along the directions of all inputs tell before anything is differentiated."""
+
+    slopes: tuple[Slope, ...]
+    kinked: int  # outputs, of all
+    unsettled: int
+    judged: Any  # a mask: where neither is
+    precision: float  # to which half of the slopes are known
+
+
+class Unjudged(Exception):
+    """Differences can't judge a call, and why."""
+
+
+class BackwardRaises(Exception):
+    """There is no derivative to judge: computing it raises this."""
+
+
+class Judge:
+    """The judge of one operation."""
+
+    def __init__(self, operation: Operation, seed: int = 0) -> None:
+        self.operation = operation
+        self.random = numpy.random.default_rng(seed)
+        self.values = [held.value for held in operation.inputs]
+        outputs = operation.run(self.values)
+        self.shapes = [output.shape for output in outputs]
+        self.is_complex = [numpy.iscomplexobj(output) for output in outputs]
+        self.at_rest = flat(outputs)
+        if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
+            raise Unjudged("it gives something else each time that it is called")
+        if not numpy.isfinite(self.at_rest).any():
+            raise Unjudged("its output is not finite")
+        self.widest = 0.5 * operation.epsilon**0.2  # balances what is cut off against rounding
+        self.steps = [sizes(value) for value in self.values]
+
+    def _at(self, values: Sequence[Any]) -> Any:
+        """The outputs at other values of the inputs; not a number where the call can't be made, or gives others."""
+        try:
+            found = flat(self.operation.run(values))
+        except Exception:  # noqa: BLE001  # it is the program's, as of a matrix that is no longer positive
+            return numpy.full_like(self.at_rest, numpy.nan)
+        return found if found.shape == self.at_rest.shape else numpy.full_like(self.at_rest, numpy.nan)
+
+    # directions and cotangents
+
+    def direction(self, at: int) -> Any:
+        """A random direction for one input: every element moves, by about its own size."""
+        return random_like(self.values[at], self.random) * self.steps[at]
+
+    def cotangent(self, judged: Any) -> Any:
+        """Random numbers for the outputs that are judged, none of them small, and 0 for the others."""
+        return numpy.where(judged, _random(len(self.at_rest), self.random), 0.0)
+
+    def slope(self, at: int, direction: Any, widest: float | None = None) -> Slope:
+        """How all outputs move where one input does."""
+
+        def moved(step: float) -> Any:
+            values = list(self.values)
+            values[at] = values[at] + step * direction
+            return self._at(values)
+
+        return slope(moved, self.at_rest, widest or self.widest, self.operation.epsilon)
+
+    def outline(self, directions: Sequence[Any]) -> Outline:
+        """How the outputs move with each input, and which of them can be judged. Raises Unjudged if none can."""
+        slopes = tuple(self.slope(at, direction) for at, direction in enumerate(directions))
+        kinked = numpy.any([found.is_kinked for found in slopes], axis=0)
+        judged = ~kinked
+        precisions = []
+        for found in slopes:
+            finite = numpy.isfinite(found.error) & judged
+            scale = _rms(found.value[finite])
+            typical = float(numpy.median(found.error[finite])) if finite.any() else numpy.inf
+            precisions.append(typical / scale if scale else 0.0)
+            judged &= found.error <= max(STRAY * typical, MATTERS * scale)
+        if kinked.all():
+            raise Unjudged("it has a kink here: one-sided differences differ")
+        if not judged.any() or max(precisions) > 1:
+            raise Unjudged("differences of it do not settle")
+        if max(precisions) > HOPELESS:
+            raise Unjudged(f"differences of it are known to no better than {max(precisions):.0%}")
+        unsettled = int((~judged & ~kinked).sum())
+        return Outline(slopes, int(kinked.sum()), unsettled, judged, max(precisions))
+
+    def pull(self, cotangent: Any) -> list[Any]:
+        """The gradient towards each input, None as zeros."""
+        shaped = self.unflat(cotangent)
+        try:
+            pulled = self.operation.pull(self.values, shaped)
+        except Exception as error:
+            raise BackwardRaises(error) from error
+        return [
+            numpy.zeros_like(value) if gradient is None else gradient
+            for value, gradient in zip(self.values, pulled, strict=True)
+        ]
+
+    def unflat(self, numbers: Any) -> list[Any]:
+        """Numbers one after the other in the shapes of the outputs."""
+        found, start = [], 0
+        for shape, is_complex in zip(self.shapes, self.is_complex, strict=True):
+            size = int(numpy.prod(shape)) * (2 if is_complex else 1)
+            part = numpy.ascontiguousarray(numbers[start : start + size])
+            found.append((part.view(numpy.complex128) if is_complex else part).reshape(shape))
+            start += size
+        return found
+
+    def parts(self) -> list[Any]:
+        """For each output the mask of its numbers among all."""
+        places = numpy.repeat(
+            numpy.arange(len(self.shapes)),
+            [int(numpy.prod(s)) * (2 if c else 1) for s, c in zip(self.shapes, self.is_complex, strict=True)],
+        )
+        return [places == output for output in range(len(self.shapes))]
+
+    def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> Comparison:
+        """Along one direction, where the cotangent lets it be seen."""
+        seen = cotangent != 0
+        terms_done = cotangent[seen] * found.value[seen]
+        terms_said = flat([gradient]) * flat([direction])
+        scale = max(float(numpy.linalg.norm(terms_done)), float(numpy.linalg.norm(terms_said)))
+        noise = float(numpy.linalg.norm(cotangent[seen] * found.error[seen]))
+        rounding = self.operation.epsilon * float(abs(terms_done).sum() + abs(terms_said).sum())
+        return Comparison(float(terms_said.sum()), float(terms_done.sum()), noise + rounding, scale)
+
+
+# numbers
+
+
+def flat(arrays: Sequence[Any]) -> Any:
+    """All real numbers in arrays, one after the other; of complex ones the real parts between the imaginary."""
+    parts = [numpy.ascontiguousarray(array).reshape(-1) for array in arrays]
+    real = [part.view(numpy.float64) if numpy.iscomplexobj(part) else part for part in parts]
+    return numpy.concatenate(real) if real else numpy.zeros(0)
+
+
+def sizes(value: Any) -> Any:
+    """How far each element is to move: by its own size, or that of a small one among the others where it is smaller.
+
+    What is infinite or not a number stays where it is.
+    """
+    size = abs(value)
+    usual = size[numpy.isfinite(size) & (size > 0)]
+    least = float(numpy.quantile(usual, 0.1)) if usual.size else 1.0
+    return numpy.where(numpy.isfinite(size), numpy.maximum(size, least), 0.0)
+
+
+def random_like(value: Any, random: Any) -> Any:
+    """Numbers of either sign and of sizes between 1/2 and 3/2, none of them near 0; complex for complex ones."""
+    size = value.size
+    numbers = _random(size, random)
+    if numpy.iscomplexobj(value):
+        numbers = numbers + 1j * _random(size, random)
+    return numbers.reshape(value.shape)
+
+
+def _random(count: int, random: Any) -> Any:
+    return random.uniform(0.5, 1.5, count) * random.choice([-1.0, 1.0], count)
+
+
+def _rms(values: Any) -> float:
+    return float(numpy.sqrt(numpy.mean(numpy.square(values)))) if values.size else 0.0

@@ -1,0 +1,183 @@
+"""What a check answers: the derivatives that are wrong, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backprobe.check.hearing import HearingScope
+from backprobe.check.narrow import Element, Wrong
+from backprobe.check.verdict import Verdict
+from backprobe.findings import Finding, Report
+from backprobe.record import Source
+from backprobe.show.table import place
+from backprobe.source.calls import CallSite
+
+MEANT = "correct it, or leave it out of the check if it is meant (a straight-through estimator, a reversed gradient)"
+
+
+@dataclass(frozen=True)
+class WrongDerivative(Finding):
+    """A call whose derivative towards one of its inputs is not what differences give.
+
+    ``input`` is that input as the source writes it, and ``error`` how far the gradient is off: the norm of the
+    difference against the norm of what it should be, infinite where it should be zero.
+    """
+
+    input: str = ""
+    error: float = 0.0
+
+
+@dataclass(frozen=True)
+class CheckReport(Report):
+    """The answer of ``bp.check``: the wrong derivatives, how many calls were judged, and what was not.
+
+    ``judged`` counts the calls whose derivative was compared with differences, ``error`` is the largest difference
+    among those that are right, against the size of what was compared. ``unjudged`` are the calls that could not be
+    judged, a sentence each; they are among the ``notes``, with what was done so that the others could be.
+    """
+
+    judged: int = 0
+    error: float = 0.0
+    unjudged: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Was something judged, and every derivative of it right?"""
+        return self.judged > 0 and not self.findings
+
+
+class Hearsay:
+    """All that is found in one run."""
+
+    def __init__(self) -> None:
+        self.judged, self.error = 0, 0.0
+        self.calls: dict[CallSite, int] = {}  # how often each was judged
+        self.wrong: dict[tuple[CallSite, str, str], list[Occurrence]] = {}
+        self.unjudged: dict[tuple[str, str], int] = {}
+        self.notes: dict[tuple[str, str], int] = {}
+
+    def add(self, scope: HearingScope, site: CallSite, inputs: Sequence[tuple[str, str]], verdict: Verdict) -> None:
+        """A call was judged. ``inputs`` are the place and path of each input of it."""
+        where = called_at(scope, site)
+        for note in verdict.notes:
+            self.notes[where, note] = self.notes.get((where, note), 0) + 1
+        if verdict.unjudged:
+            self.unjudged[where, verdict.unjudged] = self.unjudged.get((where, verdict.unjudged), 0) + 1
+            return
+        self.judged += 1
+        self.error = max(self.error, verdict.error)
+        self.calls[site] = self.calls.get(site, 0) + 1
+        for wrong in verdict.wrong:
+            place, path = ("", "") if wrong.input is None else inputs[wrong.input]
+            found = self.wrong.setdefault((site, place, path), [])
+            found.append(Occurrence(scope, scope.counts.get(site.local, 0), inputs, wrong))
+
+    def report(self, of: str, followed: Sequence[str]) -> CheckReport:
+        """The report, when the program is over; ``of`` is what was checked."""
+        findings = tuple(self._finding(site, place, path, found) for (site, place, path), found in self.wrong.items())
+        unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
+        notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
+        return CheckReport(
+            self._heading(of, len(findings)),
+            findings,
+            (*unjudged, *notes, *followed),
+            self.judged,
+            self.error,
+            unjudged,
+        )
+
+    def _heading(self, of: str, wrong: int) -> str:
+        unjudged = sum(self.unjudged.values())
+        counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
+        counts += [f"{unjudged} not judged"] if unjudged else []
+        counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
+        said = "every derivative is right" if self.judged else "nothing was judged"
+        if wrong:
+            said = f"{wrong} derivative{'s are' if wrong > 1 else ' is'} wrong"
+        return f"{of}: {said}" + (f" ({', '.join(counts)})" if counts else "")
+
+    def _finding(self, site: CallSite, place: str, path: str, found: Sequence[Occurrence]) -> WrongDerivative:
+        worst = max(found, key=lambda one: one.wrong.error)
+        wrong, scope = worst.wrong, worst.scope
+        written = "" if wrong.input is None else input_text(site, place, path)
+        towards = "" if wrong.input is None else f" towards its input {written}"
+        facts = [wrong.looks, *_facts(site, worst)]
+        if len(found) < self.calls[site]:
+            facts.append(f"it is so in {len(found)} of {self.calls[site]} calls of this line")
+        return WrongDerivative(
+            "wrong_derivative", name_of(scope, site, worst.count),
+            f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
+            Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)), remedy=MEANT,
+            input=written, error=wrong.error,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One call whose derivative is wrong: in which scope, which binding of its name, and where its inputs come from."""
+
+    scope: HearingScope
+    count: int
+    inputs: Sequence[tuple[str, str]]
+    wrong: Wrong
+
+
+def name_of(scope: HearingScope, site: CallSite, count: int) -> str:
+    """The name of what a statement binds; of what binds nothing, the operation's."""
+    local = site.local or f"{site.op or site.spelled}()"
+    if site.local and scope.counts.get(site.local, 0) > 1:
+        local = f"{local}#{count}"
+    within = scope.full_name()
+    return f"{within}:{local}" if within else local
+
+
+def called_at(scope: HearingScope, site: CallSite) -> str:
+    """The place of a call and its text, as it is printed."""
+    called = _shortened(expression(site))
+    return f"{place(scope.file, site.line)}, {called}" if site.line else called
+
+
+def expression(site: CallSite) -> str:
+    return site.origin.expression or site.spelled
+
+
+def input_text(site: CallSite, place: str, path: str) -> str:
+    """An input as the source writes it, and where it is in that."""
+    if not place:  # what the function itself holds: the tensor of a method, or a parameter of a module
+        return (site.spelled if path else site.spelled.rpartition(".")[0]) + path
+    return dict(site.arguments).get(place, f"input {place}" if place.isdigit() else place) + path
+
+
+def _facts(site: CallSite, found: Occurrence) -> list[str]:
+    wrong, facts = found.wrong, []
+    if wrong.like is not None:
+        facts.append(f"it is what {input_text(site, *found.inputs[wrong.like])} should get")
+    if wrong.outputs:
+        facts.append(f"it is so through output {' and '.join(map(str, wrong.outputs))} alone")
+    shown = "; ".join(map(_element, wrong.off))
+    if shown and wrong.size > 1:
+        shown = f"at {shown}"
+    if wrong.seen < wrong.size:
+        shown += f" ({wrong.seen} of {wrong.size} elements were looked at)"
+    return [*facts, shown]
+
+
+def _element(element: Element) -> str:
+    index = f"[{', '.join(map(str, element.index))}] " if element.index else ""
+    differences = "" if element.done != element.done else f", differences give {element.done:.6g}"
+    return f"{index}it says {element.said:.6g}{differences}"
+
+
+def _size(error: float) -> str:
+    if error == float("inf"):
+        return ""
+    return f", off by {error:.0%} of its size" if error >= 0.01 else f", off by {error:.1e} of its size"
+
+
+def _times(count: int) -> str:
+    return f" ({count} times)" if count > 1 else ""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."

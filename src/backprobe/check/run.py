@@ -1,0 +1,81 @@
+"""One check: the program runs once, as it is, and each call that it makes is judged as it is made."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from backprobe.backends.again import Operation
+from backprobe.backends.base import Backend
+from backprobe.check.hearing import Hearing, HearingScope
+from backprobe.check.report import CheckReport, Hearsay
+from backprobe.check.verdict import Verdict, judge
+from backprobe.errors import BackprobeError, NothingToDifferentiate
+from backprobe.forms.run import home, name_of
+from backprobe.show.table import place
+from backprobe.source.calls import CallSite
+from backprobe.source.follow import innermost
+
+
+class CheckRun:
+    """A target that is run once."""
+
+    def __init__(self, target: Any, backend: Backend) -> None:
+        self.target, self.backend = target, backend
+        self.calls = backend.calls()
+        self.hearsay = Hearsay()
+        called = self.calls.called(target, True)
+        inner = innermost(target if called is None else called[0])
+        within = None if inner is None else home(inner.__code__.co_filename)
+        self.hearing = Hearing(self.calls, self._judge, within, self.calls.paths(target))
+
+    def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
+        given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
+        try:
+            self.calls.run(functools.partial(self._program, len(args)), given)
+        except BackprobeError:
+            raise
+        except BaseException as error:
+            self._add_notes(error)
+            raise
+        finally:
+            self.calls.release()
+        return self.hearsay.report(name_of(self.target), list(self.hearing.notes))
+
+    def _program(self, positional: int, inputs: Mapping[str, Any]) -> None:
+        values = list(inputs.values())
+        keywords = dict(list(inputs.items())[positional:])
+        result = self._root()(*values[:positional], **keywords)
+        if inspect.isgenerator(result) or inspect.iscoroutine(result):
+            result.close()
+            raise NothingToDifferentiate(
+                f"{name_of(self.target)} returns a {type(result).__name__}, which has computed nothing yet",
+                asked=f"bp.check({name_of(self.target)})", next="check a function that runs it to its end",
+            )  # fmt: skip
+
+    def _root(self) -> Any:
+        """The target as it is run: followed, or itself one call that is judged."""
+        followed = self.hearing.following.follow(None, self.target)
+        if followed is not None:
+            return followed
+        site = CallSite("", 0, "", spelled=name_of(self.target))
+        scope = HearingScope(self.hearing, None, "", "", (site,))
+        return scope.call(0, self.target)
+
+    def _judge(self, scope: HearingScope, site: CallSite, made: Operation | str) -> None:
+        if isinstance(made, str):
+            self.hearsay.add(scope, site, [], Verdict(unjudged=made))
+            return
+        verdict = judge(made)
+        verdict.notes += made.notes
+        self.hearsay.add(scope, site, [(one.place, one.path) for one in made.inputs], verdict)
+
+    def _add_notes(self, error: BaseException) -> None:
+        """Say in an error of the program's where the check was."""
+        note = f"backprobe: raised while checking {name_of(self.target)}"
+        if self.hearing.last is not None and self.hearing.last[1].line:
+            scope, site = self.hearing.last
+            note += f"; the last call was made at {place(scope.file, site.line)}: {site.text}"
+        error.add_note(note)

@@ -1,0 +1,125 @@
+"""The verdict on one call: which of its gradients are wrong, how right the others are, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from backprobe.backends.again import Operation
+from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
+from backprobe.check.narrow import Element, Wrong, narrow
+
+SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
+
+
+@dataclass
+class Verdict:
+    """What is known of one call when it was judged.
+
+    ``error`` is the largest of those that were found to be no more than noise. ``unjudged`` says why nothing of the
+    call was judged, ``notes`` what of it was not.
+    """
+
+    wrong: list[Wrong] = field(default_factory=list)
+    error: float = 0.0
+    notes: list[str] = field(default_factory=list)
+    unjudged: str = ""
+
+
+def judge(operation: Operation) -> Verdict:
+    """Compare the derivative of a call with differences of it."""
+    verdict = Verdict()
+    try:
+        _judge(operation, verdict)
+    except Unjudged as unjudged:
+        verdict.unjudged = str(unjudged)
+    except BackwardRaises as raised:
+        error = raised.args[0]
+        said = f"its backward pass raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        if operation.is_custom:
+            verdict.wrong.append(Wrong(None, float("inf"), said, (), 0, 0))
+        else:
+            verdict.unjudged = said
+    return verdict
+
+
+def _judge(operation: Operation, verdict: Verdict) -> None:
+    judge = Judge(operation)
+    directions = [judge.direction(at) for at in range(len(judge.values))]
+    outline = judge.outline(directions)
+    for count, why in ((outline.kinked, "at a kink, where one-sided differences differ"),
+                       (outline.unsettled, "where differences do not settle")):  # fmt: skip
+        if count:
+            verdict.notes.append(f"{count} of {len(judge.at_rest)} of its outputs are {why}")
+    cotangent = judge.cotangent(outline.judged)
+    gradients = judge.pull(cotangent)
+    for at, direction in enumerate(directions):
+        found = outline.slopes[at]
+        if not numpy.isfinite(gradients[at]).all():
+            _judge_infinite(judge, at, outline.judged, gradients, verdict)
+            direction = numpy.where(numpy.isfinite(gradients[at]), direction, 0.0)
+            gradients[at] = numpy.where(numpy.isfinite(gradients[at]), gradients[at], 0.0)
+            found = judge.slope(at, direction)
+        compared = judge.compare(found, cotangent, gradients[at], direction)
+        if not compared.differs:
+            verdict.error = max(verdict.error, compared.error)
+        elif _is_right_if_symmetric(judge, at, outline.judged):
+            verdict.notes.append(SYMMETRIC)
+        elif wrong := _confirmed(judge, at, outline.judged):
+            verdict.wrong.append(wrong)
+
+
+def _is_right_if_symmetric(judge: Judge, at: int, judged: Any) -> bool:
+    """Is the input a symmetric matrix, and the derivative right as long as it stays one?
+
+    Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
+    """
+    value = judge.values[at]
+    if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
+        return False
+    direction = judge.direction(at)
+    direction = direction + _transposed(direction)
+    return not _compared(judge, at, judged, direction)[0].differs
+
+
+def _compared(
+    judge: Judge, at: int, judged: Any, direction: Any, widest: float | None = None
+) -> tuple[Comparison, Any, list[Any]]:
+    """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
+    found = judge.slope(at, direction, widest)
+    cotangent = judge.cotangent(judged & numpy.isfinite(found.error) & ~found.is_kinked)
+    gradients = judge.pull(cotangent)
+    return judge.compare(found, cotangent, gradients[at], direction), cotangent, gradients
+
+
+def _transposed(matrix: Any) -> Any:
+    return numpy.conj(numpy.swapaxes(matrix, -1, -2))
+
+
+def _is_hermitian(matrix: Any) -> bool:
+    return bool(numpy.allclose(matrix, _transposed(matrix), rtol=1e-6, atol=0.0))
+
+
+def _confirmed(judge: Judge, at: int, judged: Any) -> Wrong | None:
+    """Another direction, other steps: noise that was small by chance once is not so twice."""
+    compared, cotangent, gradients = _compared(judge, at, judged, judge.direction(at), judge.widest * 0.7)
+    return narrow(judge, at, cotangent, gradients) if compared.differs else None
+
+
+def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any], verdict: Verdict) -> None:
+    """Elements of a gradient that are not finite: right where the outputs that they move can't be judged."""
+    infinite = ~numpy.isfinite(gradients[at])
+    found = judge.slope(at, numpy.where(infinite, judge.direction(at), 0.0))
+    count = int(infinite.sum())
+    if (~judged & ((found.value != 0) | ~numpy.isfinite(found.error))).any() or not numpy.isfinite(found.error).all():
+        verdict.notes.append(
+            f"{count} elements of a gradient of it are not finite, and nor do differences settle there"
+        )
+        return
+    places = numpy.argwhere(infinite)[:3]
+    shown = tuple(Element(tuple(map(int, p)), gradients[at][tuple(p)].item(), float("nan"), 0.0) for p in places)
+    looks = f"{count} of its elements are not finite, and the outputs move as they should"
+    verdict.wrong.append(Wrong(at, float("inf"), looks, shown, count, infinite.size))

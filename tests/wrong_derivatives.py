@@ -1,0 +1,412 @@
+"""Custom functions of PyTorch whose derivative is wrong, each in its own way, in a program where the others are right.
+
+``CASES`` holds, by what is wrong: the program, its arguments, the input that is to be named, and the error to be found
+(relative; None where it depends on the random cotangent).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+CASES: dict[str, "Case"] = {}
+
+
+@dataclass(frozen=True)
+class Case:
+    program: Any
+    arguments: tuple
+    input: str
+    error: float | None
+    looks: str
+
+
+def case(what, *arguments, input, error=None, looks=""):
+    def keep(program):
+        CASES[what] = Case(program, arguments, input, error, looks)
+        return program
+
+    return keep
+
+
+def numbers(*shape, dtype=torch.float32):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+class Flipped(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.cos()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x.sin()
+
+
+@case("the sign is flipped", numbers(3, 4), input="u", error=2.0, looks="of the opposite sign")
+def flipped(x):
+    u = x * 2
+    y = Flipped.apply(u)  # wrong
+    return y.sum()
+
+
+class Halved(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * x
+
+
+@case("a factor is forgotten", numbers(5), input="x", error=0.5, looks="0.5 times what it should be")
+def halved(x):
+    before = x.exp()
+    return (Halved.apply(x) * before).sum()  # wrong
+
+
+class Product(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a @ b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return (b @ g.T), a.T @ g
+
+
+@case("the gradient is transposed", numbers(3, 3), numbers(3, 3), input="x", looks="the transpose")
+def transposed(x, w):
+    y = Product.apply(x, w)  # wrong
+    return y.tanh().sum()
+
+
+class Normed(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x / x.norm()
+        ctx.save_for_backward(x)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g / x.norm()
+
+
+@case("a term is missing", numbers(6), input="x")
+def term_missing(x):
+    y = Normed.apply(x)  # wrong
+    return (y * torch.arange(6.0)).sum()
+
+
+class Shifted(Function):
+    @staticmethod
+    def forward(ctx, x, bias):
+        return x + bias
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, g.mean(0)
+
+
+@case("a broadcast input gets the mean instead of the sum", numbers(8, 3), numbers(3), input="bias", error=0.875,
+      looks="0.125 times what it should be")  # fmt: skip
+def broadcast(x, bias):
+    y = Shifted.apply(x, bias)  # wrong
+    return y.square().sum()
+
+
+class Stale(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.kept = x.detach().clone().mul_(1.1)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.kept.exp()
+
+
+@case("what was saved is not what was used", numbers(4), input="x")
+def stale(x):
+    y = Stale.apply(x)  # wrong
+    return y.sum()
+
+
+@case("what the first call saved is used by all", numbers(4), input="x")
+def cached(x):
+    class Cached(Function):
+        held = None
+
+        @staticmethod
+        def forward(ctx, x):
+            Cached.held = x.detach().clone() if Cached.held is None else Cached.held
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3 * Cached.held.to(g) ** 2
+
+    y = Cached.apply(x * 1.5)
+    z = Cached.apply(x)  # wrong
+    return (y + z).sum()
+
+
+class OneOff(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        gradient = g * x.cos()
+        gradient.view(-1)[17 % x.numel()] *= 1.5
+        return gradient
+
+
+@case("off at one element only", numbers(5, 7), input="x", looks="[2, 3] it says")
+def one_off(x):
+    y = OneOff.apply(x)  # wrong
+    return y.sum()
+
+
+@case("off at one element of very many", numbers(200, 300), input="x", looks="[0, 17] it says")
+def one_off_of_many(x):
+    y = OneOff.apply(x)  # wrong
+    return y.sum()
+
+
+class Scaled(Function):
+    @staticmethod
+    def forward(ctx, x):
+        scale = x.abs().mean()
+        y = x / scale
+        ctx.save_for_backward(x, scale)
+        return y, scale
+
+    @staticmethod
+    def backward(ctx, g, g_scale):
+        x, scale = ctx.saved_tensors
+        through = g_scale - (g * x).sum() / scale**2
+        return g / scale + (through - g_scale) * x.sign() / x.numel()
+
+
+@case("the gradient of the second output is dropped", numbers(6), input="x", looks="through output 1 alone")
+def second_output(x):
+    y, scale = Scaled.apply(x)  # wrong
+    return y.sum() * scale
+
+
+class Swapped(Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, g):
+        a, b = ctx.saved_tensors
+        return g * a, g * b
+
+
+@case("gradients of two inputs are swapped", numbers(4), numbers(4).exp(), input="x", looks="what w should get")
+def swapped(x, w):
+    y = Swapped.apply(x, w)  # wrong
+    return y.sum()
+
+
+class Leaky(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.where(x > 0, x, 0.1 * x)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, g, 0.01 * g)
+
+
+@case("wrong where the input is negative", numbers(30), input="x", looks="exactly where the input is negative")
+def leaky(x):
+    y = Leaky.apply(x)  # wrong
+    return y.sum()
+
+
+class Conjugated(Function):
+    @staticmethod
+    def forward(ctx, z):
+        ctx.save_for_backward(z)
+        return z * z
+
+    @staticmethod
+    def backward(ctx, g):
+        (z,) = ctx.saved_tensors
+        return g * 2 * z
+
+
+@case("a conjugate is missing", numbers(4, dtype=torch.complex64), input="z")
+def conjugated(z):
+    y = Conjugated.apply(z)  # wrong
+    return y.abs().sum()
+
+
+class Dropped(Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    def backward(ctx, g):
+        x, weight = ctx.saved_tensors
+        return g * weight, None
+
+
+@case("an input gets no gradient", numbers(3), numbers(3), input="w + 1", error=1.0, looks="it is zero")
+def dropped(x, w):
+    y = Dropped.apply(x, w + 1)  # wrong
+    return y.sum()
+
+
+class Rolled(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.roll(1, 0)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.roll(1, 0)
+
+
+@case("elements are in the wrong places", numbers(5), input="x", looks="in another order")
+def rolled(x):
+    y = Rolled.apply(x)  # wrong
+    return y.square().sum()
+
+
+class WithContext(Function):
+    @staticmethod
+    def forward(x, power):
+        return x**power
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.power = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * (ctx.power - 1) * x ** (ctx.power - 1), None
+
+
+@case("a wrong power rule, with setup_context", numbers(4).abs(), input="x", error=1 / 3,
+      looks="0.666667 times what it should be")  # fmt: skip
+def with_context(x):
+    y = WithContext.apply(x, 3)  # wrong
+    return y.sum()
+
+
+class Saturated(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.sigmoid(x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y * (1 - y) * (1 + 1e-3)
+
+
+@case("off by a thousandth", numbers(9), input="x", error=1e-3, looks="1.001 times what it should be")
+def thousandth(x):
+    y = Saturated.apply(x)  # wrong
+    return y.sum()
+
+
+class Ahead(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.cumsum(0)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.cumsum(0)
+
+
+@case("a scan that runs the same way back", numbers(5), input="x")
+def ahead(x):
+    y = Ahead.apply(x)  # wrong
+    return y.square().sum()
+
+
+class Invented(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g
+
+
+@case("a gradient where nothing moves", numbers(4), input="x", error=float("inf"), looks="do not move at all")
+def invented(x):
+    y = Invented.apply(x)  # wrong
+    return (y * x).sum()
+
+
+class Refusing(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2, g
+
+
+@case(
+    "its backward pass raises", numbers(4), input="", error=float("inf"), looks="its backward pass raises RuntimeError"
+)
+def refusing(x):
+    y = Refusing.apply(x)  # wrong
+    return y.sum()
+
+
+class Clipped(Function):
+    @staticmethod
+    def forward(ctx, x, matrix, ids):
+        ctx.save_for_backward(x, matrix, ids)
+        return x @ matrix[ids]
+
+    @staticmethod
+    def backward(ctx, g):
+        x, matrix, ids = ctx.saved_tensors
+        towards = torch.zeros_like(matrix)
+        towards[ids] = x.T @ g
+        return g @ matrix[ids].T, towards, None
+
+
+@case("of what is used twice only the last use counts", numbers(4, 3), numbers(3, 2), input="table")
+def used_twice(x, table):
+    y = Clipped.apply(x, table, torch.tensor([0, 2, 2]))  # wrong
+    return y.sum()
