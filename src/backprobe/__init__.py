@@ -22,6 +22,7 @@ from backprobe.errors import (
     UnknownName,
     Unsupported,
 )
+from backprobe.explain import explain
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
 from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
@@ -60,6 +61,7 @@ __all__ = [
     "Unsupported",
     "derive",
     "draw",
+    "explain",
     "hvp",
     "jacobian",
     "load",

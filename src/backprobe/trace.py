@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Around, Tape
+from backprobe.carried import Carrying, carry, hand_over, through, written
 from backprobe.following import Following
 from backprobe.names import Selection, quote, strip
 from backprobe.record import GradStatus
@@ -33,10 +34,11 @@ class Mentioned:
     slots: Mapping[str, Slot] = field(default_factory=dict)
     returned: Sequence[tuple[str, Slot]] = ()
     calls: tuple[str, ...] = ()
+    carried: Carrying = field(default_factory=dict)
 
     @classmethod
     def of(cls, scope: Scope) -> Mentioned:
-        return cls(scope.slots, tuple(scope.returned), tuple(scope.calls))
+        return cls(scope.slots, tuple(scope.returned), tuple(scope.calls), dict(scope.carried))
 
 
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
@@ -150,6 +152,8 @@ class Trace:
             self.sweep(scope, NO_SITE)
         self.live.pop(scope, None)
         scope.returned.clear()
+        if scope.carried:
+            hand_over(scope)
         if scope.parent is not None and "return" in scope.slots:
             scope.parent.returned.append((f"{scope.path[1:]}()", scope.slots["return"]))
         scope.slots = {local: slot for local, slot in scope.slots.items() if local == "return"}
@@ -166,10 +170,11 @@ class Trace:
         for value in self.values:
             for scope, *_ in value.names:
                 if scope is not None:
-                    scope.slots, scope.returned = {}, []
+                    scope.slots, scope.returned, scope.carried = {}, [], {}
             value.names.clear()
+            value.passages = ()
         for scope in [self.root, *self.live]:
-            scope.slots, scope.returned = {}, []
+            scope.slots, scope.returned, scope.carried = {}, [], {}
         for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
             held.clear()
         self.last, self.at_return = None, Mentioned()
@@ -220,6 +225,7 @@ class Trace:
         if not found:
             scope.slots.pop(local + own, None)
             scope.passed_over[local] = False
+            carry(scope, local, value, site)
             return
         prefix, might_want = f"{scope.stripped}:{local}", self.selection.might_want
         wanted = [one for one in found if might_want(prefix + strip(one[0]) if one[0] else prefix)]
@@ -283,6 +289,8 @@ class Trace:
 
     def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
         value.expression, value.calls = origin.expression, tuple(around.calls)
+        if around.carried:
+            value.passages = through(around, origin.reads)
         if not origin.reads and not around.returned:
             return
         mentioned = [(name, around.slots[name]) for name in origin.reads if name in around.slots]
@@ -434,6 +442,7 @@ class Trace:
                 latest = self.latest[self.tape.identity(value.tensor)]
                 if self.tape.version(value.tensor) != latest.version:
                     latest = self._capture(scope, value.tensor, site, value)
+                    latest.passages = written(scope, site, local, value)
                     self.renewed.add(latest)
                 latest.names.append((live, local, count, leaf))
                 slot.append((leaf, latest))

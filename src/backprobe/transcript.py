@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from backprobe.backends.base import Backend, Backward, Description, Outcome, Sums
+from backprobe.cuts import causes
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Record, Source, plain_text
+from backprobe.record import Edge, Entry, GradStatus, PathSums, Passage, Read, Record, Source, plain_text
 from backprobe.scope import NamedAs, Scope, Value
+from backprobe.source.rewrite import Site
 from backprobe.trace import Trace
 
 
@@ -33,15 +36,27 @@ def transcribe(
         reads = tuple(
             Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(id(read))) is not None
         ) if value.reads else ()  # fmt: skip
-        entries.append(_entry(value, outcome, backend, own, inputs, reads))
+        entry = _entry(value, outcome, backend, own, inputs, reads)
+        if value.passages:
+            entry = replace(entry, passages=_passages(value, position, chosen))
+        entries.append(entry)
     backward = tuple(at_capture[c] for c in passed.order)
     unseen = tuple(name for name in trace.seen if name not in names)
     printed = [chosen[at][0] for at in at_capture]
     notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
-    return Record(
+    return with_causes(Record(
         backend.name, tuple(entries), names, written, backward, tuple(position[id(output)] for output in outputs),
         stamp(), unseen, notes, _path_sums(passed.sums, printed),
-    )  # fmt: skip
+    ))  # fmt: skip
+
+
+def with_causes(record: Record) -> Record:
+    """The record, with the line that cut the way from each value that no path leads from."""
+    if all(entry.status is not GradStatus.NOT_CONNECTED for entry in record.entries):
+        return record
+    found = causes(record)
+    entries = [replace(entry, cause=found[at]) if at in found else entry for at, entry in enumerate(record.entries)]
+    return replace(record, entries=tuple(entries))
 
 
 def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
@@ -122,6 +137,19 @@ def _entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
         described.device, source, site.op, inputs, reads, outcome.value, outcome.grad, outcome.axes,
     )  # fmt: skip
+
+
+def _passages(value: Value, position: Mapping[int, int], chosen: Sequence[list[str]]) -> tuple[Passage, ...]:
+    known = [(name, one, position.get(id(one.value))) for name, one in value.passages]
+    return tuple(
+        Passage(one.spelled, chosen[at][0], name, _line(one.scope, one.site))
+        for name, one, at in known if at is not None
+    )  # fmt: skip
+
+
+def _line(scope: Scope, site: Site) -> Source:
+    """The line of a statement; a value that it made also has what it called."""
+    return Source(scope.file, site.line, site.text, site.origin.expression)
 
 
 def _kind(plain: object) -> str:
