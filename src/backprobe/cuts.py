@@ -57,7 +57,8 @@ class Cut:
 class Ways:
     """The ways on which one recorded value goes into another: the framework's edges, and what the program mentions."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, *, has_run: bool = True) -> None:
+        self.has_run = has_run  # did backward run to its end, so that what has a gradient leads to the output?
         self.record, self.entries = record, record.entries
         self.position = {entry.name: at for at, entry in enumerate(record.entries)}
         self.edges = [self._positions(edge.name for edge in entry.inputs) for entry in record.entries]
@@ -127,7 +128,8 @@ class Ways:
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
         if source.status in HISTORY:
-            connected = source.status is GradStatus.OK or self._flows(mention.source, mention.target)
+            arrived = self.has_run and source.status is GradStatus.OK
+            connected = arrived or self._flows(mention.source, mention.target)
             return None if connected else Cut(mention)
         if mention.use.kind in FIRM and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
             return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None

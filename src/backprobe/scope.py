@@ -147,6 +147,7 @@ class Scope:
     def expose(self, value: Any) -> Any:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
             self.trace.expose(value)
+            self.dirty = True  # the statement may write through it
         return value
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:

@@ -74,6 +74,7 @@ class Trace:
         self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
         self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
+        self.writers: dict[int, tuple[Scope, Site]] = {}  # of captures that were written out of sight, by identity
         self.root = Scope(self, None, "", 0)
         self.repeats, self.following = Repeats(self), Following(self)
         self.last: tuple[Scope, Site] | None = None
@@ -175,7 +176,8 @@ class Trace:
             value.passages = ()
         for scope in [self.root, *self.live]:
             scope.slots, scope.returned, scope.carried = {}, [], {}
-        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
+        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed,
+                     self.writers):
             held.clear()
         self.last, self.at_return = None, Mentioned()
         if self.repeats.trace is self:
@@ -284,10 +286,11 @@ class Trace:
             if value.site is site and value.scope is scope and not value.is_explained:
                 value.is_explained = True
                 origin = site.origin if not leaf else site.origin.at(leaf)
-                self._explain_one(value, origin, scope)
+                self.explain(value, origin, scope)
         self.renewed.clear()
 
-    def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
+    def explain(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
+        """Note what computes a value, and what that mentions."""
         value.expression, value.calls = origin.expression, tuple(around.calls)
         if around.carried:
             value.passages = through(around, origin.reads)
@@ -390,7 +393,7 @@ class Trace:
             tensor = self.tape.tap(tensor)
         value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)), self.return_site)
         if path is not None and value.site is self.return_site and not value.expression:
-            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
+            self.explain(value, self.return_site.origin.at(path), self.at_return)
         return value
 
     def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:
@@ -425,6 +428,8 @@ class Trace:
             return
         version = self.tape.version
         self.tape.look_again()
+        for capture in self.tape.overwritten():
+            self.writers[id(capture)] = (scope, site)
         written = [
             (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
             if value.tensor is not None and version(value.tensor) != value.version

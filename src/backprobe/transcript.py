@@ -39,6 +39,8 @@ def transcribe(
         entry = _entry(value, outcome, backend, own, inputs, reads)
         if value.passages:
             entry = replace(entry, passages=_passages(value, position, chosen))
+        if id(value.capture) in trace.writers:
+            entry = replace(entry, cause=_line(*trace.writers[id(value.capture)]))
         entries.append(entry)
     backward = tuple(at_capture[c] for c in passed.order)
     unseen = tuple(name for name in trace.seen if name not in names)

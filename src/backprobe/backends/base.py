@@ -109,6 +109,23 @@ class Summary:
     largest: float
 
 
+@dataclass(frozen=True)
+class Failure:
+    """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
+
+    ``kind`` is the word for it, ``values`` what it is about, ``savers`` what kept or computed that for backward,
+    ``writers`` what it was written as later. ``root`` is the tensor that backward was to run from, and ``detail`` what
+    the framework calls the operation or shape.
+    """
+
+    kind: str
+    values: tuple[int, ...] = ()
+    savers: tuple[int, ...] = ()
+    writers: tuple[int, ...] = ()
+    root: Any = None
+    detail: str = ""
+
+
 Around = tuple[Sequence[Any], bool]
 """The captures that a value was computed from, as far as the source tells, and whether the source mentions a
 differentiated value besides them."""
@@ -249,6 +266,14 @@ class Tape(Tensors, Protocol):
         """The program takes a handle through which it may write unseen."""
         ...
 
+    def unfinished(self, captures: Sequence[Any]) -> Backward | None:
+        """What is known of captures before backward has run; None where the framework tells nothing before."""
+        ...
+
+    def overwritten(self) -> Sequence[Any]:
+        """The captures whose values were written, since this was asked last, where the framework does not look."""
+        ...
+
     def release(self) -> None:
         """Keep nothing any longer."""
         ...
@@ -262,6 +287,12 @@ class Once:
 
     def seen_again(self, capture: Any) -> None:
         """As in ``look_again``."""
+
+    def unfinished(self, captures: Sequence[Any]) -> Backward | None:
+        return None
+
+    def overwritten(self) -> Sequence[Any]:
+        return ()
 
     def repeated(self) -> Hashable | None:
         return None
@@ -371,6 +402,10 @@ class Backend(Arrays, Protocol):
 
     def explain_error(self, error: BaseException) -> str | None:
         """What an error raised by the framework's backward pass means for a probe, if backprobe knows more."""
+        ...
+
+    def failure(self, error: BaseException, tape: Tape, captures: Sequence[Any]) -> Failure | None:
+        """What an error is about, of the values that a program has captured; None where nothing is known of it."""
         ...
 
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from backprobe.backends.base import BACKENDS, Backend, Backward, Options, Ran, Tape
 from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
+from backprobe.forms.failing import explained
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
 from backprobe.recording import Recording
@@ -66,9 +67,9 @@ class Run:
             where = place(scope.file, site.line)
             note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
         error.add_note(note)
-        for explained in (self.backend.explain_error(error), self.explain_error(error)):
-            if explained:
-                error.add_note(explained)
+        for known in (explained(self, error) or self.backend.explain_error(error), self.explain_error(error)):
+            if known:
+                error.add_note(known)
 
     def noting(self, step: Callable[[], T]) -> T:
         """Take a step; an error of the program's gets its notes."""

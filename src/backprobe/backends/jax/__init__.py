@@ -93,6 +93,9 @@ class JaxBackend(HostArrays):
     def second(self, value: Any, gradient: Any, vector: Any) -> Any:
         return None
 
+    def failure(self, error: BaseException, tape: object, captures: object) -> None:
+        return None
+
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, VALUE_WANTED):
             return (

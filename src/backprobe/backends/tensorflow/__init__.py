@@ -52,6 +52,9 @@ class TensorflowBackend(TensorflowArrays):
     def program(self, target: Any, session: Any) -> GraphProgram | None:
         return graph_targets.program(target, session)
 
+    def failure(self, error: BaseException, tape: object, captures: object) -> None:
+        return None
+
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, LookupError) and NO_GRADIENT in str(error):
             return (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Description, ModuleObserver, Options, Summary
-from backprobe.backends.torch import modules, strategies, tensors
+from backprobe.backends.base import Description, Failure, ModuleObserver, Options, Summary
+from backprobe.backends.torch import failures, modules, strategies, tensors
+from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
 
@@ -59,6 +60,9 @@ class TorchBackend:
                 "create_graph=True there keeps it"
             )
         return None
+
+    def failure(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
+        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.begun)
 
     def program(self, target: Any, session: Any) -> None:
         return None

@@ -283,6 +283,13 @@ class ListeningTape(TorchTape):
     def progress(self) -> int:
         return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
 
+    @property
+    def begun(self) -> int:  # type: ignore[override]
+        return self.passing.begun
+
+    def unfinished(self, captures: Sequence[Capture]) -> Backward:
+        return super().unfinished([_with_history(capture) for capture in captures])
+
     def backward(self, captures: Sequence[Capture]) -> Backward:
         self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
