@@ -6,7 +6,7 @@ names are followed, within a function and out of it by what it returns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,8 +32,10 @@ class Carried:
 class Around(Protocol):
     """Where an expression stands: the values that have names there, and what the other names pass on."""
 
-    slots: Any
-    carried: Carrying
+    @property
+    def slots(self) -> Mapping[str, Any]: ...
+    @property
+    def carried(self) -> Carrying: ...
 
 
 Carrying = dict[str, tuple[Carried, ...]]

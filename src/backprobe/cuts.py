@@ -148,9 +148,7 @@ class Ways:
         return False
 
     def _is_silent(self, source: int, target: int) -> bool:
-        return (
-            self.entries[source].status is GradStatus.NOT_CONNECTED and self.entries[target].status is GradStatus.OK
-        )
+        return self.entries[source].status is GradStatus.NOT_CONNECTED and self.entries[target].status is GradStatus.OK
 
     def _silent(self, source: int, target: int) -> Cut:
         found = next((mention for mention in self.mentions[target] if mention.source == source), None)

@@ -21,7 +21,7 @@ from backprobe.backends.base import ARRAYS, Arrays, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip
-from backprobe.record import Edge, Entry, GradStatus, Lost, PathSums, Passage, Read, Record, Source
+from backprobe.record import Edge, Entry, GradStatus, Lost, Passage, PathSums, Read, Record, Source
 
 FORMAT = "backprobe recording"
 VERSION = 2

@@ -176,8 +176,7 @@ class Trace:
             value.passages = ()
         for scope in [self.root, *self.live]:
             scope.slots, scope.returned, scope.carried = {}, [], {}
-        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed,
-                     self.writers):
+        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed, self.writers):
             held.clear()
         self.last, self.at_return = None, Mentioned()
         if self.repeats.trace is self:

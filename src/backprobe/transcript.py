@@ -8,7 +8,7 @@ from dataclasses import replace
 from backprobe.backends.base import Backend, Backward, Description, Outcome, Sums
 from backprobe.cuts import causes
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Passage, Read, Record, Source, plain_text
+from backprobe.record import Edge, Entry, GradStatus, Passage, PathSums, Read, Record, Source, plain_text
 from backprobe.scope import NamedAs, Scope, Value
 from backprobe.source.rewrite import Site
 from backprobe.trace import Trace

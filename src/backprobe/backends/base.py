@@ -126,6 +126,35 @@ class Failure:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class GraphFacts:
+    """What a framework's graph alone tells of an output and a tensor, without a recording.
+
+    ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
+    operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
+    memory, ``written`` its operations whose saved values were written since.
+    """
+
+    output: str
+    output_requires_grad: bool
+    output_size: int
+    output_is_leaf: bool
+    tensor: str
+    requires_grad: bool
+    is_leaf: bool
+    is_retained: bool
+    is_inference: bool
+    is_floating: bool
+    op: str
+    is_reached: bool
+    leaves: tuple[Any, ...]
+    output_leaves: tuple[Any, ...]
+    again: tuple[str, ...]
+    shared: tuple[Any, ...]
+    written: tuple[str, ...]
+    is_freed: bool
+
+
 Around = tuple[Sequence[Any], bool]
 """The captures that a value was computed from, as far as the source tells, and whether the source mentions a
 differentiated value besides them."""
@@ -406,6 +435,10 @@ class Backend(Arrays, Protocol):
 
     def failure(self, error: BaseException, tape: Tape, captures: Sequence[Any]) -> Failure | None:
         """What an error is about, of the values that a program has captured; None where nothing is known of it."""
+        ...
+
+    def graph_facts(self, output: Any, tensor: Any) -> GraphFacts:
+        """What the graph alone tells of an output and a tensor. Raises Unsupported where tensors have no graph."""
         ...
 
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:

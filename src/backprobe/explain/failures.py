@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from backprobe.backends.base import Failure
 from backprobe.cuts import Ways
 from backprobe.explain.missing import cut_finding
-from backprobe.record import Entry, GradStatus, Record
+from backprobe.record import Entry, GradStatus, Record, Source
 
 MOST = 8
 
@@ -31,17 +31,15 @@ Lines = list[str]
 
 
 def _in_place(failure: Failure, values: list[Entry], savers: list[Entry], writers: list[Entry]) -> Lines:
-    name = values[0].name if values else "a value without a name"
-    said = [f"backward needs {name!r} as it was, and the program has written to it since" if values else
-            "backward needs a value without a name as it was, and the program has written to it since"]  # fmt: skip
+    name = repr(values[0].name) if values else "a value without a name"
+    said = [f"backward needs {name} as it was, and the program has written to it since"]
     said += [f"made:    {_at(entry)}" for entry in values]
     said += [f"saved:   {_at(entry)}, for the derivative of {failure.detail}" for entry in savers]
     said += [f"written: {_at(entry)}" for entry in writers]
     if not writers:
-        said.append("written: at no line that a name was bound in: an optimizer's step, or a call that is not followed")
-    name = name.partition("#")[0]
-    return [*said, f"next:    an ordinary operation in the place of the last, {name} = {name} * 2 and not {name}.mul_(2)"
-            if values else "next:    an ordinary operation in the place of the in-place one"]  # fmt: skip
+        said.append("written: at a line that is not known: no name that was recorded was live there")
+    own = values[0].name.partition("#")[0] if values else "u"
+    return [*said, f"next:    an ordinary operation instead, {own} = {own} * 2 and not {own}.mul_(2)"]
 
 
 def _freed(failure: Failure, values: list[Entry], savers: list[Entry], writers: list[Entry]) -> Lines:
@@ -71,7 +69,9 @@ def _cuts_before(record: Record, at: Sequence[int]) -> Lines:
     said = [f"{root.name!r} leads back to nothing that requires a gradient"]
     for cut in ways.among(before):
         found = cut_finding(ways, cut)
-        where = "" if found.source is None else f" ({found.source.file}:{found.source.line}: {found.source.text.strip()})"
+        where = (
+            "" if found.source is None else f" ({found.source.file}:{found.source.line}: {found.source.text.strip()})"
+        )
         said += [f"cut:     {found.headline}{where}", *(f"next:    {one}" for one in found.remedy.splitlines()[:1])]
     frozen = [ways.entries[each] for each in sorted(before) if ways.entries[each].status is GradStatus.FROZEN
               and not ways.sources(each)]  # fmt: skip
@@ -148,5 +148,8 @@ SAYING = {
 
 
 def _at(entry: Entry) -> str:
-    where = entry.source
-    return repr(entry.name) + (f" ({where.file}:{where.line}: {where.text.strip()})" if where is not None else "")
+    return repr(entry.name) + (f" ({_place(entry.source)})" if entry.source is not None else "")
+
+
+def _place(line: Source) -> str:
+    return f"{line.file}:{line.line}: {line.text.strip()}"

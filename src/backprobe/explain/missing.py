@@ -36,8 +36,12 @@ def _not_connected(ways: Ways, at: int) -> list[Finding]:
     after = ways.after(at)
     cuts = ways.cuts(at)
     if cuts:
-        return [cut_finding(ways, cut, ways.chain(after, cut.target)) for cut in cuts]
+        return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in cuts]
     return [_made_again(ways, at) or _other_call(ways, at) or _unused(ways, at, after)]
+
+
+def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, ...]:
+    return (*ways.chain(after, cut.mention.source), ways.entries[cut.target].name)
 
 
 def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
@@ -116,8 +120,8 @@ def _made_again(ways: Ways, at: int) -> Finding | None:
         if {spelled: name for spelled, name in _reads(other) if spelled in read} == read:
             again = {"value": repr(entry.name), "text": f"`{text}`", "again": repr(other.name)}
             chain = (*(name for name in dict.fromkeys(read.values())), entry.name)
-            return _found("made_again", entry.name, other.source, again, chain=chain,
-                          facts=[_made_at(entry), "each time it runs, such an expression gives a tensor of its own"])  # fmt: skip
+            facts = [_made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]
+            return _found("made_again", entry.name, other.source, again, chain=chain, facts=facts)
     return None
 
 
@@ -213,7 +217,9 @@ def made_leaves(ways: Ways) -> list[Finding]:
     for at in ways.record.outputs:
         entry = ways.entries[at]
         if entry.status is GradStatus.OK and not ways.edges[at] and ways.sources(at):
-            flag = ways.entries[ways.position[name]] if (name := f"{entry.name}.requires_grad") in ways.position else entry
+            flag = (
+                ways.entries[ways.position[name]] if (name := f"{entry.name}.requires_grad") in ways.position else entry
+            )
             found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)},
                                 facts=[f"no edge leads from {entry.name!r} to anything it is computed from"]))  # fmt: skip
     return found

@@ -1,4 +1,4 @@
-"""What is notable about a gradient that is there: that it is all zero, and of which line; that numbers are not finite."""
+"""What is notable about a gradient that is there: that it is zero everywhere, and which line made it so."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:
         notes.append(f"the same value is also called {', '.join(entry.aliases)}")
     if ways.edges[ways.position[entry.name]] and ways.record.backend == "torch":
         notes.append(
-            f"it was computed, and is no leaf: its own .grad is None in PyTorch, rec[{entry.name!r}].grad is its gradient"
+            f"it was computed, and is no leaf: in PyTorch its own .grad is None, and rec[{entry.name!r}].grad is there"
         )
     known = arrays.summarize(entry.held_grad)
     if known is not None and known.nonfinite:

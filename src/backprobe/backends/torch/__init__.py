@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Description, Failure, ModuleObserver, Options, Summary
-from backprobe.backends.torch import failures, modules, strategies, tensors
+from backprobe.backends.base import Description, Failure, GraphFacts, ModuleObserver, Options, Summary
+from backprobe.backends.torch import explaining, failures, modules, strategies, tensors
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
@@ -63,6 +63,9 @@ class TorchBackend:
 
     def failure(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
         return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.begun)
+
+    def graph_facts(self, output: Tensor, tensor: Tensor) -> GraphFacts:
+        return explaining.facts(output, tensor)
 
     def program(self, target: Any, session: Any) -> None:
         return None

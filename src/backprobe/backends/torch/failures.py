@@ -41,9 +41,7 @@ VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
 
-def failure(
-    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], begun: int
-) -> Failure | None:
+def failure(error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], begun: int) -> Failure | None:
     """What an error is about, by positions of captures; None where it is about nothing that is known here.
 
     ``written`` are the tensors that the running statement was about to write to, ``begun`` is how many calls of
@@ -113,7 +111,7 @@ class Known:
 
 def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
     owners = known.owners(_nodes(roots))
-    savers = [(node, name) for node in owners for name in _broken(node, "modified by an inplace operation")]
+    savers = [(node, name) for node in owners for name in broken(node, "modified by an inplace operation")]
     versions = VERSIONS.search(text)
     saved: dict[int, None] = {}
     writes: dict[int, None] = {}
@@ -138,7 +136,9 @@ def _around(node: Node, owner: int, known: Known) -> set[int]:
 def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
     """Is it what the message speaks of: now at that version, and captured when it was at the expected one?"""
     shape = SHAPE.search(text)
-    sizes = None if shape is None or shape[2] is None else tuple(int(size) for size in shape[2].split(",") if size.strip())
+    sizes = (
+        None if shape is None or shape[2] is None else tuple(int(size) for size in shape[2].split(",") if size.strip())
+    )
     if sizes is not None and tuple(capture.tensor.shape) != sizes:
         return False
     return capture.version == expected and version(capture.tensor) == now
@@ -190,8 +190,7 @@ def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor]) -> 
         reached |= {(follower, at) for follower, at in node.next_functions if follower is not None}
     edges = [(tensor, gradient_edge(tensor) if tensor.requires_grad else None) for tensor in inputs]
     unused = [tensor for tensor, edge in edges if edge is None or key(edge) not in reached]
-    return Failure("unused", values=known.positions(unused), root=roots[0] if roots else None,
-                   detail=", ".join(str(at) for at, one in enumerate(inputs) if any(one is t for t in unused)))  # fmt: skip
+    return Failure("unused", values=known.positions(unused))
 
 
 # reading
@@ -202,7 +201,7 @@ def _nodes(roots: Sequence[Tensor]) -> list[Node]:
     return [edge.node for edge in edges if edge is not None]
 
 
-def _broken(node: Node, words: str) -> Iterator[str]:
+def broken(node: Node, words: str) -> Iterator[str]:
     """The saved tensors of a node that cannot be read any more, for this reason."""
     for name in dir(node):
         if name.startswith("_saved_") or name == "saved_tensors":
