@@ -12,11 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record, Source
 from backprobe.source.mentions import Use, uses
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
-NO_NUMBERS = "shape"
+NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 
@@ -63,6 +64,7 @@ class Ways:
         self.position = {entry.name: at for at, entry in enumerate(record.entries)}
         self.edges = [self._positions(edge.name for edge in entry.inputs) for entry in record.entries]
         self.mentions = [_mentions(at, entry, self.position) for at, entry in enumerate(record.entries)]
+        self._mention_parameters()
         self.consumers: dict[int, dict[int, None]] = defaultdict(dict)
         for target in range(len(self.entries)):
             for source in self.sources(target):
@@ -70,6 +72,19 @@ class Ways:
 
     def _positions(self, names: Iterable[str]) -> dict[int, None]:
         return {self.position[name]: None for name in names if name in self.position}
+
+    def _mention_parameters(self) -> None:
+        """No expression mentions the parameters of a module that returns something without a history."""
+        cut = {strip(entry.name): at for at, entry in enumerate(self.entries)
+               if entry.source is None and entry.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)}  # fmt: skip
+        for name, at in self.record.names.items() if cut else ():
+            if split(name)[1] is None:
+                segments = partition(name, ".")
+                for length in range(len(segments) - 1, 0, -1):
+                    target = cut.get(".".join(segments[:length]))
+                    if target is not None:
+                        self.mentions[target].append(Mention(at, target, self.entries[target].cause))
+                        break
 
     def sources(self, target: int) -> dict[int, None]:
         """What goes into a value by either way."""
@@ -131,6 +146,8 @@ class Ways:
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
             return None if connected else Cut(mention)
+        if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
+            return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
         if mention.use.kind in FIRM and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
             return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None
         return None

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from backprobe.backends.base import Around, Tape
 from backprobe.carried import Carrying, carry, hand_over, through, written
 from backprobe.following import Following
-from backprobe.names import Selection, quote, strip
+from backprobe.names import Selection, partition, quote, strip
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
@@ -41,6 +41,23 @@ class Mentioned:
         return cls(scope.slots, tuple(scope.returned), tuple(scope.calls), dict(scope.carried))
 
 
+class Parameters:
+    """The captured parameters of a model, by the modules that they lie in."""
+
+    def __init__(self) -> None:
+        self.named: list[tuple[str, Any]] = []
+        self.placed = 0  # how many of them are sorted by module, which is done when it is asked
+        self.by_module: dict[str, list[Any]] = {}
+
+    def inside(self, module: str) -> Sequence[Any]:
+        for path, capture in self.named[self.placed :]:
+            segments = partition(path, ".")
+            for length in range(1, len(segments)):
+                self.by_module.setdefault(".".join(segments[:length]), []).append(capture)
+        self.placed = len(self.named)
+        return self.by_module.get(module, ())
+
+
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
     """A method of ``Trace`` in the course of which the user's own modes see nothing of what the tape does."""
 
@@ -53,7 +70,12 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
 
 
 def _around(scope: Scope, site: Site) -> Around:
-    """What a statement mentions: the captures, and whether a value that was not selected is differentiated."""
+    """What a statement mentions: the captures, and whether a value that was not selected is differentiated.
+
+    Of what a module returns no statement is known, but its parameters are.
+    """
+    if site is NO_SITE and scope.path and scope.parent is None:
+        return scope.trace.parameters.inside(scope.stripped), False
     reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
     return reads, any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
 
@@ -74,6 +96,7 @@ class Trace:
         self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
         self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
+        self.parameters = Parameters()
         self.writers: dict[int, tuple[Scope, Site]] = {}  # of captures that were written out of sight, by identity
         self.root = Scope(self, None, "", 0)
         self.repeats, self.following = Repeats(self), Following(self)
@@ -178,7 +201,7 @@ class Trace:
             scope.slots, scope.returned, scope.carried = {}, [], {}
         for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed, self.writers):
             held.clear()
-        self.last, self.at_return = None, Mentioned()
+        self.last, self.at_return, self.parameters = None, Mentioned(), Parameters()
         if self.repeats.trace is self:
             self.repeats.release()
         del self.root, self.repeats, self.following
@@ -375,7 +398,9 @@ class Trace:
         if self.tape.exchanges:
             tensor = self.tape.tap(tensor)
         if self.selection.might_want(path):
-            self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
+            value = self._value(self.root, tensor, NO_SITE)
+            value.names.append((None, path, 0, ""))
+            self.parameters.named.append((path, value.capture))
         return tensor
 
     def name_absent(self, path: str, status: GradStatus, reason: str) -> None:

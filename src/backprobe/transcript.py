@@ -138,6 +138,7 @@ def _entry(
     return Entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
         described.device, source, site.op, inputs, reads, outcome.value, outcome.grad, outcome.axes,
+        cause=outcome.cause,
     )  # fmt: skip
 
 

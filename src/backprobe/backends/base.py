@@ -66,6 +66,7 @@ class Outcome:
     grad: Any
     inputs: tuple[Link, ...]
     axes: tuple[str, ...] = ()  # see ``Entry``
+    cause: Source | None = None  # see ``Entry``
 
 
 @dataclass(frozen=True)

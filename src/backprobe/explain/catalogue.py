@@ -76,9 +76,13 @@ CAUSES = {
         "{target} is computed from {value} {mode}, where no history is kept",
         "compute {target} outside of it, and gradients flow to {value}; a decorator on the function counts too",
     ),
+    "sample": Cause(
+        "{text} draws numbers without a history: it cuts {target} off from {value}",
+        "rsample(), where the distribution has it: gradients flow through what is drawn; or a loss of log_prob()",
+    ),
     "checkpoint": Cause(
         "{text} is given nothing that requires a gradient, and so keeps no history, that of parameters neither",
-        "use_reentrant=False; or {value}.requires_grad_() before it, where {value} is floating",
+        "use_reentrant=False; or requires_grad_() on what it is given, before it",
     ),
     "inside": Cause(
         "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",

@@ -23,7 +23,7 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
 
     said = SAYING[failure.kind](failure, entries(failure.values), entries(failure.savers), entries(failure.writers))
     if failure.kind == "no_history":
-        said = _cuts_before(record, [captured[at] for at in failure.values])
+        said = _without_history(record, [captured[at] for at in failure.values])
     return "\n".join(["backprobe: " + said[0], *("  " + text for text in said[1:])]) if said else None
 
 
@@ -60,26 +60,35 @@ def _freed(failure: Failure, values: list[Entry], savers: list[Entry], writers: 
     ]
 
 
-def _cuts_before(record: Record, at: Sequence[int]) -> Lines:
+def _without_history(record: Record, at: Sequence[int]) -> Lines:
+    """Why backward cannot begin at an entry."""
     if not at:
         return []
-    ways = Ways(record, has_run=False)
-    root = record.entries[at[0]]
-    before = ways.before(at)
-    said = [f"{root.name!r} leads back to nothing that requires a gradient"]
-    for cut in ways.among(before):
-        found = cut_finding(ways, cut)
-        where = (
-            "" if found.source is None else f" ({found.source.file}:{found.source.line}: {found.source.text.strip()})"
-        )
-        said += [f"cut:     {found.headline}{where}", *(f"next:    {one}" for one in found.remedy.splitlines()[:1])]
-    frozen = [ways.entries[each] for each in sorted(before) if ways.entries[each].status is GradStatus.FROZEN
-              and not ways.sources(each)]  # fmt: skip
+    ways, root = Ways(record, has_run=False), record.entries[at[0]]
+    said = [f"{root.name!r} leads back to nothing that requires a gradient", *cuts_towards(record, at)]
     if len(said) == 1:
+        frozen = [
+            ways.entries[each] for each in sorted(ways.before(at))
+            if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each)
+        ]  # fmt: skip
         said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
         if frozen:
             names = " or ".join(entry.name for entry in frozen[:3])
             said.append(f"next:    requires_grad_() on {names}, before it is used")
+    return said
+
+
+def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
+    """The lines that cut these entries off from what is differentiated, where backward has not run."""
+    ways = Ways(record, has_run=False)
+    said = []
+    for cut in ways.among(ways.before(at)):
+        found = cut_finding(ways, cut)
+        said += [
+            f"cut:     {found.headline}",
+            *(f"at:      {_place(line)}" for line in [found.source] if line is not None),
+        ]
+        said += [f"next:    {found.remedy.splitlines()[0].rstrip(';')}"]
     return said
 
 

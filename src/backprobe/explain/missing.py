@@ -26,7 +26,25 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
         findings = _without_history(ways, at)
     else:
         findings = [_by_status(entry)]
-    return Report(heading, (*findings, *made_leaves(ways)))
+    return Report(heading, tuple(merged([*findings, *made_leaves(ways)])))
+
+
+def merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings of one kind at one line, as a loop gives them, as one with the names of all."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        line = finding.source
+        key = (finding.kind, line.file, line.line, strip(finding.name)) if line is not None else (finding,)
+        groups.setdefault(key, []).append(finding)
+    return [_as_one(group) for group in groups.values()]
+
+
+def _as_one(group: list[Finding]) -> Finding:
+    names = list(dict.fromkeys(finding.name for finding in group[1:] if finding.name != group[0].name))
+    if not names:
+        return group[0]
+    shown = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
+    return _with_fact(group[0], f"the same line does the same to {shown}")
 
 
 # what keeps its history, and has no way to the output
@@ -49,9 +67,10 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     source, target = ways.entries[cut.mention.source], ways.entries[cut.target]
     use = cut.mention.use
     kind = _kind(cut, source, target)
-    call = use.call or target.op
+    whole = "" if target.source is None else target.source.expression or target.source.text.strip()
+    call = use.call or whole
     fields = {
-        "value": repr(source.name), "target": repr(target.name), "text": f"`{use.text}`", "call": f"`{call}`",
+        "value": repr(source.name), "target": repr(target.name), "text": f"`{use.text or whole}`", "call": f"`{call}`",
         "dtype": target.dtype, "mode": mode_of(target.reason), "function": call.partition("(")[0] or "f",
     }  # fmt: skip
     facts = [f"{source.name!r} is {_state(source)}, {target.name!r} is {_state(target)}"]
@@ -80,7 +99,7 @@ def _kind(cut: Cut, source: Entry, target: Entry) -> str:
     if target.status is GradStatus.NOT_FLOAT:
         return "not_float"
     if target.status is GradStatus.NOT_TENSOR:
-        return "number" if use.text else "unknown"
+        return "number"
     return "inside" if use.call and not use.is_conditional else "unknown"
 
 
@@ -181,7 +200,7 @@ def _outputs(ways: Ways) -> str:
 
 def _without_history(ways: Ways, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
-    entry = ways.entries[at]
+    entry, ways = ways.entries[at], Ways(ways.record, has_run=False)
     before = ways.before([at])
     cuts = [cut for cut in ways.among(before) if not ways.edges[cut.target]] or [
         cut for cut in ways.among(before) if cut.target == at
@@ -200,6 +219,9 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
         return _found("no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
+    if entry.status is GradStatus.DETACHED and "reentrant checkpoint" in entry.reason:
+        text = entry.cause.text if entry.cause is not None else "the checkpoint"
+        return _found("checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
     if entry.status is GradStatus.DETACHED:
         return _found("unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
                       "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
@@ -217,11 +239,9 @@ def made_leaves(ways: Ways) -> list[Finding]:
     for at in ways.record.outputs:
         entry = ways.entries[at]
         if entry.status is GradStatus.OK and not ways.edges[at] and ways.sources(at):
-            flag = (
-                ways.entries[ways.position[name]] if (name := f"{entry.name}.requires_grad") in ways.position else entry
-            )
-            found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)},
-                                facts=[f"no edge leads from {entry.name!r} to anything it is computed from"]))  # fmt: skip
+            flag = ways.entries[ways.position.get(f"{entry.name}.requires_grad", at)]
+            facts = [f"no edge leads from {entry.name!r} to anything that it is computed from"]
+            found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
     return found
 
 
@@ -271,7 +291,7 @@ def explain_all(ways: Ways) -> Report:
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values have their gradient"
     return Report(heading + (f"; {len(lost)} have none though they have a history" if lost else ""),
-                  tuple(findings), tuple(notes))  # fmt: skip
+                  tuple(merged(findings)), tuple(notes))  # fmt: skip
 
 
 def _with_fact(finding: Finding, fact: str) -> Finding:

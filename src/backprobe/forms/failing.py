@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from backprobe.explain.failures import note
+from backprobe.errors import BackprobeError
+from backprobe.explain.failures import cuts_towards, note
 from backprobe.record import Record
-from backprobe.scope import Scope, Value
+from backprobe.scope import NamedAs, Scope, Value
 from backprobe.source.follow import package
 from backprobe.source.mentions import parsed
 from backprobe.source.rewrite import Origin, Site, names_read
@@ -35,6 +36,18 @@ def explained(run: Run, error: BaseException) -> str | None:
         held = _captures(kept(run.trace, outputs))
         failure = type(failure)(failure.kind, (held.index(outputs[0].capture),), detail=failure.detail)
     return note(failure, record, captured)
+
+
+def explain_unconnected(run: Run, error: BackprobeError) -> None:
+    """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
+    returned = [value for value in run.trace.values if any(_is_returned(run, name) for name in value.names)]
+    record, _ = so_far(run, returned)
+    if record is not None:
+        error.found = "\n".join([error.found, *cuts_towards(record, record.outputs)])
+
+
+def _is_returned(run: Run, name: NamedAs) -> bool:
+    return name[0] is run.trace.root and name[1] == "return"
 
 
 def so_far(run: Run, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from backprobe.backends.base import BACKENDS, Backend, Backward, Options, Ran, Tape
-from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
-from backprobe.forms.failing import explained
+from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
+from backprobe.forms.failing import explain_unconnected, explained
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
 from backprobe.recording import Recording
@@ -139,7 +139,11 @@ class CalledRun(Run):
         """The program itself, up to the choice of what is differentiated."""
         result = self.returned(self.forward(inputs))
         self.doing = "choosing the output of"
-        output = self.output(result)
+        try:
+            output = self.output(result)
+        except (BadOutput, NothingToDifferentiate) as error:
+            explain_unconnected(self, error)
+            raise
         self.doing = "differentiating"
         self.differentiated = self.hold(output)
         self.trace.close()

@@ -32,7 +32,7 @@ CUTTERS = {
     "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
     "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
     "less": "comparison", "logical_not": "comparison",
-    "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
+    "sample": "sample", "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
 
@@ -48,7 +48,7 @@ INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTe
 class Use:
     """One place where an expression mentions a value: the kind of cutter around it, if any, and that part's text.
 
-    ``call`` is the text of the innermost call that takes the value, cutter or not. ``is_conditional`` says that the
+    ``call`` is the text of the outermost call around it, cutter or not. ``is_conditional`` says that the
     expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used.
     """
 
@@ -117,7 +117,7 @@ def _use(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collection[str]
         if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]
             return None
         kind = _kind(node, child)
-        if isinstance(node, ast.Call) and not call:
+        if isinstance(node, ast.Call):
             call = ast.unparse(node)
         if kind:
             whole = above.get(node)

@@ -5,6 +5,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 
 from __future__ import annotations
 
+import linecache
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -27,11 +28,13 @@ from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import TOGETHER, TorchTape
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Source
+from backprobe.source.follow import package
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
 NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
+IN_VAIN = "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"
 UNCLEAR = (
     "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
     "as well"
@@ -70,13 +73,32 @@ def _computing_again() -> Any:
 
 def _to_compute_again() -> Any:
     """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
+    frame = _checkpoint()
+    return None if frame is None else frame.f_locals["ctx"]
+
+
+def _checkpoint() -> FrameType | None:
+    """The outermost checkpoint that now runs without a history."""
     frame: FrameType | None = sys._getframe(1)
     found = None
     while frame is not None and frame.f_code is not REENTRANT.backward.__code__:
         if frame.f_code is REENTRANT.forward.__code__:
-            found = frame.f_locals["ctx"]
+            found = frame
         frame = frame.f_back
     return found
+
+
+def _in_vain() -> Source | None:
+    """The user's line that calls a checkpoint which is given nothing that requires a gradient: it keeps no history."""
+    frame = _checkpoint()
+    if frame is None or any(isinstance(one, Tensor) and one.requires_grad for one in frame.f_locals["args"]):
+        return None
+    while frame is not None and package(frame.f_code.co_filename) is not None:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return Source(file, line, linecache.getline(file, line).strip())
 
 
 def _with_history(capture: Capture) -> Capture:
@@ -90,6 +112,8 @@ def _with_history(capture: Capture) -> Capture:
     if capture.leaf is not None:
         opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
         return replace(capture, edge=gradient_edge(capture.tensor), opaque=opaque)
+    if capture.edge is None and capture.in_vain is not None:
+        return replace(capture, status=GradStatus.DETACHED, reason=IN_VAIN)
     if capture.edge is None and capture.part is not None:
         return replace(capture, status=GradStatus.OPAQUE, reason=NOT_AGAIN)
     return capture
@@ -150,6 +174,7 @@ class ListeningTape(TorchTape):
         capture.calls = self.passing.begun
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
+            capture.in_vain = _in_vain() if capture.part is not None else None
             self.waiting.append(capture)
         return capture
 
