@@ -73,10 +73,15 @@ class Ways:
     def _positions(self, names: Iterable[str]) -> dict[int, None]:
         return {self.position[name]: None for name in names if name in self.position}
 
+    @cached_property
+    def modules_cut(self) -> list[int]:
+        """What modules return without a history, though their parameters have one."""
+        cut = (GradStatus.DETACHED, GradStatus.NO_GRAD)
+        return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
+
     def _mention_parameters(self) -> None:
         """No expression mentions the parameters of a module that returns something without a history."""
-        cut = {strip(entry.name): at for at, entry in enumerate(self.entries)
-               if entry.source is None and entry.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)}  # fmt: skip
+        cut = {strip(self.entries[at].name): at for at in self.modules_cut}
         for name, at in self.record.names.items() if cut else ():
             if split(name)[1] is None:
                 segments = partition(name, ".")
@@ -92,6 +97,12 @@ class Ways:
 
     @cached_property
     def leading(self) -> set[int]:
+        """The values that go into an output, or into a module's return value that no further way was recorded of."""
+        ends = [at for at in self.modules_cut if not self.consumers.get(at)]
+        return self.before([*self.record.outputs, *ends])
+
+    @cached_property
+    def to_outputs(self) -> set[int]:
         """The values that go into an output."""
         return self.before(self.record.outputs)
 

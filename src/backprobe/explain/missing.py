@@ -14,6 +14,7 @@ from backprobe.source.mentions import has_part
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 LISTED = 8
+IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
 
 def explain_missing(ways: Ways, entry: Entry) -> Report:
@@ -34,7 +35,8 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         line = finding.source
-        key = (finding.kind, line.file, line.line, strip(finding.name)) if line is not None else (finding,)
+        place = (line.file, line.line) if line is not None else ()
+        key = (finding.kind, *place, strip(finding.name))
         groups.setdefault(key, []).append(finding)
     return [_as_one(group) for group in groups.values()]
 
@@ -65,9 +67,8 @@ def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, .
 def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     """One cut, in words."""
     source, target = ways.entries[cut.mention.source], ways.entries[cut.target]
-    use = cut.mention.use
-    kind = _kind(cut, source, target)
-    whole = "" if target.source is None else target.source.expression or target.source.text.strip()
+    use, kind = cut.mention.use, _kind(cut, source, target)
+    whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call = use.call or whole
     fields = {
         "value": repr(source.name), "target": repr(target.name), "text": f"`{use.text or whole}`", "call": f"`{call}`",
@@ -82,7 +83,10 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
     instead = CAUSES[kind].instead(**fields)
-    line = cut.mention.line or target.source
+    line = cut.mention.line or target.cause or target.source
+    if kind == "checkpoint":
+        line = target.cause or line
+        fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
 
 
@@ -92,6 +96,8 @@ def _kind(cut: Cut, source: Entry, target: Entry) -> str:
         return "silent"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
+    if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:
+        return "checkpoint"
     if target.status is GradStatus.NO_GRAD and use.kind != "number":
         return "no_grad"
     if use.kind:
@@ -122,7 +128,8 @@ def _state(entry: Entry) -> str:
 
 def _onward(ways: Ways, at: int) -> str:
     outputs = [ways.entries[each].name for each in ways.record.outputs]
-    return "" if at in ways.record.outputs else ", ".join(map(repr, outputs[:LISTED]))
+    onward = at in ways.to_outputs and at not in ways.record.outputs
+    return ", ".join(map(repr, outputs[:LISTED])) if onward else ""
 
 
 def _made_again(ways: Ways, at: int) -> Finding | None:
@@ -219,7 +226,7 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
         return _found("no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
-    if entry.status is GradStatus.DETACHED and "reentrant checkpoint" in entry.reason:
+    if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
         text = entry.cause.text if entry.cause is not None else "the checkpoint"
         return _found("checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
     if entry.status is GradStatus.DETACHED:
@@ -228,9 +235,17 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     leaves = [each for each in sorted(before - {at}) if ways.entries[each].status is GradStatus.FROZEN
               and not ways.sources(each)]  # fmt: skip
     facts = [f"computed from {_made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
+    if _is_returned(ways, at):
+        facts.append("what goes into a module is recorded where the locals of its caller are selected")
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
-    return _found("frozen" if ways.sources(at) else "frozen_leaf", entry.name, entry.source, fields,
+    return _found("frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf", entry.name, entry.source, fields,
                   facts=facts or [entry.reason], chain=chain)  # fmt: skip
+
+
+def _is_returned(ways: Ways, at: int) -> bool:
+    """Is it what a module returned?"""
+    own = (full for full, position in ways.record.names.items() if position == at)
+    return ways.entries[at].source is None and any(strip(full).endswith(":return") for full in own)
 
 
 def made_leaves(ways: Ways) -> list[Finding]:
@@ -276,10 +291,10 @@ def explain_all(ways: Ways) -> Report:
     missing = [at for at, entry in enumerate(ways.entries) if entry.status is not GradStatus.OK]
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
     findings, explained = [], set()
-    for cut in ways.among(ways.leading):
-        behind = ways.before([cut.mention.source]) & lost
+    for group in _by_line(ways, ways.among(ways.leading)):
+        behind = ways.before([cut.mention.source for cut in group]) & lost
         explained |= behind
-        finding = cut_finding(ways, cut)
+        finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(_with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     for at in sorted(lost - explained):
         if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
@@ -291,7 +306,16 @@ def explain_all(ways: Ways) -> Report:
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values have their gradient"
     return Report(heading + (f"; {len(lost)} have none though they have a history" if lost else ""),
-                  tuple(merged(findings)), tuple(notes))  # fmt: skip
+                  tuple(findings), tuple(notes))  # fmt: skip
+
+
+def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
+    """Cuts of the same line, or of the same value where no line is known."""
+    groups: dict[object, list[Cut]] = {}
+    for cut in cuts:
+        line = cut.mention.line
+        groups.setdefault(cut.target if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
+    return list(groups.values())
 
 
 def _with_fact(finding: Finding, fact: str) -> Finding:

@@ -5,7 +5,6 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 
 from __future__ import annotations
 
-import linecache
 import math
 import sys
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -15,7 +14,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-import torch.utils.checkpoint
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
@@ -23,18 +21,17 @@ from torch.autograd.graph import get_gradient_edge
 from backprobe.backends.base import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, version
+from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import TOGETHER, TorchTape
-from backprobe.record import GradStatus, Source
-from backprobe.source.follow import package
+from backprobe.record import GradStatus
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
 NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
-IN_VAIN = "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"
 UNCLEAR = (
     "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
     "as well"
@@ -43,7 +40,6 @@ OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient aft
 NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
 SCALED = "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
-REENTRANT = torch.utils.checkpoint.CheckpointFunction
 UNHEARD = "what backward computes, and nobody has a name for"
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
@@ -69,36 +65,6 @@ def _computing_again() -> Any:
             return frame.f_locals["ctx"]
         frame = frame.f_back
     return None
-
-
-def _to_compute_again() -> Any:
-    """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
-    frame = _checkpoint()
-    return None if frame is None else frame.f_locals["ctx"]
-
-
-def _checkpoint() -> FrameType | None:
-    """The outermost checkpoint that now runs without a history."""
-    frame: FrameType | None = sys._getframe(1)
-    found = None
-    while frame is not None and frame.f_code is not REENTRANT.backward.__code__:
-        if frame.f_code is REENTRANT.forward.__code__:
-            found = frame
-        frame = frame.f_back
-    return found
-
-
-def _in_vain() -> Source | None:
-    """The user's line that calls a checkpoint which is given nothing that requires a gradient: it keeps no history."""
-    frame = _checkpoint()
-    if frame is None or any(isinstance(one, Tensor) and one.requires_grad for one in frame.f_locals["args"]):
-        return None
-    while frame is not None and package(frame.f_code.co_filename) is not None:
-        frame = frame.f_back
-    if frame is None:
-        return None
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return Source(file, line, linecache.getline(file, line).strip())
 
 
 def _with_history(capture: Capture) -> Capture:
@@ -174,7 +140,7 @@ class ListeningTape(TorchTape):
         capture.calls = self.passing.begun
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
-            capture.in_vain = _in_vain() if capture.part is not None else None
+            capture.in_vain = in_vain() if capture.part is not None else None
             self.waiting.append(capture)
         return capture
 
@@ -184,7 +150,7 @@ class ListeningTape(TorchTape):
         return None if current_pass() < 0 else _computing_again() or UNHEARD
 
     def to_be_repeated(self) -> Hashable | None:
-        return None if torch.is_grad_enabled() else _to_compute_again()
+        return None if torch.is_grad_enabled() else to_compute_again()
 
     def computed_again(self, capture: Capture, again: Capture) -> None:
         if not capture.is_followed:

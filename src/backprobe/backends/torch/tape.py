@@ -20,6 +20,7 @@ from backprobe.backends.base import Around, Backward, Description, Effect, Link,
 from backprobe.backends.torch import effects, graph, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
+from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
@@ -111,6 +112,8 @@ class TorchTape(Once):
             self._take_edge(capture, previous, through)
         if not capture.is_followed:
             capture.status, capture.reason = self._why_no_edge(tensor, *around())
+            if capture.status is GradStatus.NO_GRAD and (line := in_vain()) is not None:
+                capture.status, capture.reason, capture.in_vain = GradStatus.DETACHED, IN_VAIN, line
         self.unplaced.append(capture)
         return capture
 
