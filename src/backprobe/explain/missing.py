@@ -238,8 +238,8 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     if _is_returned(ways, at):
         facts.append("what goes into a module is recorded where the locals of its caller are selected")
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
-    return _found("frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf", entry.name, entry.source, fields,
-                  facts=facts or [entry.reason], chain=chain)  # fmt: skip
+    kind = "frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf"
+    return _found(kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
 
 
 def _is_returned(ways: Ways, at: int) -> bool:
