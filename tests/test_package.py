@@ -20,8 +20,8 @@ PUBLIC = {
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Derivation", "Drawing",
     "Edge", "Entry", "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched",
     "NothingToDifferentiate", "Overwritten", "PathSums", "Probe", "Read", "Recording", "Source", "StaleSource",
-    "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "derive", "draw", "hvp", "jacobian", "load", "probe",
-    "stamp",
+    "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "derive", "draw", "explain", "hvp", "jacobian", "load",
+    "probe", "stamp",
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from backprobe.errors import (
     UnknownName,
     Unsupported,
 )
+from backprobe.explain import explain
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
 from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
@@ -63,6 +64,7 @@ __all__ = [
     "check",
     "derive",
     "draw",
+    "explain",
     "hvp",
     "jacobian",
     "load",

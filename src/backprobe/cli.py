@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,20 +36,28 @@ def demo(into: str) -> None:
         _fail(error)
 
 
+def probing(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that probes a function."""
+    for option in reversed([
+        click.option("--select", "-s", multiple=True, help="Record only what this pattern matches; may be repeated."),
+        click.option("--of", help="Path of what to differentiate in the return value."),
+        click.option("--wrt", multiple=True, help="Differentiate only this argument; may be repeated."),
+        click.option("--cotangent", help="Vector of the vector-Jacobian product, for an output that is not a scalar."),
+        click.option("--backend", help="The framework, where the file imports several."),
+    ]):  # fmt: skip
+        command = option(command)
+    return command
+
+
 @main.command("run")
 @click.argument("function", metavar="FILE:FUNCTION")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--select", "-s", multiple=True, help="Record only what this pattern matches; may be repeated.")
-@click.option("--of", help="Path of what to differentiate in the return value.")
-@click.option("--wrt", multiple=True, help="Differentiate only this argument; may be repeated.")
-@click.option("--cotangent", help="Vector of the vector-Jacobian product, for an output that is not a scalar.")
-@click.option("--backend", help="The framework, where the file imports several.")
+@probing
 @click.option("--save", "path", type=click.Path(), help="Save the recording into this folder.")
 @click.option("--draw", "drawing", type=click.Path(dir_okay=False), help="Draw the circuit: .svg or .png.")
 def run_function(
-    function: str, arguments: tuple[str, ...], select: tuple[str, ...], of: str | None, wrt: tuple[str, ...],
-    cotangent: str | None, backend: str | None, path: str | None, drawing: str | None,
-) -> None:  # fmt: skip
+    function: str, arguments: tuple[str, ...], path: str | None, drawing: str | None, **options: Any
+) -> None:
     """Record a function of your own: every value it binds, and the gradient of its result towards each.
 
     \b
@@ -61,20 +69,34 @@ def run_function(
     try:
         if drawing is not None:
             check_path(drawing)
-        keywords = _arguments(arguments)
-        target = _load(function)
-        probed = bp.probe(
-            target, list(select) or None, of=of, wrt=list(wrt) or None, backend=backend,
-            cotangent=None if cotangent is None else _literal("cotangent", cotangent),
-            partials=drawing is not None,
-        )  # fmt: skip
-        recording = probed(**keywords)
+        recording = _recorded(function, arguments, partials=drawing is not None, **options)
         click.echo(str(recording))
         if drawing is not None:
             bp.draw(recording, drawing)
             click.echo(f"the circuit: {drawing}")
         if path is not None:
             _save(recording, path)
+    except BackprobeError as error:
+        _fail(error)
+
+
+@main.command("explain")
+@click.argument("function", metavar="FILE:FUNCTION")
+@click.argument("arguments", nargs=-1, metavar="[VALUE_NAME] [NAME=VALUE]...")
+@probing
+def explain_function(function: str, arguments: tuple[str, ...], **options: Any) -> None:
+    """Record a function of your own, and say why a value has no gradient, or that it has one; of every value if none
+    is named.
+
+    \b
+    backprobe explain toy.py:f u x=3 w=2 b=1
+
+    The arguments and options are those of "backprobe run".
+    """
+    try:
+        named = arguments[:1] if arguments and "=" not in arguments[0] else ()
+        recording = _recorded(function, arguments[len(named) :], **options)
+        click.echo(str(bp.explain(recording, *named)))
     except BackprobeError as error:
         _fail(error)
 
@@ -97,6 +119,18 @@ def check_function(function: str, arguments: tuple[str, ...], backend: str | Non
         _fail(error)
     click.echo(str(report))
     sys.exit(0 if report.ok else 1)
+
+
+def _recorded(
+    function: str, arguments: tuple[str, ...], select: tuple[str, ...], of: str | None, wrt: tuple[str, ...],
+    cotangent: str | None, backend: str | None, partials: bool = False,
+) -> bp.Recording:  # fmt: skip
+    keywords = _arguments(arguments)
+    probed = bp.probe(
+        _load(function), list(select) or None, of=of, wrt=list(wrt) or None, backend=backend,
+        cotangent=None if cotangent is None else _literal("cotangent", cotangent), partials=partials,
+    )  # fmt: skip
+    return probed(**keywords)
 
 
 def _fail(error: BackprobeError) -> NoReturn:

@@ -44,6 +44,9 @@ MEANINGS = {
     GradStatus.OPAQUE: "The framework does not let this gradient be captured rightly.",
 }
 
+LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
+"""The statuses that the line which computes a value gives it."""
+
 KEPT = {"static": True}
 """Of fields that hold tensors which are the recording's: a program that looks at an entry has not made them."""
 
@@ -109,6 +112,27 @@ class Read:
 
 
 @dataclass(frozen=True)
+class Passage:
+    """One recorded value that went into another by a way that no expression of its own tells.
+
+    It went ``through`` a name that holds no tensor, such as a NumPy array: ``source`` is the line that took it from the
+    value ``name``, which that line calls ``spelled``. Or a statement wrote in place to what is called ``through``.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x):
+    ...     n = x.detach().numpy()
+    ...     return torch.from_numpy(n) * x
+    >>> [(way.through, way.name, way.source.expression) for way in bp.probe(f)(torch.tensor(2.0))["return"].passages]
+    [('n', 'x', 'x.detach().numpy()')]
+    """
+
+    spelled: str
+    name: str
+    through: str
+    source: Source
+
+
+@dataclass(frozen=True)
 class PathSums:
     """Whether the contributions along all edges sum to the recorded gradients, as the chain rule says they must.
 
@@ -147,6 +171,9 @@ class Entry:
     recorded values that its expression mentions, whether or not they are differentiated. ``axes`` says what the
     leading axes of value and gradient count where a value is computed many times at once, as inside ``jax.lax.scan``
     and ``jax.vmap``: ``("step",)`` for each step of a loop, ``("batch",)`` for each example. It is empty elsewhere.
+    ``passages`` are the values that went into this one by ways that its expression does not tell. ``cause`` is the
+    line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
+    more than this one (``bp.explain``).
     """
 
     name: str
@@ -163,6 +190,8 @@ class Entry:
     held_value: Any = field(repr=False, metadata=KEPT)
     held_grad: Any = field(repr=False, metadata=KEPT)
     axes: tuple[str, ...] = ()
+    passages: tuple[Passage, ...] = ()
+    cause: Source | None = None
 
     @property
     def value(self) -> Any:
@@ -187,11 +216,15 @@ class Entry:
             raise NoGradient(
                 f"{self.name!r} has no gradient: {self.status}",
                 asked=f"rec[{self.name!r}].grad",
-                found=self.reason,
+                found="\n".join([self.reason, *self._line_of_cause()]),
                 why=self.status.meaning,
-                next=f"rec[{self.name!r}].grad_or_none for None instead of an error",
+                next=f"bp.explain(rec, {self.name!r}), or rec[{self.name!r}].grad_or_none for None",
             )
         return self.held_grad
+
+    def _line_of_cause(self) -> list[str]:
+        source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)
+        return [] if source is None else [f"{source.file}:{source.line}: {source.text.strip()}"]
 
     @property
     def grad_or_none(self) -> Any:

@@ -12,6 +12,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.base import Effect
+from backprobe.carried import Carried, Carrying, fill
 from backprobe.names import strip
 from backprobe.record import GradStatus
 from backprobe.source import own_names
@@ -53,6 +54,7 @@ class Value:
     expression: str = ""  # what computes exactly this value
     calls: tuple[str, ...] = ()  # what the expression called
     reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
+    passages: Sequence[tuple[str, Carried]] = ()  # the values that came in by other ways, see ``Entry``
     names: list[NamedAs] = field(default_factory=list)
     fulls: Sequence[str] = ()  # the names in full, when the run is over
     is_explained: bool = False  # is it said what computes it? A loop comes by the same statement again
@@ -69,6 +71,7 @@ class Scope:
         self.counts: dict[str, int] = {}  # how often each local was bound
         self.entered: dict[str, int] = {}  # how often each function was entered from here
         self.slots: dict[str, Slot] = {}  # what each live name holds now
+        self.carried: Carrying = {}  # what names that hold no tensor were computed from
         self.passed_over: dict[str, bool] = {}  # names that were not selected: is what they hold differentiated?
         self.calls: list[str] = []  # what the running statement has called
         self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
@@ -111,6 +114,8 @@ class Scope:
         """A statement that binds nothing is over."""
         if self.dirty:
             self._settle(self.sites[at])
+        if self.carried:
+            fill(self, self.sites[at])
         self.returned.clear()
         self.calls.clear()
         self.trace.renewed.clear()
@@ -145,6 +150,7 @@ class Scope:
     def expose(self, value: Any) -> Any:
         if self.trace.is_recording and self.trace.tape.is_tensor(value):
             self.trace.expose(value)
+            self.dirty = True  # the statement may write through it
         return value
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:

@@ -22,7 +22,7 @@ from backprobe.backends.choice import ARRAYS, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip
-from backprobe.record import Edge, Entry, GradStatus, Lost, PathSums, Read, Record, Source
+from backprobe.record import Edge, Entry, GradStatus, Lost, Passage, PathSums, Read, Record, Source
 
 FORMAT = "backprobe recording"
 VERSION = 2
@@ -240,6 +240,8 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
             for edge in entry.inputs
         ],
         "reads": [asdict(read) for read in entry.reads], "axes": list(entry.axes),
+        "passages": [asdict(passage) for passage in entry.passages],
+        "cause": None if entry.cause is None else asdict(entry.cause),
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
@@ -284,6 +286,10 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         reads=tuple(Read(**read) for read in data["reads"]),
         held_value=Lost(data["lost"]) if data["lost"] is not None else decoded(data["value"]),
         held_grad=decoded(data["grad"]), axes=tuple(data.get("axes", ())),
+        passages=tuple(
+            Passage(**{**way, "source": _decode_source(way["source"])}) for way in data.get("passages", ())
+        ),
+        cause=None if data.get("cause") is None else _decode_source(data["cause"]),
     )  # fmt: skip
 
 
@@ -317,12 +323,14 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
     if isinstance(entry.held_value, Lost):
         _check_text(entry.held_value.reason)
     numbers = list(entry.shape or ())
-    if entry.source is not None:
-        _check_text(entry.source.file)
-        _check_text(entry.source.text)
-        for text in (entry.source.expression, *entry.source.calls):
+    for way in entry.passages:
+        for text in (way.spelled, way.name, way.through):
             _check_text(text)
-        numbers.append(entry.source.line)
+    for source in (entry.source, entry.cause, *(way.source for way in entry.passages)):
+        if source is not None:
+            for text in (source.file, source.text, source.expression, *source.calls):
+                _check_text(text)
+            numbers.append(source.line)
     if any(type(number) is not int for number in numbers):
         raise ValueError(f"{numbers} where whole numbers belong")
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Around, Tape
+from backprobe.carried import Carrying, carry, hand_over, through, written
 from backprobe.following import Following
-from backprobe.names import Selection, quote
+from backprobe.names import Selection, partition, quote
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
@@ -34,10 +35,28 @@ class Mentioned:
     slots: Mapping[str, Slot] = field(default_factory=dict)
     returned: Sequence[tuple[str, Slot]] = ()
     calls: tuple[str, ...] = ()
+    carried: Carrying = field(default_factory=dict)
 
     @classmethod
     def of(cls, scope: Scope) -> Mentioned:
-        return cls(scope.slots, tuple(scope.returned), tuple(scope.calls))
+        return cls(scope.slots, tuple(scope.returned), tuple(scope.calls), dict(scope.carried))
+
+
+class Parameters:
+    """The captured parameters of a model, by the modules that they lie in."""
+
+    def __init__(self) -> None:
+        self.named: list[tuple[str, Any]] = []
+        self.placed = 0  # how many of them are sorted by module, which is done when it is asked
+        self.by_module: dict[str, list[Any]] = {}
+
+    def inside(self, module: str) -> Sequence[Any]:
+        for path, capture in self.named[self.placed :]:
+            segments = partition(path, ".")
+            for length in range(1, len(segments)):
+                self.by_module.setdefault(".".join(segments[:length]), []).append(capture)
+        self.placed = len(self.named)
+        return self.by_module.get(module, ())
 
 
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
@@ -52,7 +71,12 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
 
 
 def _around(scope: Scope, site: Site) -> Around:
-    """What a statement mentions: the captures, and whether a value that was not selected is differentiated."""
+    """What a statement mentions: the captures, and whether a value that was not selected is differentiated.
+
+    Of what a module returns no statement is known, but its parameters are.
+    """
+    if site is NO_SITE and scope.path and scope.parent is None:
+        return scope.trace.parameters.inside(scope.stripped), False
     reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
     return reads, any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
 
@@ -74,6 +98,8 @@ class Trace:
         self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
         self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
+        self.parameters = Parameters()
+        self.writers: dict[int, tuple[Scope, Site]] = {}  # of captures that were written out of sight, by identity
         self.root = Scope(self, None, "", 0)
         self.repeats, self.following = Repeats(self), Following(self)
         self.last: tuple[Scope, Site] | None = None
@@ -152,6 +178,8 @@ class Trace:
             self.sweep(scope, NO_SITE)
         self.live.pop(scope, None)
         scope.returned.clear()
+        if scope.carried:
+            hand_over(scope)
         if scope.parent is not None and "return" in scope.slots:
             scope.parent.returned.append((f"{scope.path[1:]}()", scope.slots["return"]))
         scope.slots = {local: slot for local, slot in scope.slots.items() if local == "return"}
@@ -168,12 +196,13 @@ class Trace:
         scopes = {named[0]: None for value in self.values for named in value.names}
         for value in self.values:
             value.names.clear()
+            value.passages = ()
         for scope in [self.root, *self.live, *scopes]:
             if scope is not None:
-                scope.slots, scope.returned = {}, []
-        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed):
+                scope.slots, scope.returned, scope.carried = {}, [], {}
+        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed, self.writers):
             held.clear()
-        self.last, self.at_return = None, Mentioned()
+        self.last, self.at_return, self.parameters = None, Mentioned(), Parameters()
         if self.repeats.trace is self:
             self.repeats.release()
         del self.root, self.repeats, self.following
@@ -224,10 +253,11 @@ class Trace:
             else:
                 self._pass_over(scope, local, found, own)
         else:
-            self._name_leaves(scope, local, self._leaves(value), site, own)
+            self._name_leaves(scope, local, value, site, own)
         return value
 
-    def _name_leaves(self, scope: Scope, local: str, found: Leaves, site: Site, own: str) -> None:
+    def _name_leaves(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
+        found = self._leaves(value)
         wanted = [one for one in found if scope.wanted[local + one[0]]]
         if wanted:
             with self.tape.quiet():
@@ -236,6 +266,7 @@ class Trace:
             self._pass_over(scope, local, found, own)
         else:
             self._forget(scope, local, own)
+            carry(scope, local, value, site)
 
     def _pass_over(self, scope: Scope, local: str, found: Leaves, own: str) -> None:
         """What was not selected has a name all the same."""
@@ -280,14 +311,17 @@ class Trace:
             for leaf, value in slot:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
-                    self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
+                    self.explain(value, site.origin.at(leaf) if leaf else site.origin, scope)
         if self.renewed:
             self.renewed.clear()
 
-    def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
+    def explain(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
+        """Note what computes a value, and what that mentions."""
         value.expression = origin.expression
         if around.calls:
             value.calls = tuple(around.calls)
+        if around.carried:
+            value.passages = through(around, origin.reads)
         slots, renewed = around.slots, self.renewed
         mentioned = [(name, slots[name]) for name in origin.reads if name in slots]
         if mentioned or around.returned:
@@ -369,7 +403,9 @@ class Trace:
                 tensor = self.tape.tap(tensor)
         if self.selection.might_want(path):
             with self.tape.quiet():
-                self._value(self.root, tensor, NO_SITE).names.append((None, path, 0, ""))
+                value = self._value(self.root, tensor, NO_SITE)
+            value.names.append((None, path, 0, ""))
+            self.parameters.named.append((path, value.capture))
         return tensor
 
     def name_absent(self, path: str, status: GradStatus, reason: str) -> None:
@@ -386,7 +422,7 @@ class Trace:
             tensor = self.tape.tap(tensor)
         value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)), self.return_site)
         if path is not None and value.site is self.return_site and not value.expression:
-            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
+            self.explain(value, self.return_site.origin.at(path), self.at_return)
         return value
 
     def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:
@@ -421,6 +457,8 @@ class Trace:
             return
         version = self.tape.version
         self.tape.look_again()
+        for capture in self.tape.overwritten():
+            self.writers[id(capture)] = (scope, site)
         written = [
             (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
             if value.tensor is not None and version(value.tensor) != value.version
@@ -438,6 +476,7 @@ class Trace:
                 latest = self.latest[self.tape.identity(value.tensor)]
                 if self.tape.version(value.tensor) != latest.version:
                     latest = self._capture(scope, value.tensor, site, value)
+                    latest.passages = written(scope, site, local, value)
                     self.renewed.add(latest)
                 latest.names.append((live, local, count, leaf))
                 slot.append((leaf, latest))

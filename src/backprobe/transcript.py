@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from backprobe.backends.base import NOTHING_KNOWN, Backend, Backward, Outcome, Sums
+from backprobe.cuts import causes
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Record, Source, plain_text
+from backprobe.record import Edge, Entry, GradStatus, Passage, PathSums, Read, Record, Source, plain_text
 from backprobe.scope import NamedAs, Scope, Value
+from backprobe.source.rewrite import Site
 from backprobe.trace import Trace
 
 
@@ -34,15 +37,29 @@ def transcribe(
         reads = tuple(
             Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(read)) is not None
         ) if value.reads else ()  # fmt: skip
-        entries.append(_entry(value, outcome, backend, own, inputs, reads))
+        entry = _entry(value, outcome, backend, own, inputs, reads)
+        if value.passages:
+            entry = replace(entry, passages=_passages(value, position, chosen))
+        if id(value.capture) in trace.writers:
+            entry = replace(entry, cause=_line(*trace.writers[id(value.capture)]))
+        entries.append(entry)
     backward = tuple(at_capture[c] for c in passed.order)
     unseen = tuple(name for name in trace.seen if name not in names)
     printed = [chosen[at][0] for at in at_capture]
     notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
-    return Record(
+    return with_causes(Record(
         backend.name, tuple(entries), names, written, backward, tuple(position[output] for output in outputs),
         stamp(), unseen, notes, _path_sums(passed.sums, printed),
-    )  # fmt: skip
+    ))  # fmt: skip
+
+
+def with_causes(record: Record) -> Record:
+    """The record, with the line that cut the way from each value that no path leads from."""
+    if all(entry.status is not GradStatus.NOT_CONNECTED for entry in record.entries):
+        return record
+    found = causes(record)
+    entries = [replace(entry, cause=found[at]) if at in found else entry for at, entry in enumerate(record.entries)]
+    return replace(record, entries=tuple(entries))
 
 
 def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
@@ -114,16 +131,30 @@ def _entry(
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
                      reads, value.plain, None)  # fmt: skip
-    status, reason, held, grad, _, axes = outcome
+    status, reason, held, grad, _, axes, cause = outcome
     described = NOTHING_KNOWN
     if value.tensor is not None:
         described = backend.describe(held if backend.is_tensor(held) else value.tensor)
     return Entry(
-        written[0], tuple(written[1:]), status, reason, *described, source, site.op, inputs, reads, held, grad, axes
-    )
+        written[0], tuple(written[1:]), status, reason, *described, source, site.op, inputs, reads, held, grad, axes,
+        cause=cause,
+    )  # fmt: skip
 
 
 _source = lru_cache(16384)(Source)  # programs come by the same lines at each step
+
+
+def _passages(value: Value, position: Mapping[Value, int], chosen: Sequence[list[str]]) -> tuple[Passage, ...]:
+    known = [(name, one, position.get(one.value)) for name, one in value.passages]
+    return tuple(
+        Passage(one.spelled, chosen[at][0], name, _line(one.scope, one.site))
+        for name, one, at in known if at is not None
+    )  # fmt: skip
+
+
+def _line(scope: Scope, site: Site) -> Source:
+    """The line of a statement; a value that it made also has what it called."""
+    return Source(scope.file, site.line, site.text, site.origin.expression)
 
 
 def _kind(plain: object) -> str:

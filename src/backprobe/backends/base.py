@@ -60,6 +60,7 @@ class Outcome(NamedTuple):
     grad: Any
     inputs: tuple[Link, ...]
     axes: tuple[str, ...] = ()  # see ``Entry``
+    cause: Source | None = None  # see ``Entry``
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,52 @@ class Summary:
     nonfinite: int
     rms: float
     largest: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
+
+    ``kind`` is the word for it, ``values`` what it is about, ``savers`` what kept or computed that for backward,
+    ``writers`` what it was written as later. ``root`` is the tensor that backward was to run from, and ``detail`` what
+    the framework calls the operation or shape.
+    """
+
+    kind: str
+    values: tuple[int, ...] = ()
+    savers: tuple[int, ...] = ()
+    writers: tuple[int, ...] = ()
+    root: Any = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """What a framework's graph alone tells of an output and a tensor, without a recording.
+
+    ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
+    operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
+    memory, ``written`` its operations whose saved values were written since.
+    """
+
+    output: str
+    output_requires_grad: bool
+    output_size: int
+    output_is_leaf: bool
+    tensor: str
+    requires_grad: bool
+    is_leaf: bool
+    is_retained: bool
+    is_inference: bool
+    is_floating: bool
+    op: str
+    is_reached: bool
+    leaves: tuple[Any, ...]
+    output_leaves: tuple[Any, ...]
+    again: tuple[str, ...]
+    shared: tuple[Any, ...]
+    written: tuple[str, ...]
+    is_freed: bool
 
 
 Around = tuple[Sequence[Any], bool]
@@ -243,6 +290,14 @@ class Tape(Tensors, Protocol):
         """The program takes a handle through which it may write unseen."""
         ...
 
+    def unfinished(self, captures: Sequence[Any]) -> Backward | None:
+        """What is known of captures before backward has run; None where the framework tells nothing before."""
+        ...
+
+    def overwritten(self) -> Sequence[Any]:
+        """The captures whose values were written, since this was asked last, where the framework does not look."""
+        ...
+
     def release(self) -> None:
         """Keep nothing any longer."""
         ...
@@ -256,6 +311,12 @@ class Once:
 
     def seen_again(self, capture: Any) -> None:
         """As in ``look_again``."""
+
+    def unfinished(self, captures: Sequence[Any]) -> Backward | None:
+        return None
+
+    def overwritten(self) -> Sequence[Any]:
+        return ()
 
     def repeated(self) -> Hashable | None:
         return None
@@ -369,6 +430,14 @@ class Backend(Arrays, Protocol):
 
     def explain_error(self, error: BaseException) -> str | None:
         """What an error raised by the framework's backward pass means for a probe, if backprobe knows more."""
+        ...
+
+    def failure(self, error: BaseException, tape: Tape, captures: Sequence[Any]) -> Failure | None:
+        """What an error is about, of the values that a program has captured; None where nothing is known of it."""
+        ...
+
+    def graph_facts(self, output: Any, tensor: Any) -> GraphFacts:
+        """What the graph alone tells of an output and a tensor. Raises Unsupported where tensors have no graph."""
         ...
 
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:

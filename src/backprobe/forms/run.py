@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from backprobe.backends.base import Backend, Backward, Options, Ran, Tape
 from backprobe.backends.choice import BACKENDS
-from backprobe.errors import BackprobeError, NothingMatched, NothingToDifferentiate
+from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
+from backprobe.forms.failing import explain_unconnected, explained
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
 from backprobe.recording import Recording
@@ -67,9 +68,9 @@ class Run:
             where = place(scope.file, site.line)
             note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
         error.add_note(note)
-        for explained in (self.backend.explain_error(error), self.explain_error(error)):
-            if explained:
-                error.add_note(explained)
+        for known in (explained(self, error) or self.backend.explain_error(error), self.explain_error(error)):
+            if known:
+                error.add_note(known)
 
     def noting(self, step: Callable[[], T]) -> T:
         """Take a step; an error of the program's gets its notes."""
@@ -139,7 +140,11 @@ class CalledRun(Run):
         """The program itself, up to the choice of what is differentiated."""
         result = self.returned(self.forward(inputs))
         self.doing = "choosing the output of"
-        output = self.output(result)
+        try:
+            output = self.output(result)
+        except (BadOutput, NothingToDifferentiate) as error:
+            explain_unconnected(self, error)
+            raise
         self.doing = "differentiating"
         self.differentiated = self.hold(output)
         self.trace.close()

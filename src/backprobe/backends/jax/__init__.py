@@ -97,6 +97,16 @@ class JaxBackend(HostArrays):
     def second(self, value: Any, gradient: Any, vector: Any) -> Any:
         return None
 
+    def failure(self, error: BaseException, tape: object, captures: object) -> None:
+        return None
+
+    def graph_facts(self, output: object, tensor: object) -> NoReturn:
+        raise Unsupported(
+            "nothing can be told of a tensor alone", asked="bp.explain(loss, tensor)", found='JAX',
+            why="a JAX array knows nothing of what it was computed from",
+            next="rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",
+        )  # fmt: skip
+
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, VALUE_WANTED):
             return (

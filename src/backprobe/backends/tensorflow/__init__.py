@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from backprobe.backends.base import ModuleObserver, Options
 from backprobe.backends.tensorflow import graph_targets, layers, refusals
@@ -55,6 +55,16 @@ class TensorflowBackend(TensorflowArrays):
 
     def program(self, target: Any, session: Any) -> GraphProgram | None:
         return graph_targets.program(target, session)
+
+    def failure(self, error: BaseException, tape: object, captures: object) -> None:
+        return None
+
+    def graph_facts(self, output: object, tensor: object) -> NoReturn:
+        raise Unsupported(
+            "nothing can be told of a tensor alone", asked="bp.explain(loss, tensor)", found='TensorFlow',
+            why="a tensor of TensorFlow does not know its tape",
+            next="rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",
+        )  # fmt: skip
 
     def explain_error(self, error: BaseException) -> str | None:
         if isinstance(error, LookupError) and NO_GRADIENT in str(error):

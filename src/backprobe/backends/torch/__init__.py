@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Description, ModuleObserver, Options, Summary
-from backprobe.backends.torch import modules, strategies, tensors
+from backprobe.backends.base import Description, Failure, GraphFacts, ModuleObserver, Options, Summary
+from backprobe.backends.torch import explaining, failures, modules, strategies, tensors
 from backprobe.backends.torch.again import TorchCalls
+from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
 
@@ -63,6 +64,12 @@ class TorchBackend:
                 "create_graph=True there keeps it"
             )
         return None
+
+    def failure(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
+        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.begun)
+
+    def graph_facts(self, output: Tensor, tensor: Tensor) -> GraphFacts:
+        return explaining.facts(output, tensor)
 
     def program(self, target: Any, session: Any) -> None:
         return None

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.torch.tensors import Geometry
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Source
 
 
 @dataclass(eq=False, slots=True)
@@ -28,6 +28,7 @@ class Capture:
     exposed: bool = False
     part: Any = None  # of the program, that runs here without a history and is computed again with one
     again: Capture | None = None  # what it is there
+    in_vain: Source | None = None  # the line of the checkpoint that will not compute it again
     geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
     writes: list[ViewWrite] = field(default_factory=list)
     leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to

@@ -13,7 +13,6 @@ from types import CodeType, FrameType
 from typing import Any
 
 import torch
-import torch.utils.checkpoint
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
@@ -21,6 +20,7 @@ from torch.autograd.graph import get_gradient_edge
 from backprobe.backends.base import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, version
+from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass
@@ -39,7 +39,6 @@ OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient aft
 NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
 SCALED = "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
-REENTRANT = torch.utils.checkpoint.CheckpointFunction
 UNHEARD = "what backward computes, and nobody has a name for"
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
@@ -67,17 +66,6 @@ def _computing_again() -> Any:
     return None
 
 
-def _to_compute_again() -> Any:
-    """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
-    frame: FrameType | None = sys._getframe(1)
-    found = None
-    while frame is not None and frame.f_code is not REENTRANT.backward.__code__:
-        if frame.f_code is REENTRANT.forward.__code__:
-            found = frame.f_locals["ctx"]
-        frame = frame.f_back
-    return found
-
-
 def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
@@ -89,6 +77,8 @@ def _with_history(capture: Capture) -> Capture:
     if capture.leaf is not None:
         opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
         return capture.but(edge=gradient_edge(capture.tensor), opaque=opaque)
+    if capture.edge is None and capture.in_vain is not None:
+        return capture.but(status=GradStatus.DETACHED, reason=IN_VAIN)
     if capture.edge is None and capture.part is not None:
         return capture.but(status=GradStatus.OPAQUE, reason=NOT_AGAIN)
     return capture
@@ -149,6 +139,7 @@ class ListeningTape(TorchTape):
         capture.calls = self.passing.begun
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
+            capture.in_vain = in_vain() if capture.part is not None else None
             self.waiting.append(capture)
         return capture
 
@@ -158,7 +149,7 @@ class ListeningTape(TorchTape):
         return None if current_pass() < 0 else _computing_again() or UNHEARD
 
     def to_be_repeated(self) -> Hashable | None:
-        return None if torch.is_grad_enabled() else _to_compute_again()
+        return None if torch.is_grad_enabled() else to_compute_again()
 
     def computed_again(self, capture: Capture, again: Capture) -> None:
         if not capture.is_followed:
@@ -283,6 +274,13 @@ class ListeningTape(TorchTape):
     @property
     def progress(self) -> int:
         return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
+
+    @property
+    def begun(self) -> int:  # type: ignore[override]
+        return self.passing.begun
+
+    def unfinished(self, captures: Sequence[Capture]) -> Backward:
+        return super().unfinished([_with_history(capture) for capture in captures])
 
     def backward(self, captures: Sequence[Capture]) -> Backward:
         self.settle(captures)

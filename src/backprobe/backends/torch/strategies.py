@@ -93,7 +93,7 @@ def outcome(
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value = _value(capture, live)
     if capture.edge is None:
-        return Outcome(capture.status, capture.reason, value, None, inputs)
+        return Outcome(capture.status, capture.reason, value, None, inputs, cause=capture.in_vain)
     if capture.opaque:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
     if gradient is None:

@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Around, Backward, Description, Effect, Once, Options, Ran
-from backprobe.backends.torch import effects, modules
+from backprobe.backends.base import Around, Backward, Description, Effect, Link, Once, Options, Ran
+from backprobe.backends.torch import effects, graph, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
-from backprobe.backends.torch.strategies import HookedGradients, differentiate
+from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
+from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
 from backprobe.record import GradStatus
@@ -30,6 +31,7 @@ TOGETHER = (
     "it was written in place where autograd did not look (no_grad, detach or another argument on the same memory), so "
     "what was computed before and after that write has one gradient together"
 )
+BEHIND_AUTOGRAD = "it was overwritten through .data or NumPy, which autograd cannot see"
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -49,6 +51,8 @@ class TorchTape(Once):
         self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
         self.exposed: list[Capture] = []
+        self.exposed_now: list[Capture] = []  # by the statement that is running
+        self.found_overwritten: list[Capture] = []
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
 
@@ -107,6 +111,8 @@ class TorchTape(Once):
             self._take_edge(capture, previous, through)
         if not capture.is_followed:
             capture.status, capture.reason = self._why_no_edge(tensor, *around())
+            if capture.status is GradStatus.NO_GRAD and (line := in_vain()) is not None:
+                capture.status, capture.reason, capture.in_vain = GradStatus.DETACHED, IN_VAIN, line
         self.unplaced.append(capture)
         return capture
 
@@ -236,7 +242,8 @@ class TorchTape(Once):
     def _after_write(self, tensor: Tensor, nodes: list[Node], current: list[Capture]) -> None:
         for capture in current:
             if self.version(capture.tensor) == capture.version and not _unchanged(capture):
-                capture.opaque = "it was overwritten through .data, which autograd cannot see"
+                capture.opaque = BEHIND_AUTOGRAD
+                self.found_overwritten.append(capture)
         base = tensor._base
         if nodes and base is not None and _is_copy_slices(base):
             write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
@@ -254,6 +261,17 @@ class TorchTape(Once):
             if not capture.exposed:
                 capture.exposed = True
                 self.exposed.append(capture)
+            self.exposed_now.append(capture)
+
+    def overwritten(self) -> Sequence[Capture]:
+        """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
+        for capture in self.exposed_now:
+            if not capture.opaque and self.version(capture.tensor) == capture.version and not _unchanged(capture):
+                capture.opaque = BEHIND_AUTOGRAD
+                self.found_overwritten.append(capture)
+        found, self.found_overwritten = self.found_overwritten, []
+        self.exposed_now.clear()
+        return found
 
     def _current(self, tensor: Tensor) -> list[Capture]:
         """The captures whose value lies in this tensor's memory now."""
@@ -288,6 +306,18 @@ class TorchTape(Once):
         self.settle(ran.captures)
         return ran.result, differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
 
+    begun = 0  # calls of backward() that were counted
+
+    def unfinished(self, captures: Sequence[Capture]) -> Backward:
+        recorded = by_edge(captures)
+        links = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
+        missing = (GradStatus.BACKWARD_NOT_RUN, "backward has not run to its end")
+        found = [
+            outcome(capture, None, tuple(map(Link, sources)), False, missing)
+            for capture, sources in zip(captures, links, strict=True)
+        ]
+        return Backward(found, ())
+
     def tap(self, value: Any) -> Any:
         return value
 
@@ -303,7 +333,7 @@ class TorchTape(Once):
         """The program is over: what can be known only now."""
         for capture in self.exposed:
             if self.version(capture.tensor) == capture.version and not _unchanged(capture):
-                capture.opaque = "it was overwritten through .data or NumPy, which autograd cannot see"
+                capture.opaque = BEHIND_AUTOGRAD
         for capture in captures:
             self.late_edge(capture)
 
@@ -318,6 +348,8 @@ class TorchTape(Once):
         self.known_versions.clear()
         self.pending.clear()
         self.exposed.clear()
+        self.exposed_now.clear()
+        self.found_overwritten.clear()
         self.hooked.clear()
 
 

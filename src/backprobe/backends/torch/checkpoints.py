@@ -1,0 +1,47 @@
+"""Reentrant checkpoints, which run a part of a program without a history first: where one runs now, and with what."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from types import FrameType
+from typing import Any
+
+import torch.utils.checkpoint
+from torch import Tensor
+
+from backprobe.record import Source
+from backprobe.source.follow import package
+
+REENTRANT = torch.utils.checkpoint.CheckpointFunction
+IN_VAIN = "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"
+
+
+def to_compute_again() -> Any:
+    """What the outermost checkpoint that now runs without a history keeps its things on: those in it are not asked."""
+    frame = _checkpoint()
+    return None if frame is None else frame.f_locals["ctx"]
+
+
+def _checkpoint() -> FrameType | None:
+    """The outermost checkpoint that now runs without a history."""
+    frame: FrameType | None = sys._getframe(1)
+    found = None
+    while frame is not None and frame.f_code is not REENTRANT.backward.__code__:
+        if frame.f_code is REENTRANT.forward.__code__:
+            found = frame
+        frame = frame.f_back
+    return found
+
+
+def in_vain() -> Source | None:
+    """The user's line that calls a checkpoint which is given nothing that requires a gradient: it keeps no history."""
+    frame = _checkpoint()
+    if frame is None or any(isinstance(one, Tensor) and one.requires_grad for one in frame.f_locals["args"]):
+        return None
+    while frame is not None and package(frame.f_code.co_filename) is not None:
+        frame = frame.f_back
+    if frame is None:
+        return None
+    file, line = frame.f_code.co_filename, frame.f_lineno
+    return Source(file, line, linecache.getline(file, line).strip())

@@ -1,0 +1,231 @@
+"""The errors of PyTorch's that are about the graph: which values they are about, found in what the program left.
+
+Reading the saved tensors of a node raises exactly where backward did: that the tensor was written since, or freed. A
+node whose saved tensors have hooks (of a checkpoint) is not read, since that would run them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from backprobe.backends.base import Failure
+from backprobe.backends.torch.capture import Capture, gradient_edge, version
+from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.passes import BACKWARD, GRAD
+
+KINDS = {
+    "has been modified by an inplace operation": "in_place",
+    "backward through the graph a second time": "freed",
+    "does not require grad and does not have a grad_fn": "no_history",
+    "can be implicitly created only for scalar outputs": "not_scalar",
+    "appears to not have been used in the graph": "unused",
+    "a leaf Variable that requires grad is being used in an in-place operation": "leaf_written",
+    "a view of a leaf Variable that requires grad is being used in an in-place": "leaf_written",
+    "is a view and is being modified inplace": "view_written",
+    "A view was created in no_grad mode and is being modified inplace": "view_written",
+    "Inference tensors cannot be saved for backward": "inference",
+    "Inplace update to inference tensor": "inference",
+    "dtype can require gradients": "not_float",
+    "of floating point and complex dtype can require gradients": "not_float",
+}
+"""What messages of PyTorch 2.6 to 2.13 say, and the word for it."""
+
+VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
+SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
+
+
+def failure(error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], begun: int) -> Failure | None:
+    """What an error is about, by positions of captures; None where it is about nothing that is known here.
+
+    ``written`` are the tensors that the running statement was about to write to, ``begun`` is how many calls of
+    ``backward()`` there were.
+    """
+    text = str(error)
+    kind = next((kind for words, kind in KINDS.items() if words in text), None)
+    if kind is None or not isinstance(error, RuntimeError):
+        return None
+    known = Known(captures)
+    call = _call(error)
+    roots = _tensors(call, "tensors", "outputs")
+    if kind == "in_place":
+        return _in_place(text, known, roots)
+    if kind == "freed":
+        return _freed(known, roots, begun)
+    if kind == "unused":
+        return _unused(known, roots, _tensors(call, "inputs"))
+    if kind in ("leaf_written", "view_written"):
+        return Failure(kind, values=known.positions(written[-1:]))
+    if kind == "inference":
+        return Failure(kind, values=tuple(at for at, c in enumerate(captures) if c.tensor.is_inference()))
+    return Failure(kind, values=known.positions(roots), root=roots[0] if roots else None,
+                   detail=str(tuple(roots[0].shape)) if roots else "")  # fmt: skip
+
+
+class Known:
+    """The captures of a program, found by their tensors, edges and nodes."""
+
+    def __init__(self, captures: Sequence[Capture]) -> None:
+        self.captures = captures
+        self.edges: dict[Key, int] = {}
+        for at, capture in enumerate(captures):
+            edge = capture.edge or (gradient_edge(capture.tensor) if capture.leaf is not None else None)
+            if edge is not None:
+                self.edges.setdefault(key(edge), at)
+        self.nodes: dict[Node, int] = {}
+        for (node, _), at in self.edges.items():
+            self.nodes.setdefault(node, at)
+
+    def positions(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
+        found = (self.position(tensor) for tensor in tensors)
+        return tuple(at for at in found if at is not None)
+
+    def position(self, tensor: Tensor) -> int | None:
+        """The latest version of a tensor that has a name."""
+        for at in range(len(self.captures) - 1, -1, -1):
+            if self.captures[at].tensor is tensor:
+                return at
+        edge = gradient_edge(tensor) if tensor.requires_grad else None
+        return None if edge is None else self.edges.get(key(edge))
+
+    def owners(self, roots: Sequence[Node]) -> dict[Node, int]:
+        """The named value that each node belongs to: the nearest one that is computed by it, alone or with others."""
+        found: dict[Node, int] = {}
+        pending = [(node, self.nodes.get(node)) for node in roots]
+        for node, at in pending:
+            if node in found:
+                continue
+            found[node] = own = self.nodes.get(node, -1 if at is None else at)
+            pending += [(follower, own) for follower, _ in node.next_functions if follower is not None]
+        return found
+
+
+# in place
+
+
+def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
+    owners = known.owners(_nodes(roots))
+    savers = [(node, name) for node in owners for name in broken(node, "modified by an inplace operation")]
+    versions = VERSIONS.search(text)
+    saved: dict[int, None] = {}
+    writes: dict[int, None] = {}
+    if versions is not None:
+        now, expected = int(versions[1]), int(versions[2])
+        around = {at for node, _ in savers for at in _around(node, owners[node], known)}
+        candidates = [at for at, c in enumerate(known.captures) if _fits(c, now, expected, text)]
+        for at in [at for at in candidates if at in around] or candidates:
+            saved[at] = None
+            writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
+    saving = dict.fromkeys(owners[node] for node, _ in savers if owners[node] >= 0)
+    return Failure("in_place", values=tuple(saved), savers=tuple(saving), writers=tuple(writes),
+                   detail=", ".join(dict.fromkeys(node.name() for node, _ in savers)))  # fmt: skip
+
+
+def _around(node: Node, owner: int, known: Known) -> set[int]:
+    """The captures that a node may have saved: what it computes, and what flows into it."""
+    inputs = (known.edges.get((follower, at)) for follower, at in node.next_functions if follower is not None)
+    return {at for at in (owner, *inputs) if at is not None}
+
+
+def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
+    """Is it what the message speaks of: now at that version, and captured when it was at the expected one?"""
+    shape = SHAPE.search(text)
+    sizes = (
+        None if shape is None or shape[2] is None else tuple(int(size) for size in shape[2].split(",") if size.strip())
+    )
+    if sizes is not None and tuple(capture.tensor.shape) != sizes:
+        return False
+    return capture.version == expected and version(capture.tensor) == now
+
+
+def _writes(captures: Sequence[Capture], at: int, expected: int, now: int) -> list[int]:
+    """The captures of the same memory that the writes between two versions gave."""
+    memory = _memory(captures[at].tensor)
+    return [
+        other for other, capture in enumerate(captures)
+        if expected < capture.version <= now and _memory(capture.tensor) == memory
+    ]  # fmt: skip
+
+
+def _memory(tensor: Tensor) -> int:
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return id(tensor)
+    return int(tensor.untyped_storage()._cdata)
+
+
+# a second backward
+
+
+def _freed(known: Known, roots: Sequence[Tensor], begun: int) -> Failure:
+    """The nearest values that an earlier backward has gone through; ``begun`` counts these calls and the failing one.
+
+    That a node is freed says nothing: the failing call has freed what it has run through.
+    """
+    survivors: dict[int, None] = {}
+    seen, pending = set(), _nodes(roots)
+    for node in pending:
+        if node in seen:
+            continue
+        seen.add(node)
+        at = known.nodes.get(node)
+        if at is not None and not known.captures[at].tensor.is_leaf and begun - known.captures[at].calls > 1:
+            survivors[at] = None
+        else:
+            pending += [follower for follower, _ in node.next_functions if follower is not None]
+    return Failure("freed", values=tuple(survivors), savers=known.positions(roots))
+
+
+# what was not used
+
+
+def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor]) -> Failure:
+    reached = {key(edge) for root in roots if root.requires_grad and (edge := gradient_edge(root)) is not None}
+    for node in known.owners(_nodes(roots)):
+        reached |= {(follower, at) for follower, at in node.next_functions if follower is not None}
+    edges = [(tensor, gradient_edge(tensor) if tensor.requires_grad else None) for tensor in inputs]
+    unused = [tensor for tensor, edge in edges if edge is None or key(edge) not in reached]
+    return Failure("unused", values=known.positions(unused))
+
+
+# reading
+
+
+def _nodes(roots: Sequence[Tensor]) -> list[Node]:
+    edges = (gradient_edge(root) for root in roots if root.requires_grad)
+    return [edge.node for edge in edges if edge is not None]
+
+
+def broken(node: Node, words: str) -> Iterator[str]:
+    """The saved tensors of a node that cannot be read any more, for this reason."""
+    for name in dir(node):
+        if name.startswith("_saved_") or name == "saved_tensors":
+            try:
+                raw = getattr(node, "_raw" + (name if name[0] == "_" else f"_{name}"), None)
+                each = raw if isinstance(raw, tuple | list) else [raw]
+                if raw is not None and all(getattr(one, "unpack_hook", None) is None for one in each):
+                    getattr(node, name)
+            except RuntimeError as error:
+                if words in str(error):
+                    yield name
+
+
+def _call(error: BaseException) -> FrameType | None:
+    """The call of ``backward`` or ``grad`` that raised."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        if step.tb_frame.f_code in (BACKWARD, GRAD):
+            found = step.tb_frame
+        step = step.tb_next
+    return found
+
+
+def _tensors(call: FrameType | None, *names: str) -> list[Tensor]:
+    """What a call was given under the first of these names that it has."""
+    given: Any = next((call.f_locals[name] for name in names if name in call.f_locals), ()) if call is not None else ()
+    return [given] if isinstance(given, Tensor) else [one for one in given or () if isinstance(one, Tensor)]

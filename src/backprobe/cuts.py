@@ -1,0 +1,221 @@
+"""Where the way from a value to the output is cut: a recorded value is mentioned, and nothing leads back to it.
+
+Gradients flow along edges, which the framework's graph has. What the program says of itself is what each of its
+expressions mentions. Where an expression mentions a value that has a history, and no edge leads from the result back
+to that value, the derivative is lost there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from backprobe.names import partition, split, strip
+from backprobe.record import Entry, GradStatus, Record, Source
+from backprobe.source.mentions import Use, uses
+
+HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
+NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
+FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
+"""Uses that cut wherever they stand. The others are known only by the edge that is not there."""
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One recorded value that another is computed from, as the program says it: the line, and what it does with it."""
+
+    source: int
+    target: int
+    line: Source | None
+    uses: tuple[Use, ...] = ()
+
+    @property
+    def use(self) -> Use:
+        """The use that cuts, where several do not all."""
+        kept = [use for use in self.uses if use.kind != NO_NUMBERS]
+        return next((use for use in kept if use.kind), kept[0] if kept else Use())
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A value with a history that is mentioned where nothing leads back to it.
+
+    ``is_silent`` says that an edge is there, and that backward brought nothing along it. ``is_behind`` says that the
+    value has no history of its own, since another cut lies before, and would be cut off here again.
+    """
+
+    mention: Mention
+    is_silent: bool = False
+    is_behind: bool = False
+
+    @property
+    def target(self) -> int:
+        return self.mention.target
+
+
+class Ways:
+    """The ways on which one recorded value goes into another: the framework's edges, and what the program mentions."""
+
+    def __init__(self, record: Record, *, has_run: bool = True) -> None:
+        self.has_run = has_run  # did backward run to its end, so that what has a gradient leads to the output?
+        self.record, self.entries = record, record.entries
+        self.position = {entry.name: at for at, entry in enumerate(record.entries)}
+        self.edges = [self._positions(edge.name for edge in entry.inputs) for entry in record.entries]
+        self.mentions = [_mentions(at, entry, self.position) for at, entry in enumerate(record.entries)]
+        self._mention_parameters()
+        self.consumers: dict[int, dict[int, None]] = defaultdict(dict)
+        for target in range(len(self.entries)):
+            for source in self.sources(target):
+                self.consumers[source][target] = None
+
+    def _positions(self, names: Iterable[str]) -> dict[int, None]:
+        return {self.position[name]: None for name in names if name in self.position}
+
+    @cached_property
+    def modules_cut(self) -> list[int]:
+        """What modules return without a history, though their parameters have one."""
+        cut = (GradStatus.DETACHED, GradStatus.NO_GRAD)
+        return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
+
+    def _mention_parameters(self) -> None:
+        """No expression mentions the parameters of a module that returns something without a history."""
+        cut = {strip(self.entries[at].name): at for at in self.modules_cut}
+        for name, at in self.record.names.items() if cut else ():
+            if split(name)[1] is None:
+                segments = partition(name, ".")
+                for length in range(len(segments) - 1, 0, -1):
+                    target = cut.get(".".join(segments[:length]))
+                    if target is not None:
+                        self.mentions[target].append(Mention(at, target, self.entries[target].cause))
+                        break
+
+    def sources(self, target: int) -> dict[int, None]:
+        """What goes into a value by either way."""
+        return self.edges[target] | {mention.source: None for mention in self.mentions[target]}
+
+    @cached_property
+    def leading(self) -> set[int]:
+        """The values that go into an output, or into a module's return value that no further way was recorded of."""
+        ends = [at for at in self.modules_cut if not self.consumers.get(at)]
+        return self.before([*self.record.outputs, *ends])
+
+    @cached_property
+    def to_outputs(self) -> set[int]:
+        """The values that go into an output."""
+        return self.before(self.record.outputs)
+
+    def before(self, outputs: Iterable[int]) -> set[int]:
+        """The values that go into any of these, and these."""
+        found, pending = set(outputs), list(outputs)
+        while pending:
+            new = self.sources(pending.pop()).keys() - found
+            found |= new
+            pending += new
+        return found
+
+    def after(self, at: int) -> dict[int, int | None]:
+        """The values that one goes into, each with the one before it on a shortest way, nearest first."""
+        found: dict[int, int | None] = {at: None}
+        pending = deque([at])
+        while pending:
+            source = pending.popleft()
+            for target in self.consumers.get(source, ()):
+                if target not in found:
+                    found[target] = source
+                    pending.append(target)
+        return found
+
+    def chain(self, after: dict[int, int | None], at: int) -> tuple[str, ...]:
+        """The names on the way that ``after`` found to a value."""
+        names = []
+        step: int | None = at
+        while step is not None:
+            names.append(self.entries[step].name)
+            step = after[step]
+        return tuple(reversed(names))
+
+    def cuts(self, at: int) -> list[Cut]:
+        """Every cut on a way from one value to an output, in the order of execution."""
+        return self.among(self.after(at).keys() & self.leading)
+
+    def among(self, values: set[int]) -> list[Cut]:
+        """The cuts between values of a set."""
+        found = []
+        for target in sorted(values):
+            found += [
+                cut for mention in self.mentions[target] if mention.source in values and (cut := self._cut(mention))
+            ]
+            found += [self._silent(source, target) for source in self.edges[target]
+                      if source in values and self._is_silent(source, target)]  # fmt: skip
+        return found
+
+    def _cut(self, mention: Mention) -> Cut | None:
+        source, target = self.entries[mention.source], self.entries[mention.target]
+        if source.status in HISTORY:
+            arrived = self.has_run and source.status is GradStatus.OK
+            connected = arrived or self._flows(mention.source, mention.target)
+            return None if connected else Cut(mention)
+        if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
+            return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
+        if mention.use.kind in FIRM and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
+            return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None
+        return None
+
+    def _flows(self, source: int, target: int) -> bool:
+        """Do edges lead from one value into another?"""
+        seen, pending = {target}, [target]
+        while pending:
+            edges = self.edges[pending.pop()]
+            if source in edges:
+                return True
+            new = edges.keys() - seen
+            seen |= new
+            pending += new
+        return False
+
+    def _is_silent(self, source: int, target: int) -> bool:
+        return self.entries[source].status is GradStatus.NOT_CONNECTED and self.entries[target].status is GradStatus.OK
+
+    def _silent(self, source: int, target: int) -> Cut:
+        found = next((mention for mention in self.mentions[target] if mention.source == source), None)
+        return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
+
+
+def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Mention]:
+    """What goes into an entry as the program says it, but for what only its shape was asked of."""
+    called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.passages)]
+    followed = [name.removesuffix("()") for name in called if name.endswith("()")]
+    said: list[tuple[str, str, Source | None]] = [(read.name, read.spelled, entry.source) for read in entry.reads]
+    said += [(way.name, way.spelled, way.source) for way in entry.passages]
+    found: dict[tuple[int, Source | None], Mention] = {}
+    for name, spelled, line in said:
+        source = position.get(name, target)
+        known = None if line is None else uses(line.expression or line.text, spelled, followed)
+        if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
+            continue
+        mention = Mention(source, target, line, tuple(known or ()))
+        before = found.get((source, line))
+        found[source, line] = before if before is not None and before.uses else mention
+    return list(found.values())
+
+
+def causes(record: Record) -> dict[int, Source]:
+    """The line of the first cut on the way from each value that no path leads from, by position.
+
+    In one pass from the outputs back: the first cut of a value is its own, or that of the nearest value behind it.
+    """
+    ways = Ways(record)
+    wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
+    own: dict[int, Source] = {}
+    for cut in reversed(ways.among(ways.leading)):
+        if cut.mention.line is not None and not cut.is_behind:
+            own[cut.mention.source] = cut.mention.line
+    found: dict[int, Source] = {}
+    for at in reversed(wanted):
+        behind = [own.get(at), *(found.get(target) for target in ways.consumers.get(at, ()))]
+        line = next((line for line in behind if line is not None), None)
+        if line is not None:
+            found[at] = line
+    return found

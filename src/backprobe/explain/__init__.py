@@ -1,0 +1,83 @@
+"""The verb ``explain``: why a gradient is missing, zero or of something else, with the line that caused it."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+from backprobe.backends.choice import find_backend, load_arrays
+from backprobe.cuts import Ways
+from backprobe.errors import BadOption
+from backprobe.explain.missing import explain_all, explain_missing
+from backprobe.explain.present import explain_present
+from backprobe.explain.tensors import explain_tensor
+from backprobe.findings import Report
+from backprobe.record import GradStatus
+from backprobe.recording import Recording
+
+__all__ = ["explain"]
+
+
+def explain(recording: Any, name: Any = None) -> Report:
+    """Why a value has no gradient, or what is notable about the one that it has: the lines, and what to write instead.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w):
+    ...     u = x * w
+    ...     d = u.detach()
+    ...     return d * w
+    >>> report = bp.explain(bp.probe(f)(3.0, 2.0), "x")
+    >>> report.findings[0].kind, report.findings[0].source.text, report.findings[0].chain
+    ('detach', 'd = u.detach()', ('x', 'u', 'd'))
+
+    Of a recording, and a name in it, the report lists every line that cuts the way from that value to the output, or
+    says where what is computed from it ends. Without a name it lists every cause in the recording, each once, with the
+    gradients that are missing for it. Recordings that were saved and loaded are explained alike.
+
+    Of a loss and a tensor of PyTorch, without a recording, it says what the graph alone tells: no line of code.
+
+    >>> w = torch.ones(3, requires_grad=True) * 0.1
+    >>> bp.explain((w * 2).sum(), w).of_kind("derived")[0].headline
+    'w is no leaf, so its .grad stays None: nothing is wrong'
+
+    A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself.
+    Where neither the recording nor the graph tells why, the kind is ``unknown`` and the facts are what was seen.
+
+    Raises UnknownName and AmbiguousName as the recording does, BadOption for anything else than these, and Unsupported
+    for tensors of TensorFlow and JAX without a recording.
+    """
+    if isinstance(recording, Recording):
+        return _explain_recording(recording, name)
+    return _explain_tensor(recording, name, sys._getframe(1))
+
+
+def _explain_recording(recording: Recording, name: Any) -> Report:
+    if name is None:
+        return explain_all(Ways(recording.record))
+    if not isinstance(name, str):
+        raise BadOption(
+            "a recording knows names", asked=f"bp.explain(rec, {type(name).__name__})",
+            found=f"a {type(name).__name__}", next="bp.explain(rec, 'u')",
+        )  # fmt: skip
+    entry = recording[name]
+    ways = Ways(recording.record)
+    if entry.status is GradStatus.OK:
+        return explain_present(ways, entry, load_arrays(recording.record.backend))
+    return explain_missing(ways, entry)
+
+
+def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
+    backend = find_backend(None, [output, tensor])
+    for one in (output, tensor):
+        if not backend.is_tensor(one):
+            raise BadOption(
+                "explain takes a recording and a name, or a loss and a tensor", asked="bp.explain(...)",
+                found=f"a {type(one).__name__}", next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
+            )  # fmt: skip
+
+    def named(tensor: Any) -> str:
+        return next((name for name, value in frame.f_locals.items() if value is tensor and name[0] != "_"), "")
+
+    facts = backend.graph_facts(output, tensor)
+    return explain_tensor(facts, named(tensor) or "the tensor", named(output) or "the loss", named)

@@ -1,0 +1,153 @@
+"""What each cause of a missing gradient is called, what is said of it, and what is usually written instead.
+
+One table, for every framework. The fields in braces are filled in from what was recorded: ``value`` is the entry that
+the gradient would go to, ``target`` what is computed from it, ``text`` and ``call`` parts of the line, ``reason`` what
+the framework's adapter noted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is said of one cause, and the usual remedy with what it changes."""
+
+    says: str
+    remedy: str
+
+    def headline(self, **fields: Any) -> str:
+        return self.says.format_map(fields)
+
+    def instead(self, **fields: Any) -> str:
+        return self.remedy.format_map(fields)
+
+
+CAUSES = {
+    "detach": Cause(
+        "{text} has the numbers of {value} and not its history: it cuts {target} off",
+        "leave detach() out, and gradients flow from {target} to {value};\n"
+        "keep it where that is meant, and ask for the gradient of another value",
+    ),
+    "stop_gradient": Cause(
+        "{text} lets no gradient through: it cuts {target} off from {value}",
+        "leave stop_gradient out, and gradients flow from {target} to {value}",
+    ),
+    "data": Cause(
+        "{text} has the numbers of {value} and not its history: it cuts {target} off",
+        "{value} itself, without .data, and gradients flow from {target} to it",
+    ),
+    "number": Cause(
+        "{text} makes Python numbers of {value}, and these have no history",
+        "{value} itself: a tensor of one element computes as a number does, and gradients flow through it",
+    ),
+    "numpy": Cause(
+        "{text} takes {value} out of the framework: NumPy's arrays have no history",
+        "the framework's own operation, on {value} itself",
+    ),
+    "copied": Cause(
+        "{text} copies the numbers of {value} into a new tensor without a history",
+        "torch.stack([...]) or torch.cat([...]) of tensors, clone() for a copy: both keep the history",
+    ),
+    "parameter": Cause(
+        "{text} makes a new leaf of the numbers of {value}: gradients end there",
+        "compute with {value} itself; a parameter is made once, before everything that is computed from it",
+    ),
+    "index": Cause(
+        "{text} gives positions: they jump or stay as {value} changes, and have no derivative",
+        "something smooth in its place (softmax weights instead of argmax),\n"
+        "or take the value at that position, whose gradient flows: {value}.max(), {value}.gather(...)",
+    ),
+    "comparison": Cause(
+        "{text} is true or false: it jumps or stays as {value} changes, and has no derivative",
+        "torch.where or a product to select among values that are differentiated, or a smooth step such as sigmoid",
+    ),
+    "integer": Cause(
+        "{text} makes whole numbers of {value}, which have no derivative",
+        "keep a floating dtype: gradients flow through float(), half() and double(), not through integers",
+    ),
+    "not_float": Cause(
+        "{target} is {dtype}: only floating point and complex values have derivatives",
+        "keep a floating dtype between {value} and the output",
+    ),
+    "no_grad": Cause(
+        "{target} is computed from {value} {mode}, where no history is kept",
+        "compute {target} outside of it, and gradients flow to {value}; a decorator on the function counts too",
+    ),
+    "sample": Cause(
+        "{text} draws numbers without a history: it cuts {target} off from {value}",
+        "rsample(), where the distribution has it: gradients flow through what is drawn; or a loss of log_prob()",
+    ),
+    "checkpoint": Cause(
+        "{text} is given nothing that requires a gradient, and so keeps no history, that of parameters neither",
+        "use_reentrant=False; or requires_grad_() on what it is given, before it",
+    ),
+    "inside": Cause(
+        "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
+        "look into what is called: bp.probe({function})(...) by itself records its lines",
+    ),
+    "silent": Cause(
+        "{target} has an edge to {value}, and backward brought nothing along it",
+        "if a backward of your own is between them, it returned None for {value}: return the gradient;\n"
+        "an operation without a derivative does the same",
+    ),
+    "unknown": Cause(
+        "{target} mentions {value}, and no history leads from it back: the line does not tell why",
+        "give names to the parts of that line, u = ..., and ask again",
+    ),
+    "unused": Cause(
+        "nothing that leads to {outputs} is computed from {value}",
+        "use {value} itself in what is computed, or ask for the value that is used",
+    ),
+    "made_again": Cause(
+        "{again} computes {text} once more: that is another tensor, and {value} is not in the graph",
+        "{value} itself in that line, and its gradient is there",
+    ),
+    "other_call": Cause(
+        "{value} is of another run of the same code: nothing that leads to {outputs} is computed from it",
+        "the run that the output was computed in: {others}",
+    ),
+    "frozen": Cause(
+        "nothing that {value} is computed from requires a gradient",
+        "requires_grad_() on what should be differentiated, before it is used; wrt= in the function form",
+    ),
+    "frozen_leaf": Cause(
+        "{value} requires no gradient, so none is computed",
+        "requires_grad_() on it before it is used; in the function form wrt={plain!r}",
+    ),
+    "made_leaf": Cause(
+        "{value} was made to require a gradient when it was computed already: backward ends there at once",
+        "leave requires_grad = True on results out: it hides the error and trains nothing; mend the cut instead",
+    ),
+    "not_tensor": Cause(
+        "{value} is no tensor: {reason}", "the gradient of the tensor that it was made of, or that it went into"
+    ),
+    "not_executed": Cause(
+        "{value} was never computed: {reason}", "call what computes it, or ask for a value that was computed"
+    ),
+    "backward_not_run": Cause("no backward pass went by: {reason}", "loss.backward() in the block, in this thread"),
+    "overwritten": Cause(
+        "{value} was written where autograd does not look: gradients that need it are those of the new numbers",
+        "write an ordinary operation, u = u * 2, or write under torch.no_grad() before it is used",
+    ),
+    "opaque": Cause("the gradient of {value} cannot be told: {reason}", "{instead}"),
+    "zero_derivative": Cause(
+        "{target} does not change as {value} does: the derivative there is 0",
+        "{instead}",
+    ),
+}  # fmt: skip
+"""By the word that a finding of this cause has as its ``kind``."""
+
+FLAT = {
+    "relu": "relu is 0 with derivative 0 where its input is negative: leaky_relu or gelu let gradients through",
+    "clamp": "clamp has derivative 0 outside of its limits: wider limits, or a smooth one such as tanh",
+    "clip": "clip has derivative 0 outside of its limits: wider limits, or a smooth one such as tanh",
+    "hardtanh": "hardtanh has derivative 0 outside of its limits: tanh",
+    **{
+        name: f"{name} is flat between its steps: a straight-through estimator, u + ({name}(u) - u).detach()"
+        for name in ("round", "floor", "ceil", "trunc", "sign", "heaviside")
+    },
+}
+"""What to write instead of operations that are flat, by the name of the operation."""

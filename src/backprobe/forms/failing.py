@@ -1,0 +1,94 @@
+"""A program that fails under a probe: what it has recorded until then says what the framework's error is about."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from backprobe.errors import BackprobeError
+from backprobe.explain.failures import cuts_towards, note
+from backprobe.record import Record
+from backprobe.scope import NamedAs, Scope, Value
+from backprobe.source.follow import package
+from backprobe.source.mentions import parsed
+from backprobe.source.rewrite import Origin, Site, names_read
+from backprobe.transcript import kept, transcribe
+
+if TYPE_CHECKING:
+    from backprobe.forms.run import Run
+
+
+def explained(run: Run, error: BaseException) -> str | None:
+    """The note about an error of the framework's; None where nothing more is known."""
+    failure = run.backend.failure(error, run.tape, _captures(kept(run.trace, [])))
+    if failure is None:
+        return None
+    at = _users(error.__traceback__)
+    outputs: list[Value] = []
+    if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar"):
+        outputs = [_hold(run, failure.root, at)]
+    record, captured = so_far(run, outputs)
+    if record is None:
+        return None
+    if outputs:
+        held = _captures(kept(run.trace, outputs))
+        failure = type(failure)(failure.kind, (held.index(outputs[0].capture),), detail=failure.detail)
+    return note(failure, record, captured)
+
+
+def explain_unconnected(run: Run, error: BackprobeError) -> None:
+    """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
+    returned = [value for value in run.trace.values if any(_is_returned(run, name) for name in value.names)]
+    record, _ = so_far(run, returned)
+    if record is not None:
+        error.found = "\n".join([error.found, *cuts_towards(record, record.outputs)])
+
+
+def _is_returned(run: Run, name: NamedAs) -> bool:
+    return name[0] is run.trace.root and name[1] == "return"
+
+
+def so_far(run: Run, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:
+    """What a program has recorded, before backward; and the positions of the entries that were captured."""
+    values = kept(run.trace, outputs)
+    with run.tape.quiet():
+        passed = run.tape.unfinished(_captures(values))
+    if passed is None:
+        return None, []
+    captured = [at for at, value in enumerate(values) if value.capture is not None]
+    return transcribe(run.trace, run.backend, values, passed, outputs), captured
+
+
+def _captures(values: Sequence[Value]) -> list[Any]:
+    return [value.capture for value in values if value.capture is not None]
+
+
+def _users(step: TracebackType | None) -> TracebackType | None:
+    """The innermost place in the user's own code that an error came through."""
+    found = None
+    while step is not None:
+        if package(step.tb_frame.f_code.co_filename) is None:
+            found = step
+        step = step.tb_next
+    return found
+
+
+def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
+    """An entry for a tensor that backward was called on and that has no name: its line says what it mentions."""
+    if at is None:
+        return run.trace.hold(tensor, "backward()", "")
+    file = at.tb_frame.f_code.co_filename
+    text = linecache.getline(file, at.tb_lineno).strip()
+    tree = parsed(text)
+    site = Site("backward()", at.tb_lineno, text, Origin() if tree is None else Origin(reads=names_read(tree)))
+    run.trace.is_recording = True
+    value = run.trace.hold(tensor, "backward()", "", site)
+    run.trace.explain(value, site.origin, _scope(run, file))
+    return value
+
+
+def _scope(run: Run, file: str) -> Scope:
+    """The scope that a line of a file stands in: the innermost that still runs."""
+    return next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)

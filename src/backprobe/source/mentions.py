@@ -1,0 +1,169 @@
+"""What the text of an expression does with a value that it mentions: does it take the value out of the graph?
+
+Only the text is looked at; nothing is evaluated. The names are those that PyTorch, TensorFlow, JAX, NumPy and Python
+themselves have for what loses a derivative.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+SHAPES = frozenset({
+    "shape", "dtype", "device", "ndim", "requires_grad", "grad_fn", "is_leaf", "layout", "itemsize", "names", "grad",
+    "size", "dim", "numel", "nelement", "len", "isinstance", "type", "id", "hasattr", "zeros_like", "ones_like",
+    "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_empty", "print", "is_tensor", "stride",
+    "data_ptr", "is_floating_point", "is_complex", "rank", "result_type", "get_device", "shape_as_list", "repr", "str",
+})  # fmt: skip
+"""Attributes and functions that tell of a value only what does not depend on its numbers, or show it to people."""
+
+CUTTERS = {
+    "detach": "detach", "detach_": "detach", "stop_gradient": "stop_gradient", "data": "data",
+    "item": "number", "tolist": "number", "float": "number", "int": "number", "bool": "number", "complex": "number",
+    "numpy": "numpy", "array": "numpy", "asarray": "numpy", "__array__": "numpy", "from_numpy": "numpy",
+    "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
+    "deepcopy": "copied",
+    "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
+    "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index",
+    "eq": "comparison", "ne": "comparison", "lt": "comparison", "le": "comparison", "gt": "comparison",
+    "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
+    "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
+    "less": "comparison", "logical_not": "comparison",
+    "sample": "sample", "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
+}  # fmt: skip
+"""What a value is lost in, by the last part of the name of a function, method or attribute."""
+
+OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
+               "byte": "integer", "char": "integer"}  # fmt: skip
+"""Methods that make a tensor of another dtype. Python's own functions of some of these names make a number."""
+
+CASTS = frozenset({"to", "type", "astype", "cast", "asarray", "as_tensor", "view"})
+INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTensor|BoolTensor)\b")
+
+
+@dataclass(frozen=True)
+class Use:
+    """One place where an expression mentions a value: the kind of cutter around it, if any, and that part's text.
+
+    ``call`` is the text of the outermost call around it, cutter or not. ``is_conditional`` says that the
+    expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used.
+    """
+
+    kind: str = ""
+    text: str = ""
+    call: str = ""
+    is_conditional: bool = False
+
+
+def uses(text: str, spelled: str, followed: Sequence[str] = ()) -> list[Use] | None:
+    """What an expression or statement does with a name; None where it is not found in the text, or that is no Python.
+
+    ``followed`` are the functions that report for themselves what they do with their arguments: what is given to one
+    of them is no use of it here.
+
+    >>> [(use.kind, use.text) for use in uses("(u.detach() * w).sum() + u.shape[0]", "u")]
+    [('detach', 'u.detach()'), ('shape', 'u.shape')]
+    """
+    tree = parsed(text)
+    places = [] if tree is None else list(_places(tree, spelled))
+    if tree is None or not places:
+        return None
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    reporting = called - SHAPES - CUTTERS.keys() if set(followed) - called else set(followed)  # or called otherwise
+    found = (_use(node, above, reporting) for node in places)
+    return [use for use in found if use is not None]
+
+
+@lru_cache(4096)
+def parsed(text: str) -> ast.AST | None:
+    """An expression or statement; the head of a compound statement is one without its body."""
+    text = text.strip()
+    for whole in (text, f"{text} pass", text.removeprefix("el")):
+        try:
+            return ast.parse(whole)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def _places(tree: ast.AST, spelled: str) -> Iterator[ast.AST]:
+    """Where a value is mentioned. A leaf of a container is mentioned with the container."""
+    function = spelled.removesuffix("()") if spelled.endswith("()") else None
+    for node in ast.walk(tree):
+        if function is not None:
+            if isinstance(node, ast.Call) and _last(node.func) == function:
+                yield node
+        elif (
+            isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
+            and _is(ast.unparse(node), spelled)
+        ):
+            yield node
+
+
+def _is(text: str, spelled: str) -> bool:
+    return text == spelled or (spelled.startswith(text + ".") and spelled[len(text) + 1 :][:1].isdigit())
+
+
+def _use(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
+    call, is_conditional = "", False
+    while node in above:
+        child, node = node, above[node]
+        is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
+        if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]
+            return None
+        kind = _kind(node, child)
+        if isinstance(node, ast.Call):
+            call = ast.unparse(node)
+        if kind:
+            whole = above.get(node)
+            text = whole if isinstance(whole, ast.Call) and whole.func is node else node
+            return Use(kind, ast.unparse(text), call, is_conditional)
+        is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
+    return Use(call=call, is_conditional=is_conditional)
+
+
+def _kind(node: ast.AST, child: ast.AST) -> str:
+    """What a part of an expression does with the part of it that holds the value."""
+    match node:
+        case ast.Attribute(attr=name):
+            return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
+        case ast.Call(func=function, args=given, keywords=named) if child is not function or _last(function) in CASTS:
+            name = _last(function)
+            if name in CASTS:
+                dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
+                return "integer" if any(map(INTEGER.search, dtypes)) else ""
+            return "shape" if name in SHAPES else CUTTERS.get(name, "")
+        case ast.Compare(ops=operators):
+            return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"
+        case ast.UnaryOp(op=ast.Not()):
+            return "comparison"
+    return ""
+
+
+def _last(function: ast.AST) -> str:
+    """The last part of the name of what is called: ``relu`` of ``torch.relu``."""
+    match function:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def has_part(text: str, part: str) -> bool:
+    """Does an expression hold another as one of its parts, spelled alike?
+
+    >>> has_part("(b[0] * 2).sum()", "b[0]"), has_part("b[01]", "b")
+    (True, False)
+    """
+    tree, wanted = parsed(text), parsed(part)
+    if not isinstance(tree, ast.Module) or not isinstance(wanted, ast.Module) or len(wanted.body) != 1:
+        return False
+    only = wanted.body[0]
+    if not isinstance(only, ast.Expr) or isinstance(only.value, ast.Name | ast.Constant):
+        return False
+    dumped = ast.dump(only.value)
+    return any(ast.dump(node) == dumped for node in ast.walk(tree) if isinstance(node, ast.expr))

@@ -1,0 +1,114 @@
+"""Makes the tables of docs/explain.md of the programs in explain_cases.py: ``python tests/explain_page.py``.
+
+Each program runs by itself, for what PyTorch says, and under a probe, for what ``bp.explain`` finds.
+"""
+
+import contextlib
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+import backprobe as bp
+from explain_cases import BLOCKS, ERRORS, FUNCTIONS, W, X
+
+PAGE = Path(__file__).parent.parent / "docs" / "explain.md"
+BELOW = """## Every cause, as tested
+
+Each row is a program of the tests, run by itself and under a probe: the tables are made by `python
+tests/explain_page.py`. The words are PyTorch's own, from the error or warning that the program by itself brings up.
+"""
+NO_LEAF = "is None, as any that is no leaf has"
+LONGEST = 110
+
+
+def arguments():
+    return torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
+
+
+def first_words(error):
+    text = str(error).splitlines()[0].split(". ")[0].rstrip(".:")
+    return f"“{text[:LONGEST]}…”" if len(text) > LONGEST else f"“{text}”"
+
+
+def torch_says(case, block):
+    """What running a program without a probe brings up, and what is then in ``.grad``."""
+    x, w = arguments()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            if block:
+                case.program(x, w, contextlib.nullcontext)
+            else:
+                case.program(x, w).backward()
+        except RuntimeError as error:
+            return first_words(error)
+    if warned:
+        return "a warning: " + first_words(warned[0].message)
+    leaf = {"x": x, "w": w}.get(case.asked)
+    if leaf is None:
+        return f"nothing: its `.grad` {NO_LEAF}"
+    if leaf.grad is None:
+        return "nothing: `.grad` is None"
+    return f"nothing: `.grad` is {leaf.grad.tolist()}"
+
+
+def backprobe_says(case, block):
+    recording = case.program(*arguments(), bp.probe) if block else bp.probe(case.program)(*arguments())
+    report = bp.explain(recording, case.asked)
+    if report.ok:
+        return f"nothing is missing: `rec[{case.asked!r}].grad` is {recording[case.asked].grad.tolist()}"
+    return "<br>".join(f"{finding.kind}, at `{line_of(finding.source.text)}`" for finding in report.findings)
+
+
+def note(case):
+    try:
+        case.program(*arguments(), bp.probe)
+    except RuntimeError as error:
+        said = error.__notes__[-1].removeprefix("backprobe: ").splitlines()
+        lines = [re.sub(r"\S*explain_cases\.py:\d+: (.*?)(\)?)(,.*)?$", at_line, one).strip() for one in said]
+        return "<br>".join(re.sub(r"  +", " ", one) for one in lines if not one.startswith(("next:", "or ")))
+    raise ValueError(f"{case.name} raises nothing")
+
+
+def at_line(found):
+    return f"`{line_of(found[1])}`{found[2]}{found[3] or ''}"
+
+
+def line_of(text):
+    return text.partition("  # <-")[0].strip()
+
+
+def table(head, rows):
+    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return "\n".join([*lines, *("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows)])
+
+
+def made():
+    """The page that the programs give."""
+    gradients = [
+        (case.row, torch_says(case, block), backprobe_says(case, block))
+        for block, cases in ((False, FUNCTIONS), (True, BLOCKS)) for case in cases
+    ]  # fmt: skip
+    errors = [(case.row, torch_says(case, True), note(case)) for case in ERRORS]
+    above = PAGE.read_text().partition(BELOW.splitlines()[0])[0]
+    return "\n".join([
+        above + BELOW, "### Missing, zero and silently wrong gradients", "",
+        table(("the program", "what PyTorch says", "what backprobe finds"), gradients), "",
+        "### Errors", "", table(("the program", "what PyTorch says", "the note that backprobe adds"), errors), "",
+    ])  # fmt: skip
+
+
+def main(*asked):
+    """Write the page; with ``--check``, only say whether the stored page is this one."""
+    page = made()
+    if "--check" in asked:
+        return int(PAGE.read_text() != page)
+    PAGE.write_text(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

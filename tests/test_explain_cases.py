@@ -1,0 +1,92 @@
+"""Every row of the catalogue: the cause that is found, and the lines that it names, those and no other."""
+
+import warnings
+
+import pytest
+import torch
+
+import backprobe as bp
+from explain_cases import BLOCKS, ERRORS, FUNCTIONS, WORDS, W, X
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Converting a tensor with requires_grad=True to a scalar", "ignore:None of the inputs have requires_grad"
+)
+
+
+def arguments():
+    return torch.tensor(X, requires_grad=True), torch.tensor(W, requires_grad=True)
+
+
+def each(cases):
+    return pytest.mark.parametrize("case", cases, ids=[case.name for case in cases])
+
+
+def check(report, case):
+    assert tuple(finding.kind for finding in report.findings) == case.kinds, str(report)
+    assert sorted({finding.source.line for finding in report.findings}) == case.lines(), str(report)
+    assert all(finding.remedy for finding in report.findings)
+
+
+@each(FUNCTIONS)
+def test_a_function(case):
+    check(bp.explain(bp.probe(case.program)(*arguments()), case.asked), case)
+
+
+@each(FUNCTIONS)
+def test_a_function_whose_recording_was_saved(case, tmp_path):
+    recording = bp.probe(case.program)(*arguments())
+    recording.save(tmp_path / "saved")
+    check(bp.explain(bp.load(tmp_path / "saved", to="numpy"), case.asked), case)
+
+
+@each(FUNCTIONS)
+def test_the_whole_recording_of_a_function_has_the_cause_as_well(case):
+    recording = bp.probe(case.program)(*arguments())
+    report = bp.explain(recording)
+    if recording[case.asked].status == "not_connected":
+        assert {*case.kinds} <= {finding.kind for finding in report.findings}
+        assert {*case.lines()} <= {finding.source.line for finding in report.findings}
+
+
+@each(FUNCTIONS)
+def test_reading_the_missing_gradient_names_the_first_line(case):
+    entry = bp.probe(case.program)(*arguments())[case.asked]
+    if entry.status == "ok" or case.kinds == ("unused",) or case.kinds == ("made_again",):
+        return
+    with pytest.raises(bp.NoGradient) as caught:
+        entry.grad
+    assert f"explain_cases.py:{min(case.lines())}: " in str(caught.value)
+    assert f"bp.explain(rec, {case.asked!r})" in caught.value.next
+
+
+@each(BLOCKS)
+def test_a_block(case):
+    check(bp.explain(case.program(*arguments(), bp.probe), case.asked), case)
+
+
+@each(ERRORS)
+def test_an_error(case):
+    with pytest.raises(RuntimeError) as bare, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        case.program(*arguments(), bare_block)
+    with pytest.raises(RuntimeError) as caught:
+        case.program(*arguments(), bp.probe)
+    assert (type(caught.value), caught.value.args) == (type(bare.value), bare.value.args)
+    (_, note) = caught.value.__notes__
+    named = {
+        int(said.partition("explain_cases.py:")[2].partition(":")[0]): said
+        for said in note.splitlines() if "explain_cases.py:" in said
+    }  # fmt: skip
+    marked = {line: word for word in WORDS for line in case.lines(word)}
+    assert named.keys() == marked.keys(), note
+    for line, word in marked.items():
+        assert word in named[line], note
+    assert note.splitlines()[-1].lstrip().startswith(("next:", "or "))
+
+
+class bare_block:
+    def __enter__(self):
+        return None
+
+    def __exit__(self, *error):
+        return None
