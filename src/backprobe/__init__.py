@@ -22,9 +22,11 @@ from backprobe.errors import (
     UnknownName,
     Unsupported,
 )
+from backprobe.explain import explain
+from backprobe.findings import Finding, Report
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
+from backprobe.record import Edge, Entry, Finiteness, GradStatus, Made, Nonfinite, PathSums, Read, Source
 from backprobe.recording import Recording
 
 __version__ = "0.1.0"
@@ -40,10 +42,14 @@ __all__ = [
     "Drawing",
     "Edge",
     "Entry",
+    "Finding",
+    "Finiteness",
     "GradStatus",
+    "Made",
     "NoBackend",
     "NoGradient",
     "NoSource",
+    "Nonfinite",
     "NotSaved",
     "NothingMatched",
     "NothingToDifferentiate",
@@ -52,6 +58,7 @@ __all__ = [
     "Probe",
     "Read",
     "Recording",
+    "Report",
     "Source",
     "StaleSource",
     "Stamp",
@@ -60,6 +67,7 @@ __all__ = [
     "Unsupported",
     "derive",
     "draw",
+    "explain",
     "hvp",
     "jacobian",
     "load",

@@ -21,7 +21,19 @@ from backprobe.backends.base import ARRAYS, Arrays, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip
-from backprobe.record import Edge, Entry, GradStatus, Lost, PathSums, Read, Record, Source
+from backprobe.record import (
+    Edge,
+    Entry,
+    Finiteness,
+    GradStatus,
+    Lost,
+    Made,
+    Nonfinite,
+    PathSums,
+    Read,
+    Record,
+    Source,
+)
 
 FORMAT = "backprobe recording"
 VERSION = 2
@@ -215,6 +227,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "unseen": list(record.unseen),
         "notes": list(record.notes),
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
+        "scales": list(record.scales),
     }
 
 
@@ -242,6 +255,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
+        "finiteness": None if entry.finiteness is None else asdict(entry.finiteness),
     }  # fmt: skip
 
 
@@ -257,6 +271,7 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         tuple(data["unseen"]),
         tuple(data["notes"]),
         None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
+        tuple(data.get("scales", ())),
     )
 
 
@@ -283,7 +298,15 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         reads=tuple(Read(**read) for read in data["reads"]),
         held_value=Lost(data["lost"]) if data["lost"] is not None else decoded(data["value"]),
         held_grad=decoded(data["grad"]), axes=tuple(data.get("axes", ())),
+        finiteness=_decode_finiteness(data.get("finiteness")),
     )  # fmt: skip
+
+
+def _decode_finiteness(data: Mapping[str, Any] | None) -> Finiteness | None:
+    if data is None:
+        return None
+    value, grad = (None if data[key] is None else Nonfinite(**data[key]) for key in ("value", "grad"))
+    return Finiteness(value, grad, None if data["made"] is None else tuple(Made(**one) for one in data["made"]))
 
 
 def _check(record: Record, backend: Arrays) -> None:
@@ -316,6 +339,11 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
     if isinstance(entry.held_value, Lost):
         _check_text(entry.held_value.reason)
     numbers = list(entry.shape or ())
+    for count in () if entry.finiteness is None else (entry.finiteness.value, entry.finiteness.grad):
+        numbers += [] if count is None else [count.nan, count.inf, count.of]
+    for made in () if entry.finiteness is None else entry.finiteness.made or ():
+        for text in (made.operation, made.towards or "", made.given, made.made):
+            _check_text(text)
     if entry.source is not None:
         _check_text(entry.source.file)
         _check_text(entry.source.text)

@@ -6,7 +6,18 @@ from collections.abc import Mapping, Sequence
 
 from backprobe.backends.base import Backend, Backward, Description, Outcome, Sums
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Record, Source, plain_text
+from backprobe.record import (
+    Edge,
+    Entry,
+    Finiteness,
+    GradStatus,
+    Made,
+    PathSums,
+    Read,
+    Record,
+    Source,
+    plain_text,
+)
 from backprobe.scope import NamedAs, Scope, Value
 from backprobe.trace import Trace
 
@@ -33,14 +44,18 @@ def transcribe(
         reads = tuple(
             Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(id(read))) is not None
         ) if value.reads else ()  # fmt: skip
-        entries.append(_entry(value, outcome, backend, own, inputs, reads))
+        made = None if outcome is None or outcome.made is None else tuple(
+            Made(m.operation, None if m.towards is None else chosen[at_capture[m.towards]][0], m.given, m.made)
+            for m in outcome.made
+        )  # fmt: skip
+        entries.append(_entry(value, outcome, backend, own, inputs, reads, made))
     backward = tuple(at_capture[c] for c in passed.order)
     unseen = tuple(name for name in trace.seen if name not in names)
     printed = [chosen[at][0] for at in at_capture]
     notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
     return Record(
         backend.name, tuple(entries), names, written, backward, tuple(position[id(output)] for output in outputs),
-        stamp(), unseen, notes, _path_sums(passed.sums, printed),
+        stamp(), unseen, notes, _path_sums(passed.sums, printed), passed.scales,
     )  # fmt: skip
 
 
@@ -104,7 +119,7 @@ class _Printer:
 
 def _entry(
     value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...],
-    reads: tuple[Read, ...],
+    reads: tuple[Read, ...], made: tuple[Made, ...] | None,
 ) -> Entry:  # fmt: skip
     scope, site = value.scope, value.site
     source = (
@@ -121,6 +136,7 @@ def _entry(
     return Entry(
         written[0], tuple(written[1:]), outcome.status, outcome.reason, described.shape, described.dtype,
         described.device, source, site.op, inputs, reads, outcome.value, outcome.grad, outcome.axes,
+        None if made is None else Finiteness(None, None, made),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from types import CodeType, FrameType, ModuleType
 from typing import Any, Protocol
 
 from backprobe.errors import BadOption, NoBackend
-from backprobe.record import GradStatus, Source
+from backprobe.record import GradStatus, Nonfinite, Source
 from backprobe.source.follow import innermost
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
@@ -35,6 +35,7 @@ class Options:
     values: str = "alias"
     create_graph: bool = False
     partials: bool | str = False
+    nonfinite: bool = False
     retain_graph: bool = False  # the program goes on to use its values
 
 
@@ -57,6 +58,16 @@ class Link:
 
 
 @dataclass(frozen=True)
+class MadeAt:
+    """``Made``, with the position of the captured value towards which it flows."""
+
+    operation: str
+    towards: int | None
+    given: str
+    made: str
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What the backward pass gave one captured value."""
 
@@ -66,6 +77,7 @@ class Outcome:
     grad: Any
     inputs: tuple[Link, ...]
     axes: tuple[str, ...] = ()  # see ``Entry``
+    made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class Backward:
     order: tuple[int, ...]
     sums: Sums | None = None
     notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
+    scales: tuple[float | None, ...] = ()  # see ``Record``
 
 
 @dataclass(frozen=True)
@@ -327,6 +340,14 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summarize(self, tensor: Any) -> Summary | None: ...
+
+    def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
+        """Judge many tensors at once, with one transfer from a device; None for those that hold no numbers to judge."""
+        ...
+
+    def numbers(self, tensor: Any) -> Any:
+        """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
+        ...
 
     def to_text(self, tensor: Any) -> str: ...
 

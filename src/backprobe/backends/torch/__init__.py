@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.base import Description, ModuleObserver, Options, Summary
-from backprobe.backends.torch import modules, strategies, tensors
+from backprobe.backends.torch import finite, modules, strategies, tensors
 from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
+from backprobe.record import Nonfinite
 
 FREED = "backward through the graph a second time"
 IN_PLACE = "has been modified by an inplace operation"
@@ -71,6 +72,12 @@ class TorchBackend:
 
     def summarize(self, tensor: Tensor) -> Summary | None:
         return tensors.summarize(tensor)
+
+    def nonfinite(self, tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
+        return finite.nonfinite(tensors)
+
+    def numbers(self, tensor: Tensor) -> Any:
+        return tensors.numbers(tensor)
 
     def to_text(self, tensor: Tensor) -> str:
         return tensors.to_text(tensor)

@@ -20,6 +20,7 @@ from backprobe.backends.base import Around, Backward, Description, Effect, Once,
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
+from backprobe.backends.torch.finite import Judge
 from backprobe.backends.torch.strategies import HookedGradients, differentiate
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
@@ -51,6 +52,7 @@ class TorchTape(Once):
         self.exposed: list[Capture] = []
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
+        self.judge = Judge(self.quiet) if options.nonfinite else None
 
     def quiet(self) -> AbstractContextManager[Any]:
         if torch._C._len_torch_dispatch_stack():
@@ -287,7 +289,10 @@ class TorchTape(Once):
     ) -> tuple[Any, Backward]:
         ran = program(lift(inputs, wrt, undo))
         self.settle(ran.captures)
-        return ran.result, differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
+        if self.judge is not None:
+            self.judge.listen_to_one_pass(ran.output)
+        passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
+        return ran.result, passed if self.judge is None else self.judge.told(passed, ran.captures)
 
     def tap(self, value: Any) -> Any:
         return value
@@ -320,6 +325,8 @@ class TorchTape(Once):
         self.pending.clear()
         self.exposed.clear()
         self.hooked.clear()
+        if self.judge is not None:
+            self.judge.release()
 
 
 @contextmanager
