@@ -111,9 +111,26 @@ class Backward:
         return owners | {source for owner in owners for source in self.sources.direct[owner]}
 
     def _is_consequence(self, birth: Birth) -> bool:
-        """Does its operation read numbers that were NaN or Inf before, on their way to the output?"""
+        """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
         read = {birth.owner, *self.sources.direct[birth.owner]}
-        return bool(read & self.forward.harmful)
+        if read & self.forward.harmful:
+            return True
+        if birth.given is State.FINITE:
+            return False
+        behind = self._behind(birth.owner)
+        return not any(
+            one.given is State.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
+        )
+
+    def _behind(self, at: int) -> set[int]:
+        """The entries from which a gradient that is not finite came to one, itself among them."""
+        found, pending = {at}, [at]
+        while pending:
+            for one in self._followers(pending.pop()):
+                if one not in found:
+                    found.add(one)
+                    pending.append(one)
+        return found
 
     def births(self) -> Iterator[Finding]:
         """Where gradients become NaN or Inf, those left out that follow from the forward pass."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
 from backprobe.backends.base import Arrays
 from backprobe.explain import mechanism
-from backprobe.explain.sources import Sources, operands
+from backprobe.explain.sources import Sources, operands, parsed
 from backprobe.explain.states import WORDS, State, States
 from backprobe.explain.within import module_headline, pattern_within
 from backprobe.findings import Finding
@@ -22,6 +23,7 @@ HEALING = frozenset({
     "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
 })  # fmt: skip
 NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
+WRITTEN = ("inf", "nan", "infinity")
 LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
 
 
@@ -150,9 +152,16 @@ class Forward:
             given = [self.numbers(one) for one in self.sources.direct[at]]
         with mechanism.quiet():
             told = mechanism.forward(entry.op, given, result, entry.dtype or "")
-        if not told and not self.sources.direct[at] and entry.source.expression:
-            return "it is written there"
-        return told
+        return told or ("it is written there" if self._is_written(at) else "")
+
+    def _is_written(self, at: int) -> bool:
+        """Does the line itself write NaN or Inf?"""
+        tree = parsed(self.entries[at].source.expression)  # type: ignore[union-attr]
+        return tree is not None and any(
+            (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
+            or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
+            for node in ast.walk(tree)
+        )
 
     def _operand(self, node: Any, parts: Mapping[str, int]) -> Any:
         number = mechanism.literal(node)

@@ -167,6 +167,9 @@ STEADY = frozenset({"mul", "mm", "bmm", "addmm", "add", "sub", "exp", "sum", "me
                     "linear", "tocopy", "convolution", "baddbmm", "cosh", "sinh"})  # fmt: skip
 """Operations whose derivative is finite wherever they are."""
 
+PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
+"""Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -181,6 +184,12 @@ class Place:
         return self.given is not None and self.given.size > 0 and bool((self.given == 0).all())
 
 
+    @property
+    def is_infinite_given(self) -> bool:
+        """Was every gradient there Inf?"""
+        return self.given is not None and self.given.size > 0 and bool(numpy.isinf(self.given).all())
+
+
 def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     """The name of what happened to a gradient, empty where the numbers do not tell."""
     name = operation.lower().rstrip("_")
@@ -191,6 +200,8 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
         return f"{ZERO_INF}: a zero gradient" + (f", and {infinite}" if infinite else "")
     if infinite:
         return infinite if made == "inf" else f"{ZERO_INF}: {infinite}"
+    if made == "nan" and name in PRODUCTS and place.is_infinite_given:
+        return f"{ZERO_INF}: a gradient of Inf"
     if made == "inf" and name in STEADY:
         return f"{OVERFLOW}: {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else OVERFLOW
     return ""

@@ -7,12 +7,15 @@ parts have entries of their own (``sub()`` in ``log(x - y)``), those parts are t
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from backprobe.names import split
 from backprobe.record import Entry, Record
+
+LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
 
 Place = tuple[str, int, str]
 """File and line of an expression, and the scope that it ran in."""
@@ -128,7 +131,7 @@ def _known(node: ast.expr, parts: Mapping[str, int]) -> list[int]:
     text = ast.unparse(node)
     if text in parts:
         return [parts[text]]
-    return [at for spelled, at in parts.items() if spelled.startswith(text + ".")]  # the leaves of a container
+    return [at for spelled, at in parts.items() if spelled.startswith(text + ".") and LEAF.fullmatch(spelled, len(text))]
 
 
 def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:

@@ -68,8 +68,8 @@ def _of(count: Nonfinite | None) -> State:
 
 
 def _of_value(entry: Entry) -> State:
-    if entry.status is GradStatus.NOT_TENSOR:
-        return _of_number(entry.held_value)
+    if entry.status is GradStatus.NOT_TENSOR:  # float("inf") in the middle of a line is the line's own business
+        return State.FINITE if entry.name.endswith("()") else _of_number(entry.held_value)
     if entry.status is GradStatus.NOT_FLOAT:
         return State.FINITE
     return State.UNKNOWN if entry.finiteness is None else _of(entry.finiteness.value)

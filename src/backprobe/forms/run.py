@@ -91,7 +91,9 @@ class Run:
         return judged(record, self.backend) if self.probe.options.nonfinite else record
 
     def refuse_missed(self, names: Mapping[str, int]) -> None:
-        """Raise NothingMatched where a pattern has matched nothing that the program has."""
+        """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""
+        if self.probe.select is None:
+            return
         missed = self.selection.unmatched([*names, *self.trace.seen])
         if missed:
             self.refuse_unmatched(missed[0], names)
