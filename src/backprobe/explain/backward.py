@@ -23,6 +23,7 @@ DOUBLE_WHERE = (
     "put a harmless number in before the operation, too: safe = where(condition, x, 1), then where(condition, f(safe), "
     "other); the values stay, and no zero meets an infinite derivative"
 )
+REENTRANT = "CheckpointFunction"
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
 
 
@@ -52,11 +53,18 @@ class Backward:
         order = sorted(range(len(self.entries)), key=lambda at: (visited.get(at, len(visited)), -at))
         if not self.states.sees_operations:
             return list(self._between(order))
-        return [
+        seen = [
             Birth(at, one.operation, None if one.towards is None else self.positions[one.towards], TOLD[one.given],
                   TOLD[one.made])
             for at in order for one in self.states.made(at)
         ]  # fmt: skip
+        return [inside for birth in seen for inside in self._inside(birth, order)]
+
+    def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
+        """A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own."""
+        if birth.operation != REENTRANT:
+            return [birth]
+        return [one for one in self._between(order) if one.towards == birth.towards] or [birth]
 
     def _between(self, order: Sequence[int]) -> Iterator[Birth]:
         """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
@@ -105,10 +113,15 @@ class Backward:
                 found.setdefault(birth.owner, []).append(f"its backward makes {word} of {given} too")
         return {at: tuple(dict.fromkeys(facts)) for at, facts in found.items()}
 
-    def involved(self) -> Set[int]:
-        """The entries whose forward value has to do with a birth in backward."""
-        owners = {birth.owner for birth in self.made}
-        return owners | {source for owner in owners for source in self.sources.direct[owner]}
+    @cached_property
+    def owners(self) -> Set[int]:
+        """The entries in whose backward something is born."""
+        return {birth.owner for birth in self._kept}
+
+    @cached_property
+    def read(self) -> Set[int]:
+        """The entries that the operations of these births have read."""
+        return {source for owner in self.owners for source in self.sources.direct[owner]}
 
     def _is_consequence(self, birth: Birth) -> bool:
         """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
@@ -134,10 +147,11 @@ class Backward:
 
     def births(self) -> Iterator[Finding]:
         """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
-        for birth in self._kept():
+        for birth in self._kept:
             yield self._birth(birth)
         yield from self._came_in()
 
+    @cached_property
     def _kept(self) -> list[Birth]:
         kept: dict[tuple[int, str], Birth] = {}
         for birth in self.made:
@@ -155,6 +169,9 @@ class Backward:
         facts += [self._gradient(birth.owner)]
         if birth.towards is not None:
             facts += [self._gradient(birth.towards), self.forward.fact(repr(self.entries[birth.towards].name), birth.towards)]
+        if self.states.values[birth.owner].is_bad:
+            facts.append(self.forward.fact(repr(entry.name), birth.owner))
+            facts += self.forward.healing(birth.owner)
         if birth.others:
             names = ", ".join(repr(self.entries[one].name) + self.forward.at_line(one) for one in birth.others)
             facts.append(f"or in that of {names}: which of them is not known without partials=True")

@@ -11,7 +11,7 @@ from backprobe.backends.base import Arrays
 from backprobe.explain import mechanism
 from backprobe.explain.sources import Sources, operands, parsed
 from backprobe.explain.states import WORDS, State, States
-from backprobe.explain.within import module_headline, pattern_within
+from backprobe.explain.within import NOT_SEEN, to_look_into, within
 from backprobe.findings import Finding
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
@@ -86,18 +86,18 @@ class Forward:
         """Where what begins at an entry is healed: the last bad value and the one that is finite again."""
         return [(at, self.healers[at]) for at in sorted(self.spread(start)) if at in self.healers]
 
-    def is_harmless(self, start: int, involved: Set[int]) -> bool:
-        """Is all of it healed, and has none of it to do with a gradient that is not finite?"""
+    def is_harmless(self, start: int, read: Set[int]) -> bool:
+        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?"""
         spread = self.spread(start)
         loose = [at for at in spread if not self.sources.consumers[at]]
-        return not (spread & self.harmful or spread & involved or loose) and bool(self.ends(start))
+        return not (spread & self.harmful or spread & read or loose) and bool(self.ends(start))
 
     # findings
 
-    def births(self, folded: Mapping[int, Sequence[str]]) -> Iterator[Finding]:
+    def births(self, read: Set[int], folded: Mapping[int, Sequence[str]]) -> Iterator[Finding]:
         """Where NaN and Inf begin, those left out that do no harm; with what is to be said of their backward too."""
         for at, given in self.origins.items():
-            if not self.is_harmless(at, folded.keys()):
+            if not self.is_harmless(at, read):
                 yield self._birth(at, given, folded.get(at, ()))
 
     def _birth(self, at: int, given: State, more: Sequence[str]) -> Finding:
@@ -105,29 +105,30 @@ class Forward:
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
-        facts += [f"{self.entries[healer].name!r} is finite again" + self._by(healer) for _, healer in self.ends(at)]
+        facts += self.healing(at)
         if self._came_in(at):
-            what = "the argument or parameter" if entry.source is not None or not entry.op else "the value"
-            return Finding("came_in", entry.name, f"{word} comes in with {what} {entry.name!r}", entry.source,
+            what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
+            return Finding("came_in", entry.name, f"{word} comes in with {what}{entry.name!r}", entry.source,
                            tuple(facts), chain)  # fmt: skip
         if given is State.UNKNOWN:
             lost = ", ".join(repr(self.entries[one].name) for one in sources if self.states.values[one] is given)
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
+        if entry.source is None or not entry.source.expression:
+            return self._birth_within(at, word, facts, chain)
         mentioned = self._unrecorded(at)
         if mentioned:
             facts.append(NOT_RECORDED.format(", ".join(mentioned)))
-        headline, remedy = self._headline(at, given)
-        return Finding("born", entry.name, headline, entry.source, tuple(facts), chain, remedy)
+        of, told = " of Inf" if given is State.INF else "", self.mechanism(at)
+        headline = f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else "")
+        return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
 
-    def _headline(self, at: int, given: State) -> tuple[str, str]:
-        entry, word = self.entries[at], WORDS[self.states.values[at]]
-        of = " of Inf" if given is State.INF else ""
-        if entry.source is None or not entry.source.expression:
-            inputs = [self.entries[one].name for one in self.sources.direct[at]]
-            return module_headline(word + of, entry, inputs), pattern_within(entry, inputs)
-        told = self.mechanism(at)
-        return f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else ""), ""
+    def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...]) -> Finding:
+        """A birth of which no line is known: between recorded values, as the outputs of modules are."""
+        entry = self.entries[at]
+        inputs = [self.entries[one].name for one in self.sources.direct[at]]
+        kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])
+        return Finding(kind, entry.name, headline, entry.source, (*facts, NOT_SEEN), chain, to_look_into(entry, inputs))
 
     def _came_in(self, at: int) -> bool:
         """Was it there before any operation that is recorded?"""
@@ -207,31 +208,44 @@ class Forward:
         while True:
             following = [c for c in self.sources.consumers[path[-1]] if self.states.values[c].is_bad and c not in seen]
             if not following:
-                return tuple(self.entries[at].name for at in path) if len(path) > 1 else ()
+                return shortened([self.entries[at].name for at in path])
             path.append(min(following, key=lambda at: (at not in self.harmful, at)))
             seen.add(path[-1])
 
-    def healed(self, involved: Set[int]) -> Iterator[Finding]:
-        """Where NaN and Inf were taken away that have done harm before."""
-        for source, healer in self._ends_of(at for at in self.origins if not self.is_harmless(at, involved)):
+    def healing(self, at: int) -> list[str]:
+        """Sentences about where what begins at an entry is taken away."""
+        return [f"{self.entries[healer].name!r} is finite again" + self._by(healer) for _, healer in self.ends(at)]
+
+    def healed(self, read: Set[int], owners: Set[int]) -> Iterator[Finding]:
+        """Where NaN and Inf were taken away that have done harm before, or do so in backward."""
+        harming = [at for at in self.origins if at in owners or not self.is_harmless(at, read)]
+        for source, healer in self._ends_of(harming):
             headline = f"{self.entries[source].name!r} is healed at {self.entries[healer].name!r}" + self._op(healer)
             yield Finding("healed", self.entries[healer].name, headline, self.entries[healer].source)
 
-    def harmless(self, involved: Set[int]) -> Iterator[str]:
+    def harmless(self, read: Set[int], owners: Set[int]) -> Iterator[str]:
         """Sentences about NaN and Inf that come to nothing."""
         for at in self.origins:
-            if self.is_harmless(at, involved):
+            if at not in owners and self.is_harmless(at, read):
                 healers = [repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)]
-                word = WORDS[self.states.values[at]]
-                yield f"{word} at {self.entries[at].name!r}{self.at_line(at)} does no harm: finite again at " + ", ".join(
-                    healers
-                )
+                what = f"{WORDS[self.states.values[at]]} at {self.entries[at].name!r}{self.at_line(at)} does no harm"
+                yield f"{what}: finite again at {', '.join(healers)}"
 
     def _ends_of(self, starts: Iterable[int]) -> list[tuple[int, int]]:
         return list(dict.fromkeys(end for start in starts for end in self.ends(start)))
 
     def _op(self, at: int) -> str:
         return f", by {self.entries[at].op}" if self.entries[at].op else ""
+
+
+MOST = 8  # names of a chain; what is left out of a longer one is a mark
+
+
+def shortened(names: Sequence[str]) -> tuple[str, ...]:
+    """A chain of names, its middle left out where it is long; none where it leads nowhere."""
+    if len(names) > MOST:
+        names = [*names[: MOST - 2], "…", names[-1]]
+    return tuple(names) if len(names) > 1 else ()
 
 
 LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "nn.")

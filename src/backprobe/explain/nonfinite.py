@@ -26,11 +26,11 @@ def explain_nonfinite(record: Record) -> Report:
     sources = Sources.of(states.record)
     forward = Forward(states, sources, arrays)
     backward = Backward(forward)
-    born = [*forward.births(backward.folded()), *backward.births()]
-    notes = list(forward.harmless(backward.involved())) + ([] if states.was_asked else [LATE])
+    born = [*forward.births(backward.read, backward.folded()), *backward.births()]
+    notes = [*forward.harmless(backward.read, backward.owners), *([] if states.was_asked else [LATE])]
     if not born:
         return Report(_clean(states), (), tuple(notes))
-    rest = [*forward.healed(backward.involved()), *_propagated(states, born)]
+    rest = [*forward.healed(backward.read, backward.owners), *_propagated(states, born)]
     return Report(_heading(born), (*born, *rest), tuple(notes))
 
 

@@ -8,16 +8,20 @@ from backprobe.names import split
 from backprobe.record import Entry
 
 
-def module_headline(word: str, entry: Entry, inputs: Sequence[str]) -> str:
-    """A sentence about what is born on the way to an entry that no line of the user's is known for."""
-    between = f"between {', '.join(map(repr, inputs[:4]))} and its output" if inputs else "before its output"
-    return f"{word} is born inside {around(entry, inputs)}, {between} {entry.name!r}"
+NOT_SEEN = "what else the module was given is not recorded"
 
 
-def around(entry: Entry, inputs: Sequence[str]) -> str:
-    """The module that holds the whole way, as text."""
-    path = common(entry, inputs)
-    return f"the module {path!r}" if path else "the model"
+def within(word: str, entry: Entry, given: Sequence[str]) -> tuple[str, str]:
+    """The kind of finding and a sentence about what is born on the way to an entry; ``given`` are values, not weights.
+
+    Where nothing that a module was given is recorded, it may have come in with that.
+    """
+    path = common(entry, given)
+    place = f"the module {path!r}" if path else "the model"
+    if not given:
+        return "unknown", f"{word} comes out of {place}: born inside of it, or it came in with what it was given"
+    between = ", ".join(map(repr, given[:4]))
+    return "born", f"{word} is born inside {place}, between {between} and its output {entry.name!r}"
 
 
 def common(entry: Entry, inputs: Sequence[str]) -> str:
@@ -33,7 +37,7 @@ def common(entry: Entry, inputs: Sequence[str]) -> str:
     return ".".join(found)
 
 
-def pattern_within(entry: Entry, inputs: Sequence[str]) -> str:
+def to_look_into(entry: Entry, inputs: Sequence[str]) -> str:
     """What to type to see the line."""
     path = common(entry, inputs)
     patterns = [f"{path}:*", f"{path}:*()", f"{path}.**:*"] if path else [":*", ":*()", "**:*"]
