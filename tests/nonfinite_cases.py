@@ -75,7 +75,9 @@ def one_over_zero(x):
     return y.sum()
 
 
-@case("the second operation of a line", tensor([1.0, 2.0]), births=[("born", "log()", "log(0)"), ("born", "y", "0 · Inf")])
+@case(
+    "the second operation of a line", tensor([1.0, 2.0]), births=[("born", "log()", "log(0)"), ("born", "y", "0 · Inf")]
+)
 def within_a_line(x):
     y = torch.log(x - x) * 0  # forward
     return y.sum()
@@ -108,7 +110,11 @@ def naive_softmax(x):
     return p[0]
 
 
-@case("overflow in half precision", tensor([300.0, 1.0], dtype=torch.float16), births=[("born", "y", "float16 ends at 65504")])
+@case(
+    "overflow in half precision",
+    tensor([300.0, 1.0], dtype=torch.float16),
+    births=[("born", "y", "float16 ends at 65504")],
+)
 def half_overflow(x):
     y = x * x  # forward
     return y.sum()
@@ -126,7 +132,11 @@ def half_sum(x):
     return s * 0.5
 
 
-@case("matrix product in half precision", torch.full((2, 2), 200.0, dtype=torch.float16), births=[("born", "y", "overflow")])
+@case(
+    "matrix product in half precision",
+    torch.full((2, 2), 200.0, dtype=torch.float16),
+    births=[("born", "y", "overflow")],
+)
 def half_matmul(x):
     w = x * 1
     y = x @ (w * 4)  # forward
@@ -142,7 +152,11 @@ def masked_row(x):
     return weights.sum()
 
 
-@case("square root of a negative number", tensor([-1.0, 4.0]), births=[("born", "y", "the square root of a negative number")])
+@case(
+    "square root of a negative number",
+    tensor([-1.0, 4.0]),
+    births=[("born", "y", "the square root of a negative number")],
+)
 def sqrt_negative(x):
     y = torch.sqrt(x)  # forward
     return y.sum()
@@ -160,7 +174,11 @@ def negative_power(x):
     return y.sum()
 
 
-@case("arccosine outside of −1…1 by rounding", tensor([1.0000001, 0.5]), births=[("born", "angle", "acos of a number outside")])
+@case(
+    "arccosine outside of −1…1 by rounding",
+    tensor([1.0000001, 0.5]),
+    births=[("born", "angle", "acos of a number outside")],
+)
 def acos_outside(x):
     angle = torch.acos(x)  # forward
     return angle.sum()
@@ -237,7 +255,11 @@ def two_births(x):
 # born in the backward pass alone
 
 
-@case("derivative of sqrt at zero", tensor([0.0, 1.0]), births=[("born_backward", "y", "the derivative of sqrt is infinite at 0")])
+@case(
+    "derivative of sqrt at zero",
+    tensor([0.0, 1.0]),
+    births=[("born_backward", "y", "the derivative of sqrt is infinite at 0")],
+)
 def sqrt_at_zero(x):
     y = torch.sqrt(x)  # backward
     return y.sum()

@@ -24,6 +24,7 @@ from backprobe.errors import (
 )
 from backprobe.explain import explain
 from backprobe.findings import Finding, Report
+from backprobe.health import health
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
 from backprobe.record import Edge, Entry, Finiteness, GradStatus, Made, Nonfinite, PathSums, Read, Source
@@ -68,6 +69,7 @@ __all__ = [
     "derive",
     "draw",
     "explain",
+    "health",
     "hvp",
     "jacobian",
     "load",

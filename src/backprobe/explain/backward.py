@@ -168,7 +168,10 @@ class Backward:
         facts = [f"the operation {birth.operation} was given {_came(birth.given)} and made {word}"]
         facts += [self._gradient(birth.owner)]
         if birth.towards is not None:
-            facts += [self._gradient(birth.towards), self.forward.fact(repr(self.entries[birth.towards].name), birth.towards)]
+            facts += [
+                self._gradient(birth.towards),
+                self.forward.fact(repr(self.entries[birth.towards].name), birth.towards),
+            ]
         if self.states.values[birth.owner].is_bad:
             facts.append(self.forward.fact(repr(entry.name), birth.owner))
             facts += self.forward.healing(birth.owner)
@@ -218,7 +221,9 @@ class Backward:
             branch = self._branch(at, seen, birth.operation.lower() if at == birth.owner else "")
             if branch:
                 where = f"{self.entries[at].op}{self.forward.at_line(at)}"
-                return [f"it lies in the branch {branch} of {where}, to which the unselected places give a zero gradient"], DOUBLE_WHERE
+                return [
+                    f"it lies in the branch {branch} of {where}, to which the unselected places give a zero gradient"
+                ], DOUBLE_WHERE
             for consumer in self.sources.consumers[at]:
                 if consumer not in seen:
                     seen.add(consumer)
@@ -262,7 +267,9 @@ class Backward:
             if at in self.states.record.outputs:
                 headline = f"{word} comes in with the gradient that backward starts from, at {entry.name!r}"
             elif self.states.sees_operations:
-                headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
+                headline = (
+                    f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
+                )
             else:
                 continue
             yield Finding("came_in_backward", entry.name, headline, entry.source, (self._gradient(at),))

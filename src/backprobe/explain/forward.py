@@ -114,7 +114,7 @@ class Forward:
             lost = ", ".join(repr(self.entries[one].name) for one in sources if self.states.values[one] is given)
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
-        if entry.source is None or not entry.source.expression:
+        if entry.source is None or not (entry.source.expression or entry.op):
             return self._birth_within(at, word, facts, chain)
         mentioned = self._unrecorded(at)
         if mentioned:

@@ -27,6 +27,7 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
     >>> forward("div", [numpy.array([1.0, 0.0]), numpy.array([1.0, 0.0])], numpy.array([1.0, numpy.nan]), "float32")
     '0/0'
     """
+    op = ALSO.get(op, op.lower())
     bad = ~numpy.isfinite(result)
     there = [None if one is None else _at(one, bad) for one in operands]
     rule = RULES.get(op)
@@ -127,6 +128,9 @@ def _remainder(a: Array, b: Array) -> str:
     return "the remainder of a division by zero" if (b == 0).any() else ""
 
 
+ALSO = {"RealDiv": "div", "AddV2": "add", "BiasAdd": "add", "BatchMatMulV2": "matmul", "SoftmaxBackward": "softmax"}
+"""What TensorFlow's graphs call operations, where it is not the same in small letters."""
+
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("div", "true_divide", "divide", "div_", "truediv"), _division),
     **dict.fromkeys(("mul", "multiply", "mul_"), _product),
@@ -182,7 +186,6 @@ class Place:
     def is_zero_given(self) -> bool:
         """Was every gradient there zero, before the operation?"""
         return self.given is not None and self.given.size > 0 and bool((self.given == 0).all())
-
 
     @property
     def is_infinite_given(self) -> bool:

@@ -131,7 +131,9 @@ def _known(node: ast.expr, parts: Mapping[str, int]) -> list[int]:
     text = ast.unparse(node)
     if text in parts:
         return [parts[text]]
-    return [at for spelled, at in parts.items() if spelled.startswith(text + ".") and LEAF.fullmatch(spelled, len(text))]
+    return [
+        at for spelled, at in parts.items() if spelled.startswith(text + ".") and LEAF.fullmatch(spelled, len(text))
+    ]
 
 
 def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""How bad each value and gradient of a record is: finite, Inf, NaN, or not known; and by which operation it became so."""
+"""How bad each value and gradient of a record is: finite, Inf, NaN, or not known."""
 
 from __future__ import annotations
 

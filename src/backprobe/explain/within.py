@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from backprobe.names import split
 from backprobe.record import Entry
 
-
 NOT_SEEN = "what else the module was given is not recorded"
 
 

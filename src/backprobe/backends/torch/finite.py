@@ -65,8 +65,8 @@ def kinds(found: Sequence[Extremes]) -> list[str]:
         codes = torch.isnan(lows) * 2 + (torch.isinf(lows) | torch.isinf(highs))
         answers.setdefault(device, []).append((places, codes))
     for parts in answers.values():
-        codes = torch.cat([part for _, part in parts]).tolist()
-        for at, code in zip((at for places, _ in parts for at in places), codes, strict=True):
+        fetched = torch.cat([part for _, part in parts]).tolist()
+        for at, code in zip((at for places, _ in parts for at in places), fetched, strict=True):
             told[at] = NAN if code >= 2 else INF if code else FINITE
     return told
 
