@@ -24,9 +24,11 @@ from backprobe.errors import (
     Unsupported,
 )
 from backprobe.explain import explain
+from backprobe.findings import Finding, Report
+from backprobe.health import health
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
+from backprobe.record import Edge, Entry, Finiteness, GradStatus, Made, Nonfinite, PathSums, Read, Source
 from backprobe.recording import Recording
 
 __version__ = "0.1.0"
@@ -43,10 +45,14 @@ __all__ = [
     "Drawing",
     "Edge",
     "Entry",
+    "Finding",
+    "Finiteness",
     "GradStatus",
+    "Made",
     "NoBackend",
     "NoGradient",
     "NoSource",
+    "Nonfinite",
     "NotSaved",
     "NothingMatched",
     "NothingToDifferentiate",
@@ -55,6 +61,7 @@ __all__ = [
     "Probe",
     "Read",
     "Recording",
+    "Report",
     "Source",
     "StaleSource",
     "Stamp",
@@ -65,6 +72,7 @@ __all__ = [
     "derive",
     "draw",
     "explain",
+    "health",
     "hvp",
     "jacobian",
     "load",

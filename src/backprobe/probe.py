@@ -42,6 +42,7 @@ def probe(
     values: str = "alias",
     partials: bool | str = False,
     create_graph: bool = False,
+    nonfinite: bool = False,
     backend: str | None = None,
     session: Any = None,
 ) -> Probe:
@@ -92,6 +93,13 @@ def probe(
     >>> rec["u"].partials
     {'x': tensor(2.), 'w': tensor(3.)}
 
+    ``nonfinite=True`` also judges each value and each gradient: does it hold NaN or Inf? ``bp.explain(rec)`` says where
+    they were born. Where nothing is selected, a function then records its unnamed operations too, and a model the
+    locals of its modules.
+
+    >>> print(bp.explain(bp.probe(lambda x: torch.sqrt(x) * 0, nonfinite=True)(0.0)).findings[0].headline)
+    NaN
+
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
     Unsupported; what the program itself raises comes out as it is, with a note added.
     """
@@ -101,6 +109,7 @@ def probe(
                 f"{name} is one of {', '.join(allowed)}", asked=f"{name}={value!r}", next=f"{name}={allowed[0]!r}"
             )
     _check_partials(partials, strategy)
+    _check_nonfinite(nonfinite, strategy)
     for name, texts in (("select", select), ("wrt", wrt)):
         if not (texts is None or isinstance(texts, str | Sequence | set | frozenset)):
             raise BadOption(
@@ -112,7 +121,7 @@ def probe(
             f"of is a path, a position or a function, not {type(of).__name__}", asked=f"of={of!r}", next="of='loss'"
         )
     names = None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
-    options = Options(strategy, values, create_graph, partials)
+    options = Options(strategy, values, create_graph, partials, nonfinite)
     return Probe(target, select, of, names, cotangent, options, backend, session)
 
 
@@ -123,6 +132,16 @@ def _check_partials(partials: Any, strategy: str) -> None:
         raise BadOption(
             "partials are taken at gradient edges", asked=f"partials={partials!r}, strategy={strategy!r}",
             why="the hooks of the other strategies would take part in every local pass", next='strategy="edges"',
+        )  # fmt: skip
+
+
+def _check_nonfinite(nonfinite: Any, strategy: str) -> None:
+    if not isinstance(nonfinite, bool):
+        raise BadOption("nonfinite is True or False", asked=f"nonfinite={nonfinite!r}", next="nonfinite=True")
+    if nonfinite and strategy != "edges":
+        raise BadOption(
+            "NaN and Inf are looked for in one pass over the gradient edges",
+            asked=f"nonfinite=True, strategy={strategy!r}", next='strategy="edges"',
         )  # fmt: skip
 
 

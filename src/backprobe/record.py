@@ -160,6 +160,57 @@ class Lost:
     reason: str
 
 
+@dataclass(frozen=True)
+class Nonfinite:
+    """How many numbers of a tensor are NaN and how many are infinite, of how many.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: 1 / x, nonfinite=True)(torch.tensor(0.0))["return"].finiteness.value
+    Nonfinite(nan=0, inf=1, of=1)
+    """
+
+    nan: int
+    inf: int
+    of: int
+
+    @property
+    def is_finite(self) -> bool:
+        """Is there neither?"""
+        return not (self.nan or self.inf)
+
+    def __str__(self) -> str:
+        """``1 NaN and 2 Inf of 8``, or ``finite``."""
+        kinds = [f"{count} {kind}" for count, kind in ((self.nan, "NaN"), (self.inf, "Inf")) if count]
+        return f"{' and '.join(kinds)} of {self.of}" if kinds else "finite"
+
+
+@dataclass(frozen=True)
+class Made:
+    """One operation in the backward of an entry that made a NaN or Inf: ``operation`` is what the framework calls it.
+
+    ``towards`` is the printed name of the entry whose gradient it is a part of, None where that has no name. ``given``
+    is what came to the operation and ``made`` what it gave: ``finite``, ``inf``, or ``nan`` where a NaN was among it.
+    """
+
+    operation: str
+    towards: str | None
+    given: str
+    made: str
+
+
+@dataclass(frozen=True)
+class Finiteness:
+    """What ``nonfinite=True`` found about one entry: its value and its gradient, None where there is nothing to judge.
+
+    ``made`` are the operations of its line that took a finite gradient and gave one that is not, or a NaN for an Inf;
+    None where the framework does not let each operation be seen.
+    """
+
+    value: Nonfinite | None
+    grad: Nonfinite | None
+    made: tuple[Made, ...] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One named value of a recording and the gradient of the output towards it.
@@ -174,6 +225,7 @@ class Entry:
     ``passages`` are the values that went into this one by ways that its expression does not tell. ``cause`` is the
     line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
     more than this one (``bp.explain``).
+    ``finiteness`` is there where ``nonfinite=True`` asked for it.
     """
 
     name: str
@@ -192,6 +244,7 @@ class Entry:
     axes: tuple[str, ...] = ()
     passages: tuple[Passage, ...] = ()
     cause: Source | None = None
+    finiteness: Finiteness | None = None
 
     @property
     def value(self) -> Any:
@@ -250,7 +303,8 @@ class Record:
     ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
     of those that were differentiated. ``path_sums`` is there where partials were asked for.
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
-    could not be seen.
+    could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
+    ``GradScaler`` does, each once; None is among them where such a number is not known.
     """
 
     backend: str
@@ -263,3 +317,4 @@ class Record:
     unseen: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     path_sums: PathSums | None = None
+    scales: tuple[float | None, ...] = ()

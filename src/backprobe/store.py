@@ -22,7 +22,20 @@ from backprobe.backends.choice import ARRAYS, load_arrays
 from backprobe.environment import Stamp
 from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend, NotSaved
 from backprobe.names import strip
-from backprobe.record import Edge, Entry, GradStatus, Lost, Passage, PathSums, Read, Record, Source
+from backprobe.record import (
+    Edge,
+    Entry,
+    Finiteness,
+    GradStatus,
+    Lost,
+    Made,
+    Nonfinite,
+    Passage,
+    PathSums,
+    Read,
+    Record,
+    Source,
+)
 
 FORMAT = "backprobe recording"
 VERSION = 2
@@ -216,6 +229,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "unseen": list(record.unseen),
         "notes": list(record.notes),
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
+        "scales": list(record.scales),
     }
 
 
@@ -245,6 +259,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
+        "finiteness": None if entry.finiteness is None else asdict(entry.finiteness),
     }  # fmt: skip
 
 
@@ -260,6 +275,7 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         tuple(data["unseen"]),
         tuple(data["notes"]),
         None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
+        tuple(data.get("scales", ())),
     )
 
 
@@ -290,7 +306,15 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
             Passage(**{**way, "source": _decode_source(way["source"])}) for way in data.get("passages", ())
         ),
         cause=None if data.get("cause") is None else _decode_source(data["cause"]),
+        finiteness=_decode_finiteness(data.get("finiteness")),
     )  # fmt: skip
+
+
+def _decode_finiteness(data: Mapping[str, Any] | None) -> Finiteness | None:
+    if data is None:
+        return None
+    value, grad = (None if data[key] is None else Nonfinite(**data[key]) for key in ("value", "grad"))
+    return Finiteness(value, grad, None if data["made"] is None else tuple(Made(**one) for one in data["made"]))
 
 
 def _check(record: Record, backend: Arrays) -> None:
@@ -323,6 +347,11 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
     if isinstance(entry.held_value, Lost):
         _check_text(entry.held_value.reason)
     numbers = list(entry.shape or ())
+    for count in () if entry.finiteness is None else (entry.finiteness.value, entry.finiteness.grad):
+        numbers += [] if count is None else [count.nan, count.inf, count.of]
+    for made in () if entry.finiteness is None else entry.finiteness.made or ():
+        for text in (made.operation, made.towards or "", made.given, made.made):
+            _check_text(text)
     for way in entry.passages:
         for text in (way.spelled, way.name, way.through):
             _check_text(text)

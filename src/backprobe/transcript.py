@@ -9,7 +9,19 @@ from functools import lru_cache
 from backprobe.backends.base import NOTHING_KNOWN, Backend, Backward, Outcome, Sums
 from backprobe.cuts import causes
 from backprobe.environment import stamp
-from backprobe.record import Edge, Entry, GradStatus, Passage, PathSums, Read, Record, Source, plain_text
+from backprobe.record import (
+    Edge,
+    Entry,
+    Finiteness,
+    GradStatus,
+    Made,
+    Passage,
+    PathSums,
+    Read,
+    Record,
+    Source,
+    plain_text,
+)
 from backprobe.scope import NamedAs, Scope, Value
 from backprobe.source.rewrite import Site
 from backprobe.trace import Trace
@@ -37,7 +49,11 @@ def transcribe(
         reads = tuple(
             Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(read)) is not None
         ) if value.reads else ()  # fmt: skip
-        entry = _entry(value, outcome, backend, own, inputs, reads)
+        made = None if outcome is None or outcome.made is None else tuple(
+            Made(m.operation, None if m.towards is None else chosen[at_capture[m.towards]][0], m.given, m.made)
+            for m in outcome.made
+        )  # fmt: skip
+        entry = _entry(value, outcome, backend, own, inputs, reads, made)
         if value.passages:
             entry = replace(entry, passages=_passages(value, position, chosen))
         if id(value.capture) in trace.writers:
@@ -49,7 +65,7 @@ def transcribe(
     notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
     return with_causes(Record(
         backend.name, tuple(entries), names, written, backward, tuple(position[output] for output in outputs),
-        stamp(), unseen, notes, _path_sums(passed.sums, printed),
+        stamp(), unseen, notes, _path_sums(passed.sums, printed), passed.scales,
     ))  # fmt: skip
 
 
@@ -122,7 +138,7 @@ class _Printer:
 
 def _entry(
     value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...],
-    reads: tuple[Read, ...],
+    reads: tuple[Read, ...], made: tuple[Made, ...] | None,
 ) -> Entry:  # fmt: skip
     scope, site, source = value.scope, value.site, None
     if scope is not None and site.line:
@@ -131,13 +147,13 @@ def _entry(
         status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
         return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
                      reads, value.plain, None)  # fmt: skip
-    status, reason, held, grad, _, axes, cause = outcome
+    status, reason, held, grad, _, axes, cause, _ = outcome
     described = NOTHING_KNOWN
     if value.tensor is not None:
         described = backend.describe(held if backend.is_tensor(held) else value.tensor)
     return Entry(
         written[0], tuple(written[1:]), status, reason, *described, source, site.op, inputs, reads, held, grad, axes,
-        cause=cause,
+        cause=cause, finiteness=None if made is None else Finiteness(None, None, made),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy
 
 from backprobe.backends.base import Description, Summary
 from backprobe.errors import BadRecording
+from backprobe.record import Nonfinite
 
 
 class NumpyArrays:
@@ -24,7 +25,7 @@ class NumpyArrays:
         return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
 
     def summarize(self, tensor: Any) -> Summary | None:
-        values = tensor.astype(numpy.complex128 if tensor.dtype.kind == "c" else numpy.float64)
+        values = _wide(tensor)
         kept = values[numpy.isfinite(values)]
         bad = values.size - kept.size
         if not kept.size:
@@ -34,6 +35,12 @@ class NumpyArrays:
         magnitudes = numpy.abs(kept / scale)
         rms = scale * float(numpy.sqrt(numpy.square(magnitudes).mean()))
         return Summary(values.size, bad, rms, scale * float(magnitudes.max()))
+
+    def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
+        return [_judged(self.numbers(tensor)) for tensor in tensors]
+
+    def numbers(self, tensor: Any) -> Any:
+        return _wide(tensor)
 
     def to_text(self, tensor: Any) -> str:
         return nested_text(tensor.tolist())
@@ -137,6 +144,15 @@ def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
         row, column = (major, plain[at]) if by_row else (plain[at], major)
         dense[at][row, :, column, :] = values[at]
     return dense.reshape(tuple(layout["shape"]))
+
+
+def _wide(array: Any) -> Any:
+    return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
+
+
+def _judged(numbers: Any) -> Nonfinite:
+    nan, finite = int(numpy.isnan(numbers).sum()), int(numpy.isfinite(numbers).sum())
+    return Nonfinite(nan, numbers.size - nan - finite, numbers.size)
 
 
 def check_bounds(layout: Mapping[str, Any], size: int) -> None:

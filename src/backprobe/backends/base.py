@@ -10,7 +10,7 @@ from types import CodeType
 from typing import Any, NamedTuple, Protocol
 
 from backprobe.backends.again import Calls
-from backprobe.record import GradStatus, Source
+from backprobe.record import GradStatus, Nonfinite, Source
 
 
 class Effect(Enum):
@@ -29,6 +29,7 @@ class Options:
     values: str = "alias"
     create_graph: bool = False
     partials: bool | str = False
+    nonfinite: bool = False
     retain_graph: bool = False  # the program goes on to use its values
 
 
@@ -51,6 +52,15 @@ class Link(NamedTuple):
     contribution: Any = None
 
 
+class MadeAt(NamedTuple):
+    """``Made``, with the position of the captured value towards which it flows."""
+
+    operation: str
+    towards: int | None
+    given: str
+    made: str
+
+
 class Outcome(NamedTuple):
     """What the backward pass gave one captured value."""
 
@@ -61,6 +71,7 @@ class Outcome(NamedTuple):
     inputs: tuple[Link, ...]
     axes: tuple[str, ...] = ()  # see ``Entry``
     cause: Source | None = None  # see ``Entry``
+    made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,7 @@ class Backward:
     order: tuple[int, ...]
     sums: Sums | None = None
     notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
+    scales: tuple[float | None, ...] = ()  # see ``Record``
 
 
 @dataclass(frozen=True)
@@ -382,6 +394,14 @@ class Arrays(Protocol):
     def describe(self, tensor: Any) -> Description: ...
 
     def summarize(self, tensor: Any) -> Summary | None: ...
+
+    def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
+        """Judge many tensors at once, with one transfer from a device; None for those that hold no numbers to judge."""
+        ...
+
+    def numbers(self, tensor: Any) -> Any:
+        """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
+        ...
 
     def to_text(self, tensor: Any) -> str: ...
 

@@ -27,6 +27,9 @@ class HostArrays(NumpyArrays):
     def summarize(self, tensor: Any) -> Summary | None:
         return super().summarize(self.to_host(tensor))
 
+    def numbers(self, tensor: Any) -> Any:
+        return super().numbers(self.to_host(tensor))
+
     def to_text(self, tensor: Any) -> str:
         return super().to_text(_printable(self.to_host(tensor)))
 

@@ -10,10 +10,11 @@ from backprobe.backends.choice import find_backend, load_arrays
 from backprobe.cuts import Ways
 from backprobe.errors import BadOption
 from backprobe.explain.missing import explain_all, explain_missing
+from backprobe.explain.nonfinite import explain_nonfinite
 from backprobe.explain.present import explain_present
 from backprobe.explain.tensors import explain_tensor
 from backprobe.findings import Report
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Record
 from backprobe.recording import Recording
 
 __all__ = ["explain"]
@@ -54,7 +55,7 @@ def explain(recording: Any, name: Any = None) -> Report:
 
 def _explain_recording(recording: Recording, name: Any) -> Report:
     if name is None:
-        return explain_all(Ways(recording.record))
+        return _explain_whole(recording.record)
     if not isinstance(name, str):
         raise BadOption(
             "a recording knows names", asked=f"bp.explain(rec, {type(name).__name__})",
@@ -65,6 +66,18 @@ def _explain_recording(recording: Recording, name: Any) -> Report:
     if entry.status is GradStatus.OK:
         return explain_present(ways, entry, load_arrays(recording.record.backend))
     return explain_missing(ways, entry)
+
+
+def _explain_whole(record: Record) -> Report:
+    """NaN and Inf come first: they spoil every gradient, also those that are there."""
+    missing = explain_all(Ways(record))
+    born = explain_nonfinite(record)
+    if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer
+        note = () if missing.ok else (f"{missing.heading}: bp.explain(rec, name) says why",)
+        return Report(born.heading, born.findings, (*born.notes, *note))
+    if born.ok:
+        return missing
+    return Report(born.heading, (*born.findings, *missing.findings), (*born.notes, *missing.notes))
 
 
 def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:

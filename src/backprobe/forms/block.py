@@ -15,7 +15,7 @@ from typing import Any
 
 from backprobe.backends.base import Backend, BlockTape, Differentiator, Ran, Tensors
 from backprobe.errors import BackprobeError, BadOption, Unsupported
-from backprobe.forms.model import Modules, names_in
+from backprobe.forms.model import OUTPUTS_AND_LOCALS, Modules, names_in
 from backprobe.forms.run import Request, Run, home, name_of
 from backprobe.forms.variables import computed_in, output_of
 from backprobe.forms.watching import Watching
@@ -115,7 +115,7 @@ class BlockRun(Run):
         values = kept(self.trace, list(self.outputs))
         with self.tape.quiet():
             passed = self.tape.backward(_captures(values))
-        return transcribe(self.trace, self.backend, values, passed, list(self.outputs))
+        return self.judged(transcribe(self.trace, self.backend, values, passed, list(self.outputs)))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
@@ -132,6 +132,7 @@ class ModelBlock(BlockRun):
     """A block around a model: its modules report whenever the program calls it."""
 
     in_function = False
+    looked_into = OUTPUTS_AND_LOCALS
 
     def starts_at(self) -> Any:
         return self.backend.call(self.probe.target, (), {}).forward
@@ -152,6 +153,8 @@ class ModelBlock(BlockRun):
 
 class PlainBlock(BlockRun):
     """A block by itself: its variables, and those of the user's functions that it calls."""
+
+    looked_into = None
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         super().__init__(probe, backend, frame)

@@ -11,6 +11,7 @@ from backprobe.backends.base import Arrays, Backward, Node, Outcome, Program, Su
 from backprobe.backends.choice import load_arrays
 from backprobe.environment import stamp
 from backprobe.errors import BackprobeError, BadOption, NothingMatched
+from backprobe.finiteness import judged
 from backprobe.forms.run import Request
 from backprobe.names import Selection, nearest, selection, strip
 from backprobe.output import SUMMED, choose, weighed
@@ -46,7 +47,10 @@ class GraphRun:
                     error.add_note(explained)
             raise
         weighed(differentiated, self.probe.cotangent, self.program)  # a graph may leave the shape open
-        return Recording(self._record(wanted, passed), result)
+        record = self._record(wanted, passed)
+        if self.probe.options.nonfinite:
+            record = judged(record, load_arrays(self.program.arrays))
+        return Recording(record, result)
 
     def _asked(self) -> tuple[Any, list[int]]:
         """The cotangent, and the positions of the nodes that are to be recorded."""

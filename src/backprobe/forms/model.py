@@ -14,6 +14,7 @@ from backprobe.record import GradStatus
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
 
+OUTPUTS_AND_LOCALS = ("**", "**:*")
 NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 
 
@@ -86,6 +87,7 @@ class ModelRun(CalledRun):
     """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
 
     in_function = False
+    looked_into = OUTPUTS_AND_LOCALS
 
     def starts_at(self) -> Any:
         return self.backend.call(self.probe.target, (), {}).forward

@@ -11,9 +11,11 @@ from typing import Any, TypeVar
 from backprobe.backends.base import Backend, Backward, Options, Ran, Tape
 from backprobe.backends.choice import BACKENDS
 from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
+from backprobe.finiteness import judged
 from backprobe.forms.failing import explain_unconnected, explained
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
+from backprobe.record import Record
 from backprobe.recording import Recording
 from backprobe.scope import Value
 from backprobe.show.table import place
@@ -22,6 +24,7 @@ from backprobe.trace import NO_SITE, Trace
 from backprobe.transcript import kept, transcribe
 
 T = TypeVar("T")
+EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,13 @@ class Run:
 
     in_function = True
     doing = "running"
+    looked_into: str | tuple[str, ...] | None = EVERYTHING  # what ``nonfinite=True`` records where nothing is selected
 
     def __init__(self, probe: Request, backend: Backend) -> None:
         self.probe, self.backend = probe, backend
         chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        if chosen is None and probe.options.nonfinite:
+            chosen = self.looked_into
         self.selection = selection(chosen, self.in_function)
         self.tape = self.opened()
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
@@ -82,8 +88,14 @@ class Run:
             self.add_notes(error)
             raise
 
+    def judged(self, record: Record) -> Record:
+        """The record, with what ``nonfinite=True`` asks for."""
+        return judged(record, self.backend) if self.probe.options.nonfinite else record
+
     def refuse_missed(self, names: Mapping[str, int]) -> None:
-        """Raise NothingMatched where a pattern has matched nothing that the program has."""
+        """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""
+        if self.probe.select is None:
+            return
         missed = self.selection.unmatched([*names, *self.trace.seen])
         if missed:
             self.refuse_unmatched(missed[0], names)
@@ -164,7 +176,7 @@ class CalledRun(Run):
         return result
 
     def _recording(self, result: Any, passed: Backward) -> Recording:
-        record = transcribe(self.trace, self.backend, self.kept, passed, [self.differentiated])
+        record = self.judged(transcribe(self.trace, self.backend, self.kept, passed, [self.differentiated]))
         self.refuse_missed(record.names)
         return Recording(record, result)
 

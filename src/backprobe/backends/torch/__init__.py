@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.base import Description, Failure, GraphFacts, ModuleObserver, Options, Summary
-from backprobe.backends.torch import explaining, failures, modules, strategies, tensors
+from backprobe.backends.torch import explaining, failures, finite, modules, strategies, tensors
 from backprobe.backends.torch.again import TorchCalls
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
+from backprobe.record import Nonfinite
 
 FREED = "backward through the graph a second time"
 IN_PLACE = "has been modified by an inplace operation"
@@ -82,6 +83,12 @@ class TorchBackend:
 
     def summarize(self, tensor: Tensor) -> Summary | None:
         return tensors.summarize(tensor)
+
+    def nonfinite(self, tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
+        return finite.nonfinite(tensors)
+
+    def numbers(self, tensor: Tensor) -> Any:
+        return tensors.numbers(tensor)
 
     def to_text(self, tensor: Tensor) -> str:
         return tensors.to_text(tensor)

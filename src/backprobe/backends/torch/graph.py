@@ -77,16 +77,22 @@ def _consumer_counts(root: Node) -> dict[Node, int]:
 
 def nodes(root: Tensor) -> list[Node]:
     """Every node that backward from this tensor may reach."""
-    return list(_consumer_counts(get_gradient_edge(root).node))
+    return all_nodes([get_gradient_edge(root).node])
 
 
-def custom_functions(roots: Iterable[Node]) -> list[Node]:
-    """The nodes of ``autograd.Function``s, written in Python or in C++, that backward from these nodes may reach."""
-    seen = set(roots)
+def all_nodes(roots: Iterable[Node]) -> list[Node]:
+    """Every node that backward from these nodes may reach."""
+    seen = dict.fromkeys(roots)
     pending = list(seen)
     while pending:
         for follower, _ in pending.pop().next_functions:
             if follower is not None and follower not in seen:
-                seen.add(follower)
+                seen[follower] = None
                 pending.append(follower)
-    return [n for n in seen if isinstance(n, BackwardCFunction) or n.name().startswith("torch::autograd::CppNode")]
+    return list(seen)
+
+
+def custom_functions(roots: Iterable[Node]) -> list[Node]:
+    """The nodes of ``autograd.Function``s, written in Python or in C++, that backward from these nodes may reach."""
+    reached = all_nodes(roots)
+    return [n for n in reached if isinstance(n, BackwardCFunction) or n.name().startswith("torch::autograd::CppNode")]

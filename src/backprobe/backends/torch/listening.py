@@ -117,6 +117,8 @@ class ListeningTape(TorchTape):
             if self.leaves:
                 self._compare_leaves()
             known = set(self.numbers)
+            if self.judge is not None:
+                self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
             with self.quiet():
                 self._come_last()
                 captures = began(call.roots)
@@ -125,6 +127,9 @@ class ListeningTape(TorchTape):
                         self._start_at(capture, cotangent, len(captures) == 1)
 
         self.passing.began = started
+        if self.judge is not None:
+            passes = self.passing.passes
+            self.judge.counts = lambda: passes.get(current_pass()) is not None
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -310,7 +315,9 @@ class ListeningTape(TorchTape):
                 places.setdefault(capture.number, []).append(at)
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
-        return Backward(outcomes, visited, notes=self._scales(captures, recorded, gradients))
+        scales, notes = self._scales(captures, recorded, gradients)
+        passed = Backward(outcomes, visited, notes=notes, scales=scales)
+        return passed if self.judge is None else self.judge.told(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
         """A capture whose gradient somebody wrote into after it had come is opaque."""
@@ -324,9 +331,10 @@ class ListeningTape(TorchTape):
 
     def _scales(
         self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], gradients: Gradients
-    ) -> tuple[tuple[int, str], ...]:
+    ) -> tuple[tuple[float | None, ...], tuple[tuple[int, str], ...]]:
         """Scalars that ``backward()`` was called on a multiple of, as where ``GradScaler`` scales a loss."""
         found = {}
+        scales: dict[float | None, None] = {}
         for call in self.passing.calls:
             for root in () if call.is_nested else call.roots:
                 node = root.grad_fn
@@ -339,9 +347,11 @@ class ListeningTape(TorchTape):
                     scale = None if captures[at].tensor.is_leaf else _ratio(root, captures[at])
                     if scale is not None:
                         found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
+                        scales[scale] = None
                 for at in () if known else recorded.get(key(get_gradient_edge(root)), ())[:1]:
                     found[at] = SCALED
-        return tuple(found.items())
+                    scales[None] = None
+        return tuple(scales), tuple(found.items())
 
     def _why_missing(self) -> tuple[GradStatus, str]:
         calls = self.passing.calls

@@ -21,6 +21,7 @@ from backprobe.backends.torch import effects, graph, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
+from backprobe.backends.torch.finite import Judge
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
@@ -55,6 +56,7 @@ class TorchTape(Once):
         self.found_overwritten: list[Capture] = []
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
+        self.judge = Judge(self.quiet) if options.nonfinite else None
 
     def quiet(self) -> AbstractContextManager[Any]:
         if torch._C._len_torch_dispatch_stack():
@@ -304,7 +306,10 @@ class TorchTape(Once):
     ) -> tuple[Any, Backward]:
         ran = program(lift(inputs, wrt, undo))
         self.settle(ran.captures)
-        return ran.result, differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
+        if self.judge is not None:
+            self.judge.listen_to_one_pass(ran.output)
+        passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
+        return ran.result, passed if self.judge is None else self.judge.told(passed, ran.captures)
 
     begun = 0  # calls of backward() that were counted
 
@@ -351,6 +356,8 @@ class TorchTape(Once):
         self.exposed_now.clear()
         self.found_overwritten.clear()
         self.hooked.clear()
+        if self.judge is not None:
+            self.judge.release()
 
 
 @contextmanager

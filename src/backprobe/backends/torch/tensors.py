@@ -133,6 +133,22 @@ def _numbers(tensor: Tensor) -> Tensor | None:
         return None
 
 
+def numbers(tensor: Tensor) -> Any:
+    """The numbers as a NumPy array in double precision; None where there are none that can be read."""
+    values = here(tensor) if is_there(tensor) else None
+    if values is None or values.is_meta or values.is_nested:
+        return None
+    if values.is_quantized:
+        values = values.dequantize()
+    if values.layout is not torch.strided:
+        values = values.to_dense()
+    try:
+        wide = values.to(torch.complex128 if values.is_complex() else torch.float64)
+    except NotImplementedError:  # two numbers in a byte, or bits that are no number
+        return None
+    return wide.resolve_conj().resolve_neg().cpu().numpy()
+
+
 def to_text(tensor: Tensor) -> str:
     """A small tensor's numbers in full, to six significant digits."""
     values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)

@@ -1,0 +1,279 @@
+"""Births of NaN and Inf in the backward pass: which line took a finite gradient and gave one that is not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy
+
+from backprobe.explain import mechanism
+from backprobe.explain.forward import Forward
+from backprobe.explain.sources import parsed
+from backprobe.explain.states import TOLD, WORDS, State
+from backprobe.findings import Finding
+from backprobe.record import GradStatus
+from backprobe.source.rewrite import operation as operation_of
+
+MASKING = ("where", "masked_fill", "masked_fill_", "select")
+DOUBLE_WHERE = (
+    "put a harmless number in before the operation, too: safe = where(condition, x, 1), then where(condition, f(safe), "
+    "other); the values stay, and no zero meets an infinite derivative"
+)
+REENTRANT = "CheckpointFunction"
+NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
+
+
+@dataclass(frozen=True)
+class Birth:
+    """An operation in the backward of the entry ``owner`` that made something worse of what came to it."""
+
+    owner: int
+    operation: str
+    towards: int | None
+    given: State
+    made: State
+    others: tuple[int, ...] = ()  # the entries whose backward it may be as well
+
+
+class Backward:
+    """The backward pass of one record."""
+
+    def __init__(self, forward: Forward) -> None:
+        self.forward, self.states, self.sources = forward, forward.states, forward.sources
+        self.entries, self.positions = forward.entries, forward.positions
+
+    @cached_property
+    def made(self) -> Sequence[Birth]:
+        """All of them, as backward ran."""
+        visited = {at: nth for nth, at in enumerate(self.states.record.backward)}
+        order = sorted(range(len(self.entries)), key=lambda at: (visited.get(at, len(visited)), -at))
+        if not self.states.sees_operations:
+            return list(self._between(order))
+        seen = [
+            Birth(at, one.operation, None if one.towards is None else self.positions[one.towards], TOLD[one.given],
+                  TOLD[one.made])
+            for at in order for one in self.states.made(at)
+        ]  # fmt: skip
+        return [inside for birth in seen for inside in self._inside(birth, order)]
+
+    def _inside(self, birth: Birth, order: Sequence[int]) -> list[Birth]:
+        """A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own."""
+        if birth.operation != REENTRANT:
+            return [birth]
+        return [one for one in self._between(order) if one.towards == birth.towards] or [birth]
+
+    def _between(self, order: Sequence[int]) -> Iterator[Birth]:
+        """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
+        for at in order:
+            state = self.states.grads[at]
+            consumers = self._followers(at)
+            given = max((self.states.grads[one] for one in consumers), default=State.FINITE)
+            if state.is_bad and consumers and state > given:
+                owner, *others = self._suspects(at, consumers)
+                yield Birth(owner, self.entries[owner].op, at, given, state, tuple(others))
+
+    def _followers(self, at: int) -> list[int]:
+        """The entries that a value flows into with a gradient of theirs."""
+        name = self.entries[at].name
+        return [
+            one for one in self.sources.consumers[at]
+            if self.entries[one].status is GradStatus.OK and any(edge.name == name for edge in self.entries[one].inputs)
+        ]  # fmt: skip
+
+    def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[int]:
+        """Those in whose backward it can have been: by what flowed along each edge, or by the numbers."""
+        if len(consumers) == 1:
+            return consumers
+        flows = {one: self._flow(one, at) for one in consumers}
+        bad = [one for one, flow in flows.items() if flow is not None and not numpy.isfinite(flow).all()]
+        named = [one for one in consumers if self._pole(one, at)]
+        return bad or named or consumers
+
+    def _flow(self, consumer: int, at: int) -> Any:
+        edges = [e for e in self.entries[consumer].inputs if e.name == self.entries[at].name]
+        flow = edges[0].contribution if edges else None
+        return None if flow is None else self.forward.arrays.numbers(flow)
+
+    def _pole(self, owner: int, at: int) -> str:
+        birth = Birth(owner, self.entries[owner].op, at, State.FINITE, self.states.grads[at])
+        return self._mechanism(birth)
+
+    # what is to be said
+
+    def folded(self) -> Mapping[int, Sequence[str]]:
+        """For entries where NaN or Inf is born forward and goes on to the output: what their backward makes, too."""
+        found: dict[int, list[str]] = {}
+        for birth in self.made:
+            if self._is_consequence(birth) and birth.owner in self.forward.origins:
+                word, given = WORDS[birth.made], WORDS.get(birth.given, "a finite gradient")
+                found.setdefault(birth.owner, []).append(f"its backward makes {word} of {given} too")
+        return {at: tuple(dict.fromkeys(facts)) for at, facts in found.items()}
+
+    @cached_property
+    def owners(self) -> Set[int]:
+        """The entries in whose backward something is born."""
+        return {birth.owner for birth in self._kept}
+
+    @cached_property
+    def read(self) -> Set[int]:
+        """The entries that the operations of these births have read."""
+        return {source for owner in self.owners for source in self.sources.direct[owner]}
+
+    def _is_consequence(self, birth: Birth) -> bool:
+        """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
+        read = {birth.owner, *self.sources.direct[birth.owner]}
+        if read & self.forward.harmful:
+            return True
+        if birth.given is State.FINITE:
+            return False
+        behind = self._behind(birth.owner)
+        return not any(
+            one.given is State.FINITE and one.owner in behind and not self._is_consequence(one) for one in self.made
+        )
+
+    def _behind(self, at: int) -> set[int]:
+        """The entries from which a gradient that is not finite came to one, itself among them."""
+        found, pending = {at}, [at]
+        while pending:
+            for one in self._followers(pending.pop()):
+                if one not in found:
+                    found.add(one)
+                    pending.append(one)
+        return found
+
+    def births(self) -> Iterator[Finding]:
+        """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
+        for birth in self._kept:
+            yield self._birth(birth)
+        yield from self._came_in()
+
+    @cached_property
+    def _kept(self) -> list[Birth]:
+        kept: dict[tuple[int, str], Birth] = {}
+        for birth in self.made:
+            known = kept.get((birth.owner, birth.operation))
+            if not self._is_consequence(birth) and (known is None or known.made < birth.made):
+                kept[birth.owner, birth.operation] = birth
+        return list(kept.values())
+
+    def _birth(self, birth: Birth) -> Finding:
+        entry, word = self.entries[birth.owner], WORDS[birth.made]
+        told = self._mechanism(birth)
+        of = " of Inf" if birth.given is State.INF else ""
+        headline = f"{word} is born{of} in the backward of {entry.name!r}" + (f": {told}" if told else "")
+        facts = [f"the operation {birth.operation} was given {_came(birth.given)} and made {word}"]
+        facts += [self._gradient(birth.owner)]
+        if birth.towards is not None:
+            facts += [
+                self._gradient(birth.towards),
+                self.forward.fact(repr(self.entries[birth.towards].name), birth.towards),
+            ]
+        if self.states.values[birth.owner].is_bad:
+            facts.append(self.forward.fact(repr(entry.name), birth.owner))
+            facts += self.forward.healing(birth.owner)
+        if birth.others:
+            names = ", ".join(repr(self.entries[one].name) + self.forward.at_line(one) for one in birth.others)
+            facts.append(f"or in that of {names}: which of them is not known without partials=True")
+        masked, remedy = self._masked(birth)
+        facts += masked
+        if birth.made is State.INF and self.states.record.scales:
+            facts.append(self._scaled())
+        chain = self._chain(birth)
+        return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
+
+    def _gradient(self, at: int) -> str:
+        entry = self.entries[at]
+        count = entry.finiteness.grad if entry.finiteness is not None else None
+        return f"the gradient of {entry.name!r}: " + ("not there" if count is None else str(count))
+
+    def _scaled(self) -> str:
+        scale = self.states.record.scales[0]
+        by = "a number that is not known" if scale is None else f"{scale:.6g}"
+        return f"the loss was multiplied by {by} before backward" + NO_SCALE
+
+    def _mechanism(self, birth: Birth) -> str:
+        if birth.towards is None:
+            return mechanism.backward(birth.operation, WORDS[birth.made].lower(), mechanism.Place(None, None), "")
+        grad = self.grad_numbers(birth.towards)
+        if grad is None:
+            return ""
+        bad = ~numpy.isfinite(grad)
+        values, given = self.forward.numbers(birth.towards), self.grad_numbers(birth.owner)
+        place = mechanism.Place(mechanism.at(values, bad), mechanism.at(given, bad))
+        return mechanism.backward(
+            birth.operation, WORDS[birth.made].lower(), place, self.entries[birth.towards].dtype or ""
+        )
+
+    def grad_numbers(self, at: int) -> Any:
+        """The numbers of a gradient; None where there is none."""
+        grad = self.entries[at].grad_or_none
+        return None if grad is None else self.forward.arrays.numbers(grad)
+
+    def _masked(self, birth: Birth) -> tuple[list[str], str]:
+        """For a birth behind a ``where``: the branch that it lies in, which the condition did not select there."""
+        seen, pending = {birth.owner}, [birth.owner]
+        while pending:
+            at = pending.pop(0)
+            branch = self._branch(at, seen, birth.operation.lower() if at == birth.owner else "")
+            if branch:
+                where = f"{self.entries[at].op}{self.forward.at_line(at)}"
+                return [
+                    f"it lies in the branch {branch} of {where}, to which the unselected places give a zero gradient"
+                ], DOUBLE_WHERE
+            for consumer in self.sources.consumers[at]:
+                if consumer not in seen:
+                    seen.add(consumer)
+                    pending.append(consumer)
+        return [], ""
+
+    def _branch(self, at: int, behind: Set[int], operation: str) -> str:
+        """The text of the argument of a ``where`` that a birth lies in: in an entry behind it, or in that line itself."""
+        entry = self.entries[at]
+        tree = parsed(entry.source.expression) if entry.source is not None else None
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.Call) and operation_of(node) in MASKING:
+                parts = self.sources.parts[at]
+                for argument in node.args:
+                    inside = {parts.get(ast.unparse(one)) for one in ast.walk(argument) if isinstance(one, ast.expr)}
+                    does = {operation_of(one) for one in ast.walk(argument)} - {""}
+                    if inside & (behind - {at}) or operation in does:
+                        return ast.unparse(argument)
+        return ""
+
+    def _chain(self, birth: Birth) -> tuple[str, ...]:
+        """From the line of the birth to the leaf that its gradient comes to, as far as names go."""
+        path = [birth.owner]
+        at = birth.towards
+        while at is not None and at not in path:
+            path.append(at)
+            sources = [one for one in self.sources.direct[at] if self.states.grads[one].is_bad]
+            at = sources[0] if sources else None
+        return tuple(self.entries[one].name for one in path) if len(path) > 1 else ()
+
+    def _came_in(self) -> Iterator[Finding]:
+        """Gradients that are not finite though no operation that is seen made them so."""
+        made_for = {birth.towards for birth in self.made}
+        for at, state in enumerate(self.states.grads):
+            followers = self._followers(at)
+            given = max((self.states.grads[one] for one in followers), default=State.FINITE)
+            is_made = at in made_for or any(birth.towards is None for birth in self.made)
+            if not state.is_bad or given.is_bad or is_made:
+                continue
+            entry, word = self.entries[at], WORDS[state]
+            if at in self.states.record.outputs:
+                headline = f"{word} comes in with the gradient that backward starts from, at {entry.name!r}"
+            elif self.states.sees_operations:
+                headline = (
+                    f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
+                )
+            else:
+                continue
+            yield Finding("came_in_backward", entry.name, headline, entry.source, (self._gradient(at),))
+
+
+def _came(state: State) -> str:
+    return f"{WORDS[state]}" if state.is_bad else "a finite gradient"

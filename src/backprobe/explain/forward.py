@@ -1,0 +1,251 @@
+"""Births of NaN and Inf in the forward pass: which entries are worse than all that they were computed from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from typing import Any
+
+from backprobe.backends.base import Arrays
+from backprobe.explain import mechanism
+from backprobe.explain.sources import Sources, operands, parsed
+from backprobe.explain.states import WORDS, State, States
+from backprobe.explain.within import NOT_SEEN, to_look_into, within
+from backprobe.findings import Finding
+from backprobe.record import Entry, GradStatus
+from backprobe.show.table import place
+
+HEALING = frozenset({
+    "where", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "clamp", "clamp_", "clip", "clip_by_value",
+    "maximum", "minimum", "fmax", "fmin", "max", "min", "amax", "amin", "relu", "relu6", "nansum", "nanmean", "softmax",
+    "sigmoid", "tanh", "exp", "atan", "arctan", "getitem", "reciprocal", "div", "erf", "logsumexp", "select", "gather",
+    "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
+})  # fmt: skip
+NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
+WRITTEN = ("inf", "nan", "infinity")
+LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
+
+
+class Forward:
+    """The forward pass of one record."""
+
+    def __init__(self, states: States, sources: Sources, arrays: Arrays) -> None:
+        self.states, self.sources, self.arrays = states, sources, arrays
+        self.entries: Sequence[Entry] = states.record.entries
+        self.positions: Mapping[str, int] = {entry.name: at for at, entry in enumerate(self.entries)}
+
+    # who is what
+
+    @cached_property
+    def origins(self) -> Mapping[int, State]:
+        """The entries where something bad begins, with the worst state among what they were computed from."""
+        found = {}
+        for at, state in enumerate(self.states.values):
+            given = max((self.states.values[one] for one in self.sources.direct[at]), default=State.FINITE)
+            if state.is_bad and state > given:
+                found[at] = given
+        return found
+
+    def spread(self, start: int) -> set[int]:
+        """The entries with NaN or Inf that one of them leads to, itself among them."""
+        found, pending = {start}, [start]
+        while pending:
+            for consumer in self.sources.consumers[pending.pop()]:
+                if consumer not in found and self.states.values[consumer].is_bad:
+                    found.add(consumer)
+                    pending.append(consumer)
+        return found
+
+    @cached_property
+    def harmful(self) -> Set[int]:
+        """The entries whose NaN and Inf come to an output."""
+        outputs = {at for at in self.states.record.outputs if self.states.values[at].is_bad}
+        found, pending = set(outputs), list(outputs)
+        while pending:
+            for source in self.sources.direct[pending.pop()]:
+                if source not in found and self.states.values[source].is_bad:
+                    found.add(source)
+                    pending.append(source)
+        return found
+
+    @cached_property
+    def healers(self) -> Mapping[int, int]:
+        """The entries that are finite, by a source of theirs that is not."""
+        found = {}
+        for at, state in enumerate(self.states.values):
+            entry = self.entries[at]
+            is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
+            inputs = {self.positions.get(edge.name) for edge in entry.inputs}
+            for source in self.sources.direct[at] if state is State.FINITE and is_float else ():
+                if self.states.values[source].is_bad and (source in inputs or entry.op in HEALING):
+                    found[source] = at
+        return found
+
+    def ends(self, start: int) -> list[tuple[int, int]]:
+        """Where what begins at an entry is healed: the last bad value and the one that is finite again."""
+        return [(at, self.healers[at]) for at in sorted(self.spread(start)) if at in self.healers]
+
+    def is_harmless(self, start: int, read: Set[int]) -> bool:
+        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?"""
+        spread = self.spread(start)
+        loose = [at for at in spread if not self.sources.consumers[at]]
+        return not (spread & self.harmful or spread & read or loose) and bool(self.ends(start))
+
+    # findings
+
+    def births(self, read: Set[int], folded: Mapping[int, Sequence[str]]) -> Iterator[Finding]:
+        """Where NaN and Inf begin, those left out that do no harm; with what is to be said of their backward too."""
+        for at, given in self.origins.items():
+            if not self.is_harmless(at, read):
+                yield self._birth(at, given, folded.get(at, ()))
+
+    def _birth(self, at: int, given: State, more: Sequence[str]) -> Finding:
+        entry, state = self.entries[at], self.states.values[at]
+        sources, word = self.sources.direct[at], WORDS[state]
+        facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
+        chain = self._chain(at)
+        facts += self.healing(at)
+        if self._came_in(at):
+            what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
+            return Finding("came_in", entry.name, f"{word} comes in with {what}{entry.name!r}", entry.source,
+                           tuple(facts), chain)  # fmt: skip
+        if given is State.UNKNOWN:
+            lost = ", ".join(repr(self.entries[one].name) for one in sources if self.states.values[one] is given)
+            headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
+            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
+        if entry.source is None or not (entry.source.expression or entry.op):
+            return self._birth_within(at, word, facts, chain)
+        mentioned = self._unrecorded(at)
+        if mentioned:
+            facts.append(NOT_RECORDED.format(", ".join(mentioned)))
+        of, told = " of Inf" if given is State.INF else "", self.mechanism(at)
+        headline = f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else "")
+        return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
+
+    def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...]) -> Finding:
+        """A birth of which no line is known: between recorded values, as the outputs of modules are."""
+        entry = self.entries[at]
+        inputs = [self.entries[one].name for one in self.sources.direct[at]]
+        kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])
+        return Finding(kind, entry.name, headline, entry.source, (*facts, NOT_SEEN), chain, to_look_into(entry, inputs))
+
+    def _came_in(self, at: int) -> bool:
+        """Was it there before any operation that is recorded?"""
+        source = self.entries[at].source
+        if self.sources.direct[at]:
+            return False
+        return source is None or not source.expression or self.entries[at].op == ""
+
+    def _unrecorded(self, at: int) -> list[str]:
+        names = self.sources.unknown[at]
+        return [name for name in names if name.split(".")[-1] not in LITERALS and not name.startswith(LIBRARIES)]
+
+    def mechanism(self, at: int) -> str:
+        """The name of what happened, from the numbers that went in."""
+        entry = self.entries[at]
+        result = self.numbers(at)
+        if result is None or entry.source is None:
+            return ""
+        parts = self.sources.parts[at]
+        given = [self._operand(node, parts) for node in operands(entry.source.expression, parts)]
+        if not given and entry.op:
+            given = [self.numbers(one) for one in self.sources.direct[at]]
+        with mechanism.quiet():
+            told = mechanism.forward(entry.op, given, result, entry.dtype or "")
+        return told or ("it is written there" if self._is_written(at) else "")
+
+    def _is_written(self, at: int) -> bool:
+        """Does the line itself write NaN or Inf?"""
+        tree = parsed(self.entries[at].source.expression)  # type: ignore[union-attr]
+        return tree is not None and any(
+            (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
+            or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
+            for node in ast.walk(tree)
+        )
+
+    def _operand(self, node: Any, parts: Mapping[str, int]) -> Any:
+        number = mechanism.literal(node)
+        at = parts.get(mechanism.text(node))
+        return number if number is not None else None if at is None else self.numbers(at)
+
+    def numbers(self, at: int) -> Any:
+        """The numbers of a value; None where they are not held."""
+        held = self.entries[at].held_value
+        if self.arrays.is_tensor(held):
+            return self.arrays.numbers(held)
+        return mechanism.number(held)
+
+    # sentences
+
+    def fact(self, what: str, at: int) -> str:
+        """What a value is: its shape, and how many numbers of it are NaN or Inf, or between which it lies."""
+        entry = self.entries[at]
+        shape = "" if entry.shape is None else f" of shape {entry.shape}"
+        count = entry.finiteness.value if entry.finiteness is not None else None
+        if count is not None and not count.is_finite:
+            return f"{what}{shape}: {count}"
+        if self.states.values[at] is State.UNKNOWN:
+            return f"{what}{shape} is not known"
+        numbers = self.numbers(at)
+        if numbers is None or numbers.dtype.kind == "c" or not numbers.size:
+            return f"{what}{shape} is finite"
+        low, high = numbers.min(), numbers.max()
+        return f"{what}{shape} is finite, " + (f"{low:.6g}" if low == high else f"between {low:.6g} and {high:.6g}")
+
+    def _by(self, healer: int) -> str:
+        entry = self.entries[healer]
+        return (f", by {entry.op}" if entry.op else "") + self.at_line(healer)
+
+    def at_line(self, at: int) -> str:
+        """`` (file:line)``, or nothing."""
+        source = self.entries[at].source
+        return "" if source is None else f" ({place(source.file, source.line)})"
+
+    def _chain(self, start: int) -> tuple[str, ...]:
+        """The names from a birth to the output, or as far as it spreads."""
+        path, seen = [start], {start}
+        while True:
+            following = [c for c in self.sources.consumers[path[-1]] if self.states.values[c].is_bad and c not in seen]
+            if not following:
+                return shortened([self.entries[at].name for at in path])
+            path.append(min(following, key=lambda at: (at not in self.harmful, at)))
+            seen.add(path[-1])
+
+    def healing(self, at: int) -> list[str]:
+        """Sentences about where what begins at an entry is taken away."""
+        return [f"{self.entries[healer].name!r} is finite again" + self._by(healer) for _, healer in self.ends(at)]
+
+    def healed(self, read: Set[int], owners: Set[int]) -> Iterator[Finding]:
+        """Where NaN and Inf were taken away that have done harm before, or do so in backward."""
+        harming = [at for at in self.origins if at in owners or not self.is_harmless(at, read)]
+        for source, healer in self._ends_of(harming):
+            headline = f"{self.entries[source].name!r} is healed at {self.entries[healer].name!r}" + self._op(healer)
+            yield Finding("healed", self.entries[healer].name, headline, self.entries[healer].source)
+
+    def harmless(self, read: Set[int], owners: Set[int]) -> Iterator[str]:
+        """Sentences about NaN and Inf that come to nothing."""
+        for at in self.origins:
+            if at not in owners and self.is_harmless(at, read):
+                healers = [repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)]
+                what = f"{WORDS[self.states.values[at]]} at {self.entries[at].name!r}{self.at_line(at)} does no harm"
+                yield f"{what}: finite again at {', '.join(healers)}"
+
+    def _ends_of(self, starts: Iterable[int]) -> list[tuple[int, int]]:
+        return list(dict.fromkeys(end for start in starts for end in self.ends(start)))
+
+    def _op(self, at: int) -> str:
+        return f", by {self.entries[at].op}" if self.entries[at].op else ""
+
+
+MOST = 8  # names of a chain; what is left out of a longer one is a mark
+
+
+def shortened(names: Sequence[str]) -> tuple[str, ...]:
+    """A chain of names, its middle left out where it is long; none where it leads nowhere."""
+    if len(names) > MOST:
+        names = [*names[: MOST - 2], "…", names[-1]]
+    return tuple(names) if len(names) > 1 else ()
+
+
+LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "nn.")

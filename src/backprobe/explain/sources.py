@@ -1,0 +1,160 @@
+"""What each entry of a record was computed from, as far as the graph and the source tell, without derivatives too.
+
+The graph tells of what is differentiated alone, and the source of what an expression spells. Of an expression whose
+parts have entries of their own (``sub()`` in ``log(x - y)``), those parts are the sources and not what they read.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from backprobe.names import split
+from backprobe.record import Entry, Record
+
+LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
+
+Place = tuple[str, int, str]
+"""File and line of an expression, and the scope that it ran in."""
+
+
+@dataclass(frozen=True)
+class Sources:
+    """For each entry: the positions of its sources, what its expression mentions and no entry tells, its consumers."""
+
+    direct: Sequence[tuple[int, ...]]
+    unknown: Sequence[tuple[str, ...]]
+    consumers: Sequence[tuple[int, ...]]
+    parts: Sequence[Mapping[str, int]]  # by the text of a part of the expression
+
+    @classmethod
+    def of(cls, record: Record) -> Sources:
+        """Look through a record once, in the order of execution."""
+        positions = {entry.name: at for at, entry in enumerate(record.entries)}
+        scopes = scopes_of(record)
+        made: dict[Place, dict[str, int]] = {}  # what each expression of a line computed last
+        direct, unknown, every = [], [], []
+        for at, entry in enumerate(record.entries):
+            parts = _parts(entry, scopes[at], positions, made)
+            mentioned, unresolved = _mentioned(entry, parts)
+            inputs = [positions[edge.name] for edge in entry.inputs if edge.name in positions]
+            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned) if one != at)))
+            unknown.append(unresolved)
+            every.append(parts)
+            if entry.source is not None and entry.source.expression:
+                place = entry.source.file, entry.source.line, scopes[at]
+                made.setdefault(place, {})[entry.source.expression] = at
+        consumers: list[dict[int, None]] = [{} for _ in record.entries]
+        for at, own in enumerate(direct):
+            for source in own:
+                consumers[source][at] = None
+        return cls(direct, unknown, [tuple(own) for own in consumers], every)
+
+
+def scopes_of(record: Record) -> list[str]:
+    """The scope that each entry got its name in, with all counts."""
+    found = [""] * len(record.entries)
+    for full, at in record.names.items():
+        if record.written[full] == record.entries[at].name:
+            found[at] = split(full)[0]
+    return found
+
+
+def _parts(
+    entry: Entry, scope: str, positions: Mapping[str, int], made: Mapping[Place, Mapping[str, int]]
+) -> dict[str, int]:
+    """The entries that stand for parts of an entry's expression, by the text of the part."""
+    if entry.source is None or not entry.source.expression:
+        return {}
+    known = {read.spelled: positions[read.name] for read in entry.reads if read.name in positions}
+    return {**known, **made.get((entry.source.file, entry.source.line, scope), {})}
+
+
+def _mentioned(entry: Entry, parts: Mapping[str, int]) -> tuple[list[int], tuple[str, ...]]:
+    """The positions that an expression mentions directly, and the names in it that nothing is known of."""
+    tree = None if entry.source is None else parsed(entry.source.expression)
+    found: list[int] = []
+    unknown = () if tree is None else dict.fromkeys(_walk(tree, parts, found, is_whole=True))
+    return found, tuple(unknown)
+
+
+@lru_cache(4096)
+def parsed(expression: str) -> ast.expr | None:
+    """The expression of a source as a tree; None where there is none."""
+    try:
+        return ast.parse(expression, mode="eval").body if expression else None
+    except SyntaxError:  # such as a part of a statement that is no expression by itself
+        return None
+
+
+def _walk(node: ast.AST, parts: Mapping[str, int], found: list[int], *, is_whole: bool = False) -> Iterator[str]:
+    """Add the positions of the parts that have an entry to ``found``; yields the names that have none."""
+    if isinstance(node, ast.expr) and not is_whole:
+        known = _known(node, parts)
+        if known:
+            found += known
+            return
+    if isinstance(node, ast.expr) and _is_dotted(node):
+        yield ast.unparse(node)
+    elif isinstance(node, ast.Call):
+        called = _returned(node, parts)
+        found += called
+        if not called:
+            yield from _walk_callee(node.func, parts, found)
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                yield from _walk(argument, parts, found)
+    else:
+        for child in ast.iter_child_nodes(node):
+            yield from _walk(child, parts, found)
+
+
+def _walk_callee(function: ast.expr, parts: Mapping[str, int], found: list[int]) -> Iterator[str]:
+    """Of ``x.sqrt`` the object that the method is of; ``torch.sqrt`` says nothing of values."""
+    owner = function.value if isinstance(function, ast.Attribute) else None
+    if owner is not None and _is_dotted(owner):
+        found += _known(owner, parts)
+    elif owner is not None:
+        yield from _walk(owner, parts, found)
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    """Is it a name, or attributes of one?"""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _known(node: ast.expr, parts: Mapping[str, int]) -> list[int]:
+    text = ast.unparse(node)
+    if text in parts:
+        return [parts[text]]
+    return [
+        at for spelled, at in parts.items() if spelled.startswith(text + ".") and LEAF.fullmatch(spelled, len(text))
+    ]
+
+
+def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:
+    """What a function of the user's returned, which the source spells ``func()``."""
+    match node.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return [at for spelled, at in parts.items() if spelled == f"{name}()" or spelled.startswith(f"{name}().")]
+    return []
+
+
+def operands(expression: str, parts: Mapping[str, int]) -> list[ast.expr]:
+    """What the outermost operation of an expression is applied to: of a method, its object first."""
+    match parsed(expression):
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+        case ast.Subscript(value=value):
+            return [value]
+        case ast.Call(func=ast.Attribute(value=owner), args=args) if not _is_dotted(owner) or _known(owner, parts):
+            return [owner, *args]
+        case ast.Call(args=args):
+            return list(args)
+    return []

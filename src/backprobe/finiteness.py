@@ -1,0 +1,30 @@
+"""A record whose values and gradients have been judged: do they hold NaN or Inf?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from backprobe.backends.base import Arrays
+from backprobe.record import Entry, Finiteness, GradStatus, Record
+
+
+def judged(record: Record, arrays: Arrays) -> Record:
+    """The record with the counts of NaN and Inf in each value and gradient, all found at once.
+
+    What is held is judged when the run is over. A value that was overwritten where that was seen is held as a copy of
+    what it was, and one that was overwritten out of sight is not judged.
+    """
+    held = [_tensors(entry, arrays) for entry in record.entries]
+    counts = iter(arrays.nonfinite([tensor for both in held for tensor in both if tensor is not None]))
+    entries = []
+    for entry, both in zip(record.entries, held, strict=True):
+        value, grad = (None if tensor is None else next(counts) for tensor in both)
+        made = entry.finiteness.made if entry.finiteness is not None else None
+        entries.append(replace(entry, finiteness=Finiteness(value, grad, made)))
+    return replace(record, entries=tuple(entries))
+
+
+def _tensors(entry: Entry, arrays: Arrays) -> tuple[Any, Any]:
+    value = entry.held_value if arrays.is_tensor(entry.held_value) else None
+    return value, entry.held_grad if entry.status is GradStatus.OK else None
