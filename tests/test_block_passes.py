@@ -391,3 +391,31 @@ def test_writes_that_cannot_be_foreseen(x):
     assert same(rec["u#1"].grad, torch.ones(3))
     assert same(rec["v#0"].value, 3 * x.detach())
     assert rec["v#0"].status == rec["v#1"].status == "opaque"
+
+
+def test_a_backward_that_raises_on_its_way():
+    class Breaks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, u):
+            return u * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            raise FloatingPointError
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        u = x * 3
+        v = Breaks.apply(u)
+        w = v * 4
+        with pytest.raises(FloatingPointError):
+            w.sum().backward()
+    assert rec["v"].grad.tolist() == [4.0, 4.0]
+    for name in ("u", "x"):
+        assert rec[name].status == "backward_not_run"
+        assert rec[name].reason == "a backward() raised, or is still running, that has not come here so far"
+    with bp.probe() as rec:
+        u = x * 3
+        apart = x * 2
+        u.sum().backward()
+    assert rec["apart"].status == "not_connected"

@@ -23,13 +23,14 @@ from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, g
 from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass
+from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass, queue_callback
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import TOGETHER, TorchTape
 from backprobe.record import GradStatus
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
+CUT_SHORT = (GradStatus.BACKWARD_NOT_RUN, "a backward() raised, or is still running, that has not come here so far")
 NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
 UNCLEAR = (
     "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
@@ -47,7 +48,6 @@ TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 UNNUMBERED = -1
-queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
 
 @lru_cache(4096)
@@ -357,6 +357,8 @@ class ListeningTape(TorchTape):
         calls = self.passing.calls
         if not calls:
             return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
+        if self.passing.is_cut_short:
+            return CUT_SHORT
         if any(call.is_limited for call in calls):
             return (
                 GradStatus.NOT_CONNECTED,

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,6 +21,7 @@ from backprobe.backends.torch.capture import ListenedLeaf, version
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
 current_pass = torch._C._current_graph_task_id
+queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,12 @@ class Passing:
         self.written: dict[tuple[int, int], int] = {}  # the versions of the gradients that are held
         self.count = 0
         self.begun = 0  # how many calls of backward() so far
+        self.over: set[int] = set()  # the passes that have come to their end
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Has a call of backward() begun that did not come to its end?"""
+        return any(call is not None and number >= 0 and number not in self.over for number, call in self.passes.items())
 
     @property
     def calls(self) -> list[BackwardCall]:
@@ -126,7 +134,9 @@ class Passing:
         running = current_pass()
         if running not in self.passes:
             self.passes[running] = call = self._call()
-            self.begun += call is not None
+            if call is not None:
+                self.begun += 1
+                queue_callback(partial(self.over.add, running))  # which the engine does not call where a pass raises
             if call is not None and (self.begins_inside or not call.is_nested):
                 self.began(call)
         return self.passes[running] is not None
@@ -148,6 +158,7 @@ class Passing:
 
     def clear(self) -> None:
         self.began = _nobody
+        self.over.clear()
         for held in (self.passes, self.arrived, self.around, self.holders, self.written):
             held.clear()
 
