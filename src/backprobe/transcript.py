@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from backprobe.backends.base import NOTHING_KNOWN, Backend, Backward, Outcome, Sums
+from backprobe.backends.base import NOTHING_KNOWN, Backend, Backward, Link, MadeAt, Outcome, Sums
+from backprobe.carried import Carried
 from backprobe.cuts import causes
 from backprobe.environment import stamp
 from backprobe.record import (
@@ -38,34 +39,15 @@ def transcribe(
     names = {name: at for at, value in enumerate(values) for name in value.fulls}
     written = {name: printer.write(of) for value in values for name, of in zip(value.fulls, value.names, strict=True)}
     chosen = [_outermost_first(value.fulls, written) for value in values]
-    at_capture = [position[value] for value in captured]
-    entries = []
-    for value, own in zip(values, chosen, strict=True):
-        outcome = found.get(value)
-        inputs = tuple(
-            Edge(chosen[at][0], link.partial, link.contribution)
-            for link in outcome.inputs for at in (at_capture[link.position],)
-        ) if outcome is not None and outcome.inputs else ()  # fmt: skip
-        reads = tuple(
-            Read(spelled, chosen[at][0]) for spelled, read in value.reads if (at := position.get(read)) is not None
-        ) if value.reads else ()  # fmt: skip
-        made = None if outcome is None or outcome.made is None else tuple(
-            Made(m.operation, None if m.towards is None else chosen[at_capture[m.towards]][0], m.given, m.made)
-            for m in outcome.made
-        )  # fmt: skip
-        entry = _entry(value, outcome, backend, own, inputs, reads, made)
-        if value.passages:
-            entry = replace(entry, passages=_passages(value, position, chosen))
-        if id(value.capture) in trace.writers:
-            entry = replace(entry, cause=_line(*trace.writers[id(value.capture)]))
-        entries.append(entry)
-    backward = tuple(at_capture[c] for c in passed.order)
-    unseen = tuple(name for name in trace.seen if name not in names)
-    printed = [chosen[at][0] for at in at_capture]
-    notes = (*trace.notes, *(f"{printed[at]}: {note}" for at, note in passed.notes))
+    printed = {value: own[0] for value, own in zip(values, chosen, strict=True)}
+    writer = _Writer(trace, backend, printed, [printed[value] for value in captured])
+    entries = tuple([writer.entry(value, own, found.get(value)) for value, own in zip(values, chosen, strict=True)])
+    backward = tuple([position[captured[at]] for at in passed.order])
+    unseen = tuple([name for name in trace.seen if name not in names])
+    notes = (*trace.notes, *(f"{writer.captured[at]}: {note}" for at, note in passed.notes))
     return with_causes(Record(
-        backend.name, tuple(entries), names, written, backward, tuple(position[output] for output in outputs),
-        stamp(), unseen, notes, _path_sums(passed.sums, printed), passed.scales,
+        backend.name, entries, names, written, backward, tuple([position[output] for output in outputs]), stamp(),
+        unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales,
     ))  # fmt: skip
 
 
@@ -136,41 +118,61 @@ class _Printer:
         return f"{above}{scope.path}" + (f"#{scope.count}" if siblings.get(scope.path, 1) > 1 else "")
 
 
-def _entry(
-    value: Value, outcome: Outcome | None, backend: Backend, written: list[str], inputs: tuple[Edge, ...],
-    reads: tuple[Read, ...], made: tuple[Made, ...] | None,
-) -> Entry:  # fmt: skip
-    scope, site, source = value.scope, value.site, None
-    if scope is not None and site.line:
-        source = _source(scope.file, site.line, site.text, value.expression, value.calls)
-    if outcome is None:
-        status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
-        return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, inputs,
-                     reads, value.plain, None)  # fmt: skip
-    status, reason, held, grad, _, axes, cause, _ = outcome
-    described = NOTHING_KNOWN
-    if value.tensor is not None:
-        described = backend.describe(held if backend.is_tensor(held) else value.tensor)
-    return Entry(
-        written[0], tuple(written[1:]), status, reason, *described, source, site.op, inputs, reads, held, grad, axes,
-        cause=cause, finiteness=None if made is None else Finiteness(None, None, made),
-    )  # fmt: skip
-
-
 _source = lru_cache(16384)(Source)  # programs come by the same lines at each step
 
 
-def _passages(value: Value, position: Mapping[Value, int], chosen: Sequence[list[str]]) -> tuple[Passage, ...]:
-    known = [(name, one, position.get(one.value)) for name, one in value.passages]
-    return tuple(
-        Passage(one.spelled, chosen[at][0], name, _line(one.scope, one.site))
-        for name, one, at in known if at is not None
-    )  # fmt: skip
+class _Writer:
+    """Writes the entries of one record, in which values are called by the names that are printed first."""
+
+    def __init__(
+        self, trace: Trace, backend: Backend, printed: Mapping[Value, str], captured: Sequence[str]
+    ) -> None:  # fmt: skip
+        self.trace, self.backend, self.printed, self.captured = trace, backend, printed, captured
+
+    def entry(self, value: Value, written: Sequence[str], outcome: Outcome | None) -> Entry:
+        scope, site, source = value.scope, value.site, None
+        if scope is not None and site.line:
+            source = _source(scope.file, site.line, site.text, value.expression, value.calls)
+        reads = self._reads(value.reads) if value.reads else ()
+        passages = self._passages(value.passages) if value.passages else ()
+        if outcome is None:
+            status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
+            return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
+                         reads, value.plain, None, (), passages)  # fmt: skip
+        status, reason, held, grad, links, axes, cause, made = outcome
+        described = NOTHING_KNOWN
+        if value.tensor is not None:
+            described = self.backend.describe(held if self.backend.is_tensor(held) else value.tensor)
+        unseen_writer = self.trace.writers.get(id(value.capture))
+        if unseen_writer is not None:
+            cause = _line(*unseen_writer)
+        return Entry(
+            written[0], tuple(written[1:]), status, reason, *described, source, site.op, self._edges(links), reads,
+            held, grad, axes, passages, cause, None if made is None else Finiteness(None, None, self._made(made)),
+        )  # fmt: skip
+
+    def _edges(self, links: Sequence[Link]) -> tuple[Edge, ...]:
+        return tuple([Edge(self.captured[link.position], link.partial, link.contribution) for link in links])
+
+    def _reads(self, reads: Sequence[tuple[str, Value]]) -> tuple[Read, ...]:
+        return tuple([Read(spelled, self.printed[read]) for spelled, read in reads if read in self.printed])
+
+    def _passages(self, passages: Sequence[tuple[str, Carried]]) -> tuple[Passage, ...]:
+        return tuple([
+            Passage(one.spelled, self.printed[one.value], through, _line(one.scope, one.site))
+            for through, one in passages if one.value in self.printed
+        ])  # fmt: skip
+
+    def _made(self, made: Sequence[MadeAt]) -> tuple[Made, ...]:
+        return tuple([
+            Made(one.operation, None if one.towards is None else self.captured[one.towards], one.given, one.made)
+            for one in made
+        ])  # fmt: skip
 
 
 def _line(scope: Scope, site: Site) -> Source:
     """The line of a statement; a value that it made also has what it called."""
-    return Source(scope.file, site.line, site.text, site.origin.expression)
+    return _source(scope.file, site.line, site.text, site.origin.expression)
 
 
 def _kind(plain: object) -> str:
