@@ -21,7 +21,7 @@ import backprobe as bp
 from backprobe.backends.choice import load_backend
 from backprobe.forms.model import ModelRun
 from backprobe.scope import Scope, Value
-from backprobe.source.rewrite import Site
+from backprobe.source.sites import Site
 from backprobe.trace import Trace
 from backprobe.transcript import full
 

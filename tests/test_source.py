@@ -14,7 +14,7 @@ import pytest
 from backprobe.errors import NoSource, StaleSource
 from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.locate import locate
-from backprobe.source.rewrite import operation
+from backprobe.source.sites import operation
 
 
 class Log:

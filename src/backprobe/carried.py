@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from backprobe.source.rewrite import Site
+from backprobe.source.sites import Site
 
 if TYPE_CHECKING:
     from backprobe.scope import Scope, Value

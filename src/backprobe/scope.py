@@ -16,7 +16,7 @@ from backprobe.carried import Carried, Carrying, fill
 from backprobe.names import strip
 from backprobe.record import GradStatus
 from backprobe.source import own_names
-from backprobe.source.rewrite import Site
+from backprobe.source.sites import Site
 
 if TYPE_CHECKING:
     from backprobe.trace import Trace

@@ -19,7 +19,7 @@ from backprobe.names import Selection, partition, quote
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
-from backprobe.source.rewrite import Origin, Site
+from backprobe.source.sites import Origin, Site
 from backprobe.structure import exchanged, holds, leaves
 
 PLAIN = (bool, int, float, complex, type(None))

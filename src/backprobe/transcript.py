@@ -24,7 +24,7 @@ from backprobe.record import (
     plain_text,
 )
 from backprobe.scope import NamedAs, Scope, Value
-from backprobe.source.rewrite import Site
+from backprobe.source.sites import Site
 from backprobe.trace import Trace
 
 

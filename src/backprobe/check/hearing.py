@@ -16,7 +16,7 @@ from backprobe.scope import LOOKS_AT_FRAME
 from backprobe.source import own_names
 from backprobe.source.calls import CallSite
 from backprobe.source.follow import reporting
-from backprobe.source.rewrite import Site
+from backprobe.source.sites import Site
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {
     "div": operator.truediv, "idiv": operator.itruediv, "and": operator.and_, "or": operator.or_,

@@ -16,7 +16,7 @@ from backprobe.explain.sources import parsed
 from backprobe.explain.states import TOLD, WORDS, State
 from backprobe.findings import Finding
 from backprobe.record import GradStatus
-from backprobe.source.rewrite import operation as operation_of
+from backprobe.source.sites import operation as operation_of
 
 MASKING = ("where", "masked_fill", "masked_fill_", "select")
 DOUBLE_WHERE = (

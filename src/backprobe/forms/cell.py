@@ -11,7 +11,7 @@ from backprobe.forms.run import CalledRun, name_of
 from backprobe.output import Output, choose
 from backprobe.scope import LOOKS_AT_FRAME, Scope, Value
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
-from backprobe.source.rewrite import Site
+from backprobe.source.sites import Site
 from backprobe.structure import leaves
 from backprobe.trace import NO_SITE, Trace
 

@@ -13,7 +13,7 @@ from backprobe.record import Record
 from backprobe.scope import NamedAs, Scope, Value
 from backprobe.source.follow import package
 from backprobe.source.mentions import parsed
-from backprobe.source.rewrite import Origin, Site, names_read
+from backprobe.source.sites import Origin, Site, names_read
 from backprobe.transcript import kept, transcribe
 
 if TYPE_CHECKING:

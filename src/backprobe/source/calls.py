@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.source.rewrite import OPERATORS, Origin, Rewriter, Rewritten, Site, augmented, operation
+from backprobe.source.rewrite import Rewriter, Rewritten
+from backprobe.source.sites import OPERATORS, Origin, Site, augmented, operation
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from types import CodeType
 from typing import Any
 
 from backprobe.errors import NoSource, NothingToDifferentiate, Unsupported
-from backprobe.source.rewrite import Site, rewrite_module
+from backprobe.source.rewrite_module import rewrite_module
+from backprobe.source.sites import Site
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 ABSENT = object()

@@ -18,7 +18,8 @@ from typing import Any
 
 from backprobe.errors import NoSource
 from backprobe.source.locate import FunctionNode, is_class, is_module, locate, locate_class, locate_module
-from backprobe.source.rewrite import MAY_WRITE, Origin, Site, augmented, names_read, operation
+from backprobe.source.rewrite import MAY_WRITE
+from backprobe.source.sites import Origin, Site, augmented, names_read, operation
 
 Place = tuple[int | None, int | None]
 Mark = tuple["Does", int, ast.expr]

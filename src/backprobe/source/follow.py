@@ -16,7 +16,8 @@ from typing import Any
 from backprobe.errors import NoSource
 from backprobe.source.calls import rewrite_calls
 from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
-from backprobe.source.rewrite import OPEN, Site, rewrite, untyped
+from backprobe.source.rewrite import OPEN, rewrite, untyped
+from backprobe.source.sites import Site
 
 Opener = Callable[[str, str, tuple[Site, ...]], Callable[[], Any]]
 """From (function name, file, its sites) to what opens a scope each time that the function is entered."""

@@ -9,70 +9,23 @@ The rewritten body talks to one object, its scope, in the local variable ``@scop
 Every compound target is first lowered to single ones, in the order in which Python itself assigns, so that there is
 one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
 
-The code of a module, of a notebook cell, talks to a constant instead: there a variable would be one of the user's.
+The code of a module, of a notebook cell, talks to a constant instead (``rewrite_module.py``): there a variable would be
+one of the user's.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from backprobe.source.sites import Origin, Site, augmented, names_read, operation
+
 SCOPE = "@scope"
 OPEN = "@open"
-OPERATORS = {
-    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
-    ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and",
-    ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not",
-    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
-}  # fmt: skip
 MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a value is computed by: its outermost operation, the names it reads, and the expression as text."""
-
-    op: str = ""
-    reads: tuple[str, ...] = ()
-    expression: str = ""
-    elements: tuple[Origin, ...] = ()  # of a tuple or list that is written out
-
-    @classmethod
-    def of(cls, expression: ast.expr) -> Origin:
-        written = expression.elts if isinstance(expression, ast.Tuple | ast.List) else []
-        starred = any(isinstance(element, ast.Starred) for element in written)
-        elements = () if starred else tuple(map(cls.of, written))
-        return cls(operation(expression), names_read(expression), ast.unparse(expression), elements)
-
-    def at(self, leaf: str) -> Origin:
-        """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
-        part = self
-        for step in leaf.split(".")[1:]:
-            if not step.isdigit() or int(step) >= len(part.elements):
-                return Origin(self.op, self.reads)
-            part = part.elements[int(step)]
-        return part
-
-
-@dataclass(frozen=True)
-class Site:
-    """One place in the source that binds a value: its local name, line and text, and the origin of the value."""
-
-    local: str
-    line: int
-    text: str
-    origin: Origin = Origin()
-
-    @property
-    def op(self) -> str:
-        return self.origin.op
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return self.origin.reads
 
 
 @dataclass(frozen=True)
@@ -89,43 +42,6 @@ def rewrite(
     """The reporting version of a function; with ``operations``, of every subexpression as well."""
     rewriter = Rewriter(lines, operations)
     return Rewritten(rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites))
-
-
-def rewrite_module(
-    tree: ast.Module,
-    lines: Sequence[str],
-    scope: str,
-    *,
-    operations: bool,
-    announced: Collection[str],
-    reads: Callable[[ast.stmt], Iterable[str]],
-) -> Rewritten:
-    """The reporting version of a module's code, with the value of its last expression.
-
-    ``scope`` is a text that stands in the code for the object to talk to, whose attributes hold the temporaries too:
-    who compiles the code puts that object in the text's place. Each statement that ``reads`` one of the ``announced``
-    names says so before it runs.
-    """
-    rewriter = _ModuleRewriter(lines, operations, scope, announced, reads)
-    return Rewritten(rewriter.module(copy.deepcopy(tree)), tuple(rewriter.sites))
-
-
-def operation(expression: ast.AST | None) -> str:
-    """The name of the outermost operation of an expression, as the source spells it; empty for a plain name."""
-    match expression:
-        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-            return OPERATORS[type(op)]
-        case ast.Compare(ops=[op]):
-            return OPERATORS.get(type(op), "")
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            return name
-        case ast.Call():
-            return "call"
-        case ast.Subscript():
-            return "getitem"
-        case ast.Await(value=value):
-            return operation(value)
-    return ""
 
 
 class Rewriter(ast.NodeTransformer):
@@ -219,7 +135,7 @@ class Rewriter(ast.NodeTransformer):
             self._assign(held, place),
             self._assign(operand, self.visit(node.value)),
             ast.Expr(self._report("writing", held)),
-            ast.AugAssign(_stored(held), node.op, operand),  # type: ignore[arg-type]
+            ast.AugAssign(stored(held), node.op, operand),  # type: ignore[arg-type]
         ]
         if isinstance(place, ast.Name):
             site = ast.Constant(self._site(text, origin))
@@ -250,7 +166,7 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(target, ast.Tuple | ast.List):
             parts = [self._temporary() for _ in target.elts]
             slots = [
-                ast.Starred(_stored(name), ast.Store()) if isinstance(element, ast.Starred) else _stored(name)
+                ast.Starred(stored(name), ast.Store()) if isinstance(element, ast.Starred) else stored(name)
                 for element, name in zip(target.elts, parts, strict=True)
             ]
             starred = any(isinstance(slot, ast.Starred) for slot in slots)
@@ -317,7 +233,7 @@ class Rewriter(ast.NodeTransformer):
             return target, [self._place(self._bind_name(target.id, ast.Name(target.id), origin), self.at)]
         held = self._temporary()
         stores = [*self._store(target, held, origin), self._forget(held)]
-        return _stored(held), [self._place(s, self.at) for s in stores]
+        return stored(held), [self._place(s, self.at) for s in stores]
 
     def visit_match_case(self, node: ast.match_case) -> ast.match_case:
         captured = [
@@ -413,7 +329,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.Call(ast.Attribute(self._scope(), method), list(arguments), []), self.at)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> ast.Assign:
-        return ast.Assign([_stored(target)], value)
+        return ast.Assign([stored(target)], value)
 
     def _forget(self, name: ast.expr) -> ast.stmt:
         """A temporary must hold nothing longer than the program itself would."""
@@ -448,60 +364,6 @@ class Rewriter(ast.NodeTransformer):
         return node
 
 
-class _ModuleRewriter(Rewriter):
-    """At module level every variable is one of the user's namespace, so the scope is a constant of the code."""
-
-    def __init__(
-        self,
-        lines: Sequence[str],
-        operations: bool,
-        scope: str,
-        announced: Collection[str],
-        reads: Callable[[ast.stmt], Iterable[str]],
-    ) -> None:
-        super().__init__(lines, operations)
-        self.scope, self.announced, self.reads = scope, announced, reads
-        self.last: ast.stmt | None = None
-
-    def module(self, tree: ast.Module) -> ast.Module:
-        self.last = tree.body[-1]
-        tree.body = self._body(tree.body)
-        return ast.fix_missing_locations(tree)
-
-    def _scope(self) -> ast.expr:
-        return ast.Constant(self.scope)
-
-    def _temporary(self) -> ast.expr:
-        self.temporaries += 1
-        return ast.Attribute(self._scope(), f"@{self.temporaries}", ast.Load())
-
-    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        result: list[ast.stmt] = []
-        for statement in statements:
-            names: list[ast.expr] = [ast.Constant(name) for name in self.reads(statement) if name in self.announced]
-            if names:
-                announcing = ast.Expr(ast.Call(ast.Attribute(self._scope(), "reads"), names, []))
-                result.append(self._place(announcing, statement))
-            result += super()._body([statement])
-        return result
-
-    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
-        if node is not self.last:
-            return super().visit_Expr(node)
-        site = ast.Constant(self._site("return", Origin.of(node.value)))
-        node.value = self._report("last", site, self._bound(node.value))
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
-        """Here an annotation is evaluated, after the assignment; that of a name is kept."""
-        if node.value is None:
-            return node
-        stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))
-        named = isinstance(node.target, ast.Name)
-        target: Any = node.target if named else _stored(self._temporary())
-        return [*stores, ast.AnnAssign(target, node.annotation, None, node.simple if named else 0)]
-
-
 def untyped(node: Any) -> Any:
     """From 3.12 on a definition has type parameters, and the compiler wants to see that there are none."""
     if "type_params" in node._fields:
@@ -509,7 +371,7 @@ def untyped(node: Any) -> Any:
     return node
 
 
-def _stored(target: ast.expr) -> ast.expr:
+def stored(target: ast.expr) -> ast.expr:
     target = copy.copy(target)
     target.ctx = ast.Store()  # type: ignore[attr-defined]
     return target
@@ -517,22 +379,3 @@ def _stored(target: ast.expr) -> ast.expr:
 
 def _capture(pattern: ast.AST) -> str | None:
     return pattern.name if isinstance(pattern, ast.MatchAs | ast.MatchStar) else None
-
-
-def names_read(expression: ast.AST) -> tuple[str, ...]:
-    """The variables, attributes and items that an expression reads, as their locals are named."""
-    found: list[str] = []
-    for part in ast.walk(expression):
-        if isinstance(part, ast.Name) or (
-            isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.value, ast.Name)
-        ):
-            found.append(ast.unparse(part))
-    return tuple(dict.fromkeys(found))
-
-
-def augmented(node: ast.AugAssign) -> Origin:
-    """``u += b`` computes ``u + b``."""
-    place = copy.copy(node.target)
-    place.ctx = ast.Load()
-    reads = (*names_read(node.value), *names_read(node.target))
-    return Origin(OPERATORS[type(node.op)], reads, ast.unparse(ast.BinOp(place, node.op, node.value)))

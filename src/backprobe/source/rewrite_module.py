@@ -1,0 +1,84 @@
+"""Rewriting the code of a module, as that of a notebook cell: what a function's rewriting is, with another scope."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from backprobe.source.rewrite import Rewriter, Rewritten, stored
+from backprobe.source.sites import Origin
+
+
+def rewrite_module(
+    tree: ast.Module,
+    lines: Sequence[str],
+    scope: str,
+    *,
+    operations: bool,
+    announced: Collection[str],
+    reads: Callable[[ast.stmt], Iterable[str]],
+) -> Rewritten:
+    """The reporting version of a module's code, with the value of its last expression.
+
+    ``scope`` is a text that stands in the code for the object to talk to, whose attributes hold the temporaries too:
+    who compiles the code puts that object in the text's place. Each statement that ``reads`` one of the ``announced``
+    names says so before it runs.
+    """
+    rewriter = _ModuleRewriter(lines, operations, scope, announced, reads)
+    return Rewritten(rewriter.module(copy.deepcopy(tree)), tuple(rewriter.sites))
+
+
+class _ModuleRewriter(Rewriter):
+    """At module level every variable is one of the user's namespace, so the scope is a constant of the code."""
+
+    def __init__(
+        self,
+        lines: Sequence[str],
+        operations: bool,
+        scope: str,
+        announced: Collection[str],
+        reads: Callable[[ast.stmt], Iterable[str]],
+    ) -> None:
+        super().__init__(lines, operations)
+        self.scope, self.announced, self.reads = scope, announced, reads
+        self.last: ast.stmt | None = None
+
+    def module(self, tree: ast.Module) -> ast.Module:
+        self.last = tree.body[-1]
+        tree.body = self._body(tree.body)
+        return ast.fix_missing_locations(tree)
+
+    def _scope(self) -> ast.expr:
+        return ast.Constant(self.scope)
+
+    def _temporary(self) -> ast.expr:
+        self.temporaries += 1
+        return ast.Attribute(self._scope(), f"@{self.temporaries}", ast.Load())
+
+    def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        result: list[ast.stmt] = []
+        for statement in statements:
+            names: list[ast.expr] = [ast.Constant(name) for name in self.reads(statement) if name in self.announced]
+            if names:
+                announcing = ast.Expr(ast.Call(ast.Attribute(self._scope(), "reads"), names, []))
+                result.append(self._place(announcing, statement))
+            result += super()._body([statement])
+        return result
+
+    def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+        if node is not self.last:
+            return super().visit_Expr(node)
+        site = ast.Constant(self._site("return", Origin.of(node.value)))
+        node.value = self._report("last", site, self._bound(node.value))
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AnnAssign | list[ast.stmt]:
+        """Here an annotation is evaluated, after the assignment; that of a name is kept."""
+        if node.value is None:
+            return node
+        stores = self._store(node.target, self._bound(node.value), Origin.of(node.value))
+        named = isinstance(node.target, ast.Name)
+        target: Any = node.target if named else stored(self._temporary())
+        return [*stores, ast.AnnAssign(target, node.annotation, None, node.simple if named else 0)]

@@ -1,0 +1,95 @@
+"""What is said of a place in the source that binds a value: its name and line, and what the value is computed by."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from dataclasses import dataclass
+
+OPERATORS = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
+    ast.Pow: "pow", ast.MatMult: "matmul", ast.LShift: "lshift", ast.RShift: "rshift", ast.BitAnd: "and",
+    ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not",
+    ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a value is computed by: its outermost operation, the names it reads, and the expression as text."""
+
+    op: str = ""
+    reads: tuple[str, ...] = ()
+    expression: str = ""
+    elements: tuple[Origin, ...] = ()  # of a tuple or list that is written out
+
+    @classmethod
+    def of(cls, expression: ast.expr) -> Origin:
+        written = expression.elts if isinstance(expression, ast.Tuple | ast.List) else []
+        starred = any(isinstance(element, ast.Starred) for element in written)
+        elements = () if starred else tuple(map(cls.of, written))
+        return cls(operation(expression), names_read(expression), ast.unparse(expression), elements)
+
+    def at(self, leaf: str) -> Origin:
+        """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
+        part = self
+        for step in leaf.split(".")[1:]:
+            if not step.isdigit() or int(step) >= len(part.elements):
+                return Origin(self.op, self.reads)
+            part = part.elements[int(step)]
+        return part
+
+
+@dataclass(frozen=True)
+class Site:
+    """One place in the source that binds a value: its local name, line and text, and the origin of the value."""
+
+    local: str
+    line: int
+    text: str
+    origin: Origin = Origin()
+
+    @property
+    def op(self) -> str:
+        return self.origin.op
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.origin.reads
+
+
+def operation(expression: ast.AST | None) -> str:
+    """The name of the outermost operation of an expression, as the source spells it; empty for a plain name."""
+    match expression:
+        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
+            return OPERATORS[type(op)]
+        case ast.Compare(ops=[op]):
+            return OPERATORS.get(type(op), "")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
+            return name
+        case ast.Call():
+            return "call"
+        case ast.Subscript():
+            return "getitem"
+        case ast.Await(value=value):
+            return operation(value)
+    return ""
+
+
+def names_read(expression: ast.AST) -> tuple[str, ...]:
+    """The variables, attributes and items that an expression reads, as their locals are named."""
+    found: list[str] = []
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Name) or (
+            isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.value, ast.Name)
+        ):
+            found.append(ast.unparse(part))
+    return tuple(dict.fromkeys(found))
+
+
+def augmented(node: ast.AugAssign) -> Origin:
+    """``u += b`` computes ``u + b``."""
+    place = copy.copy(node.target)
+    place.ctx = ast.Load()
+    reads = (*names_read(node.value), *names_read(node.target))
+    return Origin(OPERATORS[type(node.op)], reads, ast.unparse(ast.BinOp(place, node.op, node.value)))
