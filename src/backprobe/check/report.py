@@ -92,21 +92,22 @@ class Hearsay:
         counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
         counts += [f"{unjudged} not judged"] if unjudged else []
         counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
-        said = "every derivative is right" if self.judged else "nothing was judged"
+        right = "every derivative that was judged is right" if unjudged else "every derivative is right"
+        said = right if self.judged else "nothing was judged"
         if wrong:
             said = f"{wrong} derivative{'s are' if wrong > 1 else ' is'} wrong"
         return f"{of}: {said}" + (f" ({', '.join(counts)})" if counts else "")
 
     def _finding(self, site: CallSite, place: str, path: str, found: Sequence[Occurrence]) -> WrongDerivative:
-        worst = max(found, key=lambda one: one.wrong.error)
-        wrong, scope = worst.wrong, worst.scope
+        first = found[0]
+        wrong, scope = first.wrong, first.scope
         written = "" if wrong.input is None else input_text(site, place, path)
         towards = "" if wrong.input is None else f" towards its input {written}"
-        facts = [wrong.looks, *_facts(site, worst)]
+        facts = [wrong.looks, *_facts(site, first)]
         if len(found) < self.calls[site]:
             facts.append(f"it is so in {len(found)} of {self.calls[site]} calls of this line")
         return WrongDerivative(
-            "wrong_derivative", name_of(scope, site, worst.count),
+            "wrong_derivative", name_of(scope, site, first.count),
             f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
             Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)), remedy=MEANT,
             input=written, error=wrong.error,
