@@ -9,8 +9,9 @@ from typing import Any
 
 from backprobe.backends.again import Operation
 from backprobe.backends.base import Backend
+from backprobe.check.answer import CheckReport
 from backprobe.check.hearing import Hearing, HearingScope
-from backprobe.check.report import CheckReport, Hearsay
+from backprobe.check.report import Hearsay
 from backprobe.check.verdict import Verdict, judge
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
 from backprobe.forms.run import home, name_of
