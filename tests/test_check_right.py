@@ -4,6 +4,7 @@ import pytest
 
 import backprobe as bp
 from right_derivatives import RIGHT
+from test_zoo import ZOO, inputs
 
 
 @pytest.mark.parametrize("what", RIGHT)
@@ -11,6 +12,14 @@ def test_a_right_derivative_is_not_blamed(what):
     program, arguments = RIGHT[what]
     report = bp.check(program)(*arguments)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_no_call_of_a_real_model_is_blamed(name):
+    report = bp.check(ZOO[name]())(**inputs(name))
+    assert report.ok, report
+    assert report.judged > 70
 
 
 def test_there_are_enough_of_them():

@@ -5,6 +5,7 @@ import inspect
 import pytest
 
 import backprobe as bp
+import check_page
 from wrong_derivatives import CASES
 
 
@@ -33,3 +34,7 @@ def test_the_wrong_derivative_is_found_and_no_other(what):
 
 def test_there_are_enough_of_them():
     assert len(CASES) >= 20
+
+
+def test_the_table_of_the_docs_is_what_the_checks_give():
+    assert check_page.PAGE.read_text() == check_page.made(), "run python tests/check_page.py"

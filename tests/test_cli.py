@@ -481,3 +481,55 @@ def test_the_demo_says_where_it_cannot_draw(folder):
     result = CliRunner().invoke(main, ["demo", "--into", "taken/in"])
     assert result.exit_code == 1
     assert "nothing can be drawn into taken/in" in result.stderr
+
+
+CHECKED = """\
+import torch
+
+class Bad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+def wrong(x):
+    y = Bad.apply(x)
+    return y
+
+def right(x, w):
+    return (x * w).exp()
+
+def nothing(x):
+    return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("wrong", "x=[1.0, 2.0]"), 1, "wrong: 1 derivative is wrong (1 call judged"),
+        (("right", "x=3", "w=2"), 0, "right: every derivative is right (2 calls judged"),
+        (("nothing", "x=1"), 1, "nothing: nothing was judged"),
+    ],
+)
+def test_check(folder, words, code, said):
+    (folder / "checked.py").write_text(CHECKED)
+    name, *arguments = words
+    result = CliRunner().invoke(main, ["check", f"checked.py:{name}", *arguments], catch_exceptions=False)
+    assert (result.exit_code, result.stdout.startswith(said)) == (code, True), result.stdout
+    assert "checked.py:14" not in result.stdout
+    assert ("checked.py:13" in result.stdout) == (name == "wrong")
+
+
+def test_check_says_what_it_does_not_understand(folder):
+    (folder / "checked.py").write_text(CHECKED)
+    for words, said in (
+        (["checked.py:wrnog", "x=1"], "next:  backprobe check checked.py:wrong"),
+        (["checked.py:wrong", "y=1"], "BadOption: wrong cannot be called with these arguments"),
+    ):
+        result = CliRunner().invoke(main, ["check", *words], catch_exceptions=False)
+        assert result.exit_code == 1
+        assert said in result.stderr

@@ -17,11 +17,11 @@ HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich",
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
-    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Derivation", "Drawing",
-    "Edge", "Entry", "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched",
-    "NothingToDifferentiate", "Overwritten", "PathSums", "Probe", "Read", "Recording", "Source", "StaleSource",
-    "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "derive", "draw", "explain", "hvp", "jacobian", "load",
-    "probe", "stamp",
+    "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Check", "CheckReport",
+    "Derivation", "Drawing", "Edge", "Entry", "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved",
+    "NothingMatched", "NothingToDifferentiate", "Overwritten", "PathSums", "Probe", "Read", "Recording", "Source",
+    "StaleSource", "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "WrongDerivative", "check", "derive",
+    "draw", "explain", "hvp", "jacobian", "load", "probe", "stamp",
 }  # fmt: skip
 
 

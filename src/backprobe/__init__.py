@@ -1,6 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
-from backprobe.check import Check, check
+from backprobe.check import Check, CheckReport, WrongDerivative, check
 from backprobe.derive import Derivation, derive
 from backprobe.draw import Drawing, draw
 from backprobe.environment import Stamp, stamp
@@ -41,6 +41,7 @@ __all__ = [
     "BadOutput",
     "BadRecording",
     "Check",
+    "CheckReport",
     "Derivation",
     "Drawing",
     "Edge",
@@ -68,6 +69,7 @@ __all__ = [
     "StrategyRefused",
     "UnknownName",
     "Unsupported",
+    "WrongDerivative",
     "check",
     "derive",
     "draw",

@@ -68,8 +68,11 @@ class Heard(Protocol):
 class Calls(Protocol):
     """One run of a program whose calls are heard. It is the ``tape`` of what follows the program's own functions."""
 
-    def run(self, program: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any]) -> None:
-        """Run a program, its floating inputs made differentiable. Whatever it changes in them is given back."""
+    def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
+        """Run a program of a target and its inputs, the floating ones made differentiable, as the probe does it.
+
+        Containers of the caller's are given back as they were.
+        """
         ...
 
     def paths(self, model: Any) -> Mapping[int, str]:

@@ -77,15 +77,14 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
             gap.add((ahead - 2 * at_rest + behind) / step, step, rounding)
             jitters.append(abs(found - before) * step)
             if _norm(central.error) <= SETTLED * _norm(central.value):
-                error = central.error
                 break
             before, step = found, step / 2
         else:
             jitter = numpy.sqrt(numpy.mean(numpy.square(jitters[-JITTERS:]), axis=0))
-            error = numpy.fmax(central.error, jitter / central.step)
-        error = numpy.broadcast_to(error, at_rest.shape)
-        is_kinked = abs(gap.value) > TRUSTED * (gap.error + error)
-    return Slope(numpy.broadcast_to(central.value, at_rest.shape), error, numpy.broadcast_to(is_kinked, at_rest.shape))
+            for limit in (central, gap):
+                limit.error = numpy.fmax(limit.error, jitter / limit.step)
+        is_kinked = abs(gap.value) > TRUSTED * (gap.error + central.error)
+    return Slope(*(numpy.broadcast_to(found, at_rest.shape) for found in (central.value, central.error, is_kinked)))
 
 
 def _norm(values: Any) -> float:

@@ -43,7 +43,8 @@ class Wrong:
     input: int | None
     error: float
     looks: str
-    off: tuple[Element, ...]
+    off: tuple[Element, ...]  # some of them
+    count: int  # of those that are off, among those seen
     seen: int
     size: int
     like: int | None = None  # the input that should get this gradient
@@ -65,7 +66,9 @@ def narrow(judge: Judge, at: int, cotangent: Any, gradients: Sequence[Any]) -> W
     whole = len(elements) == value.size
     looks = _looks(judge, at, elements, off, done if whole else None, gradient)
     like = None if looks or not whole else _meant_for(judge, at, cotangent, gradients)
-    return Wrong(at, error, looks, tuple(off[:SHOWN]), len(elements), value.size, like, _through(judge, at, cotangent))
+    return Wrong(
+        at, error, looks, tuple(off[:SHOWN]), len(off), len(elements), value.size, like, _through(judge, at, cotangent)
+    )
 
 
 def _element(judge: Judge, at: int, cotangent: Any, gradient: Any, place: int) -> Element:

@@ -1,50 +1,19 @@
-"""What a check answers: the derivatives that are wrong, and what could not be judged."""
+"""What was found in one run of a check, as the report that is printed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
 from backprobe.check.verdict import Verdict
-from backprobe.findings import Finding, Report
 from backprobe.record import Source
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 
 MEANT = "correct it, or leave it out of the check if it is meant (a straight-through estimator, a reversed gradient)"
-
-
-@dataclass(frozen=True)
-class WrongDerivative(Finding):
-    """A call whose derivative towards one of its inputs is not what differences give.
-
-    ``input`` is that input as the source writes it, and ``error`` how far the gradient is off: the norm of the
-    difference against the norm of what it should be, infinite where it should be zero.
-    """
-
-    input: str = ""
-    error: float = 0.0
-
-
-@dataclass(frozen=True)
-class CheckReport(Report):
-    """The answer of ``bp.check``: the wrong derivatives, how many calls were judged, and what was not.
-
-    ``judged`` counts the calls whose derivative was compared with differences, ``error`` is the largest difference
-    among those that are right, against the size of what was compared. ``unjudged`` are the calls that could not be
-    judged, a sentence each; they are among the ``notes``, with what was done so that the others could be.
-    """
-
-    judged: int = 0
-    error: float = 0.0
-    unjudged: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Was something judged, and every derivative of it right?"""
-        return self.judged > 0 and not self.findings
 
 
 class Hearsay:
@@ -92,21 +61,22 @@ class Hearsay:
         counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
         counts += [f"{unjudged} not judged"] if unjudged else []
         counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
-        said = "every derivative is right" if self.judged else "nothing was judged"
+        right = "every derivative that was judged is right" if unjudged else "every derivative is right"
+        said = right if self.judged else "nothing was judged"
         if wrong:
             said = f"{wrong} derivative{'s are' if wrong > 1 else ' is'} wrong"
         return f"{of}: {said}" + (f" ({', '.join(counts)})" if counts else "")
 
     def _finding(self, site: CallSite, place: str, path: str, found: Sequence[Occurrence]) -> WrongDerivative:
-        worst = max(found, key=lambda one: one.wrong.error)
-        wrong, scope = worst.wrong, worst.scope
+        first = found[0]
+        wrong, scope = first.wrong, first.scope
         written = "" if wrong.input is None else input_text(site, place, path)
         towards = "" if wrong.input is None else f" towards its input {written}"
-        facts = [wrong.looks, *_facts(site, worst)]
+        facts = [wrong.looks, *_facts(site, first)]
         if len(found) < self.calls[site]:
             facts.append(f"it is so in {len(found)} of {self.calls[site]} calls of this line")
         return WrongDerivative(
-            "wrong_derivative", name_of(scope, site, worst.count),
+            "wrong_derivative", name_of(scope, site, first.count),
             f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
             Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)), remedy=MEANT,
             input=written, error=wrong.error,
@@ -157,9 +127,8 @@ def _facts(site: CallSite, found: Occurrence) -> list[str]:
         facts.append(f"it is so through output {' and '.join(map(str, wrong.outputs))} alone")
     shown = "; ".join(map(_element, wrong.off))
     if shown and wrong.size > 1:
-        shown = f"at {shown}"
-    if wrong.seen < wrong.size:
-        shown += f" ({wrong.seen} of {wrong.size} elements were looked at)"
+        among = f"{wrong.seen} elements" + (f" looked at, of {wrong.size}" if wrong.seen < wrong.size else "")
+        shown = f"off in {wrong.count} of {among}: {shown}"
     return [*facts, shown]
 
 

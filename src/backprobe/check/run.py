@@ -9,10 +9,11 @@ from typing import Any
 
 from backprobe.backends.again import Operation
 from backprobe.backends.base import Backend
+from backprobe.check.answer import CheckReport
 from backprobe.check.hearing import Hearing, HearingScope
-from backprobe.check.report import CheckReport, Hearsay
+from backprobe.check.report import Hearsay
 from backprobe.check.verdict import Verdict, judge
-from backprobe.errors import BackprobeError, NothingToDifferentiate
+from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
 from backprobe.forms.run import home, name_of
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
@@ -32,9 +33,10 @@ class CheckRun:
         self.hearing = Hearing(self.calls, self._judge, within, self.calls.paths(target))
 
     def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
+        self._refuse_arguments(args, kwargs)
         given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
         try:
-            self.calls.run(functools.partial(self._program, len(args)), given)
+            self.calls.run(functools.partial(self._program, len(args)), self.target, given)
         except BackprobeError:
             raise
         except BaseException as error:
@@ -44,10 +46,25 @@ class CheckRun:
             self.calls.release()
         return self.hearsay.report(name_of(self.target), list(self.hearing.notes))
 
-    def _program(self, positional: int, inputs: Mapping[str, Any]) -> None:
+    def _refuse_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Raise BadOption for arguments that the target does not take, as far as it says what it takes."""
+        try:
+            signature = inspect.signature(self.target)
+        except (TypeError, ValueError):  # a function written in C
+            return
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadOption(
+                f"{name_of(self.target)} cannot be called with these arguments: {error}",
+                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                found=f"{name_of(self.target)}{signature}", next="the arguments that the function itself takes",
+            ) from error  # fmt: skip
+
+    def _program(self, positional: int, target: Any, inputs: Mapping[str, Any]) -> None:
         values = list(inputs.values())
         keywords = dict(list(inputs.items())[positional:])
-        result = self._root()(*values[:positional], **keywords)
+        result = self._root(target)(*values[:positional], **keywords)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()
             raise NothingToDifferentiate(
@@ -55,14 +72,14 @@ class CheckRun:
                 asked=f"bp.check({name_of(self.target)})", next="check a function that runs it to its end",
             )  # fmt: skip
 
-    def _root(self) -> Any:
+    def _root(self, target: Any) -> Any:
         """The target as it is run: followed, or itself one call that is judged."""
-        followed = self.hearing.following.follow(None, self.target)
+        followed = self.hearing.following.follow(None, target)
         if followed is not None:
             return followed
         site = CallSite("", 0, "", spelled=name_of(self.target))
         scope = HearingScope(self.hearing, None, "", "", (site,))
-        return scope.call(0, self.target)
+        return scope.call(0, target)
 
     def _judge(self, scope: HearingScope, site: CallSite, made: Operation | str) -> None:
         if isinstance(made, str):

@@ -40,7 +40,7 @@ def judge(operation: Operation) -> Verdict:
         error = raised.args[0]
         said = f"its backward pass raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if operation.is_custom:
-            verdict.wrong.append(Wrong(None, float("inf"), said, (), 0, 0))
+            verdict.wrong.append(Wrong(None, float("inf"), said, (), 0, 0, 0))
         else:
             verdict.unjudged = said
     return verdict
@@ -122,4 +122,4 @@ def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any]
     places = numpy.argwhere(infinite)[:3]
     shown = tuple(Element(tuple(map(int, p)), gradients[at][tuple(p)].item(), float("nan"), 0.0) for p in places)
     looks = f"{count} of its elements are not finite, and the outputs move as they should"
-    verdict.wrong.append(Wrong(at, float("inf"), looks, shown, count, infinite.size))
+    verdict.wrong.append(Wrong(at, float("inf"), looks, shown, count, infinite.size, infinite.size))

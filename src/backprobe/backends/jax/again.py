@@ -21,6 +21,8 @@ from backprobe.source.follow import innermost, package
 
 TRACED = "it runs inside a transformation, where its values have no numbers; the call of that is judged as a whole"
 
+TARGET = ""  # among the inputs: a model that is a pytree itself
+
 
 class JaxCalls:
     """JAX's ``Calls``: the program runs under ``jax.linearize``, loops and branches as Python runs them."""
@@ -28,16 +30,17 @@ class JaxCalls:
     def __init__(self) -> None:
         self.level: Any = None
 
-    def run(self, program: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any]) -> None:
-        lifted = Lifted(inputs, None)
+    def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
+        lifted = Lifted({TARGET: target, **inputs} if models.kind(target) == "equinox" else inputs, None)
         if not lifted.arrays:
-            program(inputs)
+            program(target, inputs)
             return
 
         def linearized(*tracers: Any) -> Any:
             self.level = private.trace_of(tracers[0])
             try:
-                program(lifted.filled(tracers))
+                filled = dict(lifted.filled(tracers))
+                program(filled.pop(TARGET, target), filled)
             finally:
                 lifted.give_back(tracers, lambda tracer: tracer, _concrete)
             return jnp.zeros(())

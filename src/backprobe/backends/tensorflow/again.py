@@ -41,11 +41,11 @@ class TensorflowCalls:
         self.recording: Any = None
         self.called, self.higher_order = self.tape.called, self.tape.higher_order
 
-    def run(self, program: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any]) -> None:
+    def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
         undo: list[Callable[[], None]] = []
         try:
             with self.tape.recorded() as self.recording:
-                program(lift(inputs, None, undo, self._watched))
+                program(target, lift(inputs, None, undo, self._watched))
         finally:
             for put_back in reversed(undo):
                 put_back()

@@ -32,11 +32,12 @@ class TorchCalls:
     def __init__(self) -> None:
         self.inside: dict[torch.nn.Module, bool] = {}  # has it modules of the user's in it?
 
-    def run(self, program: Callable[[Mapping[str, Any]], Any], inputs: Mapping[str, Any]) -> None:
+    def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
         undo: list[Callable[[], None]] = []
         try:
             with torch.enable_grad():
-                program(lift(inputs, None, undo))
+                # of a model, the flags of parameters and inputs stand
+                program(target, inputs if isinstance(target, torch.nn.Module) else lift(inputs, None, undo))
         finally:
             for put_back in reversed(undo):
                 put_back()

@@ -1,0 +1,304 @@
+"""bp.check in each framework: wrong custom derivatives are found, right ones are not blamed, and nothing is left."""
+
+import functools
+
+import equinox
+import flax.nnx
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from backends import FRAMEWORKS
+
+import backprobe as bp
+
+check = functools.partial(bp.check, backend="tensorflow")
+check_jax = functools.partial(bp.check, backend="jax")
+ROWS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+def line(text):
+    """The line of this file that ends in a comment."""
+    with open(__file__) as file:
+        (found,) = [at for at, one in enumerate(file, 1) if one.rstrip().endswith(f"# {text}")]
+    return found
+
+
+def custom_tensorflow(forward, backward):
+    @tf.custom_gradient
+    def function(*inputs):
+        return forward(*inputs), lambda g: backward(g, *inputs)
+
+    return function
+
+
+def custom_jax(forward, backward):
+    @jax.custom_vjp
+    def function(*inputs):
+        return forward(*inputs)
+
+    def pulled(inputs, g):
+        found = backward(g, *inputs)
+        return found if isinstance(found, tuple) else (found,)
+
+    function.defvjp(lambda *inputs: (forward(*inputs), inputs), pulled)
+    return function
+
+
+MAKERS = {"tensorflow": (custom_tensorflow, tf, tf.constant), "jax": (custom_jax, jnp, jnp.asarray)}
+
+
+class Math:
+    """The few functions that the wrong derivatives use, spelled alike."""
+
+    def __init__(self, name):
+        self.sin, self.cos, self.exp = MAKERS[name][1].sin, MAKERS[name][1].cos, MAKERS[name][1].exp
+        self.where, self.abs = MAKERS[name][1].where, MAKERS[name][1].abs
+        self.sum = tf.reduce_sum if name == "tensorflow" else jnp.sum
+        self.mean = tf.reduce_mean if name == "tensorflow" else jnp.mean
+
+
+WRONG = {
+    "the sign": (lambda m: (lambda x: m.cos(x), lambda g, x: g * m.sin(x)), "of the opposite sign", 2.0),
+    "a factor": (lambda m: (lambda x: x * x, lambda g, x: g * x), "0.5 times what it should be", 0.5),
+    "a mean for a sum": (
+        lambda m: (lambda x: m.sum(x), lambda g, x: g * m.exp(0 * x) / 12), "0.0833333 times", 11 / 12
+    ),
+    "negative inputs": (
+        lambda m: (lambda x: m.where(x > 0, x, 0.1 * x), lambda g, x: m.where(x > 0, g, 0.01 * g)),
+        "exactly where the input is negative", None,
+    ),
+    "a term": (lambda m: (lambda x: x * m.sin(x), lambda g, x: g * m.sin(x)), "", None),
+    "invented": (lambda m: (lambda x: 0 * x, lambda g, x: g), "do not move at all", float("inf")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_custom_derivative_is_found(name, what):
+    make, _, tensor = MAKERS[name]
+    parts, looks, error = WRONG[what]
+    wrong, right = make(*parts(Math(name))), make(lambda x: x * x, lambda g, x: 2 * g * x)
+
+    def f(x):
+        u = right(x) + x
+        y = wrong(u)  # of the custom function
+        return y * 2
+
+    report = bp.check(f, backend=name)(tensor(ROWS))
+    (finding,) = report.findings
+    assert (finding.name, finding.input, finding.source.line) == ("y", "u", line("of the custom function"))
+    assert looks in "\n".join(finding.facts)
+    if error is not None:
+        assert finding.error == pytest.approx(error, rel=1e-6)
+    assert report.judged == 4
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_the_input_is_named(name):
+    make, _, tensor = MAKERS[name]
+    swapped = make(lambda a, b: a * b, lambda g, a, b: (g * a, g * b))
+
+    def f(x, w):
+        y = swapped(x, w + 1)
+        return y
+
+    report = bp.check(f, backend=name)(tensor(ROWS), tensor(ROWS[::-1].copy() ** 2))
+    assert [finding.input for finding in report.findings] == ["x", "w + 1"]
+    assert "it is what w + 1 should get" in report.findings[0].facts
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=str)
+def test_programs_that_are_right_are_not_blamed(framework):
+    ops = framework.ops
+
+    def helper(u):
+        v = ops.exp(u * 0.5)
+        return v / (1 + v)
+
+    def f(x, w):
+        u = ops.relu(x @ w) + ops.sin(x)[:, :1] * ops.stop_gradient(x)
+        rows = [helper(u[at]) for at in range(3)]
+        return ops.sum(rows[0] * rows[1] - rows[2] ** 3)
+
+    report = bp.check(f, backend=framework.name)(framework.tensor(ROWS), framework.tensor(ROWS.T @ ROWS))
+    assert report.ok, report
+    assert report.judged >= 25
+    assert report.error < 1e-8
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=str)
+def test_a_kink_is_not_judged(framework):
+    report = bp.check(lambda x: framework.ops.relu(x), backend=framework.name)(framework.tensor([0.0, 0.0]))
+    assert report.judged == 0
+    assert report.unjudged[0].endswith("not judged, it has a kink here: one-sided differences differ")
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=str)
+def test_the_same_words_in_every_framework(framework):
+    report = bp.check(lambda x: x * x, backend=framework.name)(framework.tensor([1.0, 2.0]))
+    assert str(report).startswith(
+        "<lambda>: every derivative is right (1 call judged, largest error of the right ones "
+    )
+
+
+# TensorFlow
+
+
+half = custom_tensorflow(lambda x: x * x, lambda g, x: g * x)
+
+
+def test_inside_a_tf_function_and_its_loops():
+    @tf.function
+    def f(x):
+        total = tf.while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, half(a)), [tf.constant(0), x])[1]  # in the loop
+        return tf.reduce_sum(total)
+
+    (finding,) = check(f)(tf.constant(ROWS)).findings
+    assert finding.source.line == line("in the loop")
+
+
+def test_what_tensorflow_draws_at_random_is_not_judged_and_not_drawn_again():
+    def f(x):
+        return tf.reduce_sum(tf.nn.dropout(x, 0.5) + tf.random.normal(x.shape))
+
+    def after(call):
+        tf.random.set_seed(0)
+        call(tf.constant(ROWS))
+        return tf.random.normal((3,)).numpy().tolist()
+
+    assert after(f) == after(lambda x: check(f)(x))
+    report = check(f)(tf.constant(ROWS))
+    assert "it draws random numbers, and TensorFlow would draw others each time" in report.unjudged[0]
+
+
+def test_variables_are_inputs_and_stay_as_they_are():
+    weight, count = tf.Variable(ROWS.T), tf.Variable(0.0)
+    wrong = custom_tensorflow(lambda a, b: a @ b, lambda g, a, b: (g @ tf.transpose(b), 2 * tf.transpose(a) @ g))
+
+    def f(x):
+        count.assign_add(1.0)
+        return wrong(x, weight.value())
+
+    report = check(f)(tf.constant(ROWS))
+    assert [finding.input for finding in report.findings] == ["weight.value()"]
+    assert float(count.numpy()) == 1.0
+    assert np.array_equal(weight.numpy(), ROWS.T)
+
+
+def test_keras_layers_are_judged_as_a_whole_and_stay_as_they_are():
+    @keras.saving.register_keras_serializable("checks")
+    class Wrong(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.dense, self.norm = keras.layers.Dense(4), keras.layers.BatchNormalization()
+
+        def call(self, x):
+            hidden = self.dense(x)
+            y = half(hidden)  # in the layer
+            return self.norm(y)
+
+    layer = Wrong()
+    layer(tf.constant(ROWS))
+    before = [variable.numpy().copy() for variable in layer.variables]
+    report = check(layer)(tf.constant(ROWS))
+    (finding,) = report.findings
+    assert (finding.input, finding.source.line) == ("hidden", line("in the layer"))
+    assert report.judged == 3
+    assert all(np.array_equal(a, b.numpy()) for a, b in zip(before, layer.variables, strict=True))
+
+
+def test_a_graph_is_refused():
+    with tf.Graph().as_default():
+        x = tf.compat.v1.placeholder(tf.float32)
+        with pytest.raises(bp.Unsupported, match="a graph cannot be checked"):
+            bp.check(x * 2)(x=1.0)
+
+
+# JAX
+
+
+half_jax = custom_jax(lambda x: x * x, lambda g, x: g * x)
+
+
+@jax.custom_jvp
+def cubed(x, scale):
+    return scale * x**3
+
+
+@cubed.defjvp
+def _(primals, tangents):
+    (x, scale), (dx, dscale) = primals, tangents
+    return scale * x**3, 3 * scale * x**2 * dx - x**3 * dscale
+
+
+def test_a_wrong_custom_jvp_is_found():
+    report = check_jax(lambda x, scale: cubed(x, scale))(jnp.asarray(ROWS), 2.0)
+    assert [finding.input for finding in report.findings] == ["scale"]
+    assert "it is of the opposite sign" in report.findings[0].facts
+
+
+def test_double_precision_is_had_where_it_is_off():
+    assert not jax.config.jax_enable_x64
+    report = check_jax(lambda x: jnp.exp(x))(jnp.asarray(ROWS))
+    assert report.ok and report.error < 1e-10
+    assert not jax.config.jax_enable_x64 and jnp.ones(1).dtype == jnp.float32
+
+
+def test_inside_jit_and_scan_and_under_grad():
+    @jax.jit
+    def f(x):
+        def body(carry, row):
+            carry = half_jax(carry * row)  # in the scan
+            return carry, carry
+
+        carry, rows = jax.lax.scan(body, x[0], x)
+        return rows.sum() + jax.grad(lambda t: half_jax(t).sum())(x).sum()  # under grad
+
+    report = check_jax(f)(jnp.asarray(ROWS))
+    assert [finding.source.line for finding in report.findings] == [line("in the scan"), line("under grad")]
+
+
+def test_vmap_is_judged_as_a_whole():
+    def f(x):
+        return jax.vmap(lambda row: half_jax(row).sum())(x)  # under vmap
+
+    report = check_jax(f)(jnp.asarray(ROWS))
+    assert [finding.source.line for finding in report.findings] == [line("under vmap")]
+
+
+def test_indexed_updates_and_methods_of_arrays_are_judged():
+    report = check_jax(lambda x: (x.at[0].set(x[1] * 2).sum(axis=0), x.T.reshape(-1).mean()))(jnp.asarray(ROWS))
+    assert report.ok, report
+    assert report.judged == 6
+
+
+def test_the_conventions_of_complex_numbers_are_one():
+    def wrong(g, z):
+        return 2 * g * jnp.conj(z)  # right in PyTorch's convention, and not in JAX's
+
+    square = custom_jax(lambda z: z * z, wrong)
+    z = jnp.asarray(ROWS + 1j * ROWS[::-1], jnp.complex64)
+    assert not check_jax(lambda z: square(z))(z).ok
+    assert check_jax(lambda z: jnp.abs(z * z.conj() + jnp.exp(z)).sum())(z).ok
+
+
+def test_models_that_are_pytrees_and_modules_in_functions():
+    class Layer(equinox.Module):
+        linear: equinox.nn.Linear
+        scale: jax.Array
+
+        def __call__(self, x):
+            y = half_jax(self.linear(x) * self.scale)  # in the equinox module
+            return y
+
+    model = Layer(equinox.nn.Linear(4, 2, key=jax.random.key(0)), jnp.ones(2))
+    report = check_jax(model)(jnp.asarray(ROWS[0]))
+    assert [finding.source.line for finding in report.findings] == [line("in the equinox module")]
+    assert report.judged == 3
+    linear = flax.nnx.Linear(4, 2, rngs=flax.nnx.Rngs(0))
+    before = linear.kernel[...].copy()
+    assert check_jax(lambda x: linear(x))(jnp.asarray(ROWS)).ok
+    assert np.array_equal(before, linear.kernel[...])

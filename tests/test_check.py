@@ -1,0 +1,500 @@
+"""bp.check: what it says, what it can't judge, and that nothing of the program's is any different afterwards."""
+
+import random
+
+import numpy
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.autograd import Function
+
+import backprobe as bp
+from backprobe.check.differences import slope
+from wrong_derivatives import Flipped, Halved, numbers
+
+HERE = __file__
+
+
+def line(text):
+    """The line of this file that ends in a comment."""
+    with open(HERE) as file:
+        (found,) = [at for at, one in enumerate(file, 1) if one.rstrip().endswith(f"# {text}")]
+    return found
+
+
+# what it says
+
+
+def helper(u):
+    y = Halved.apply(u)  # in the helper
+    return y
+
+
+def program(x, w):
+    u = x * w
+    for _ in range(2):
+        u = helper(u)
+    return u.sum()
+
+
+def test_a_report_says_what_is_wrong_where_and_how():
+    report = bp.check(program)(torch.tensor([1.0, 2.0]), 3.0)
+    assert not report.ok
+    (finding,) = report.findings
+    assert (finding.kind, finding.name, finding.input, finding.error) == (
+        "wrong_derivative",
+        "/helper#0:y",
+        "u",
+        pytest.approx(0.5),
+    )
+    assert (finding.source.file, finding.source.line, finding.source.text) == (
+        HERE,
+        line("in the helper"),
+        "y = Halved.apply(u)  # in the helper",
+    )
+    assert report.judged == 4
+    assert report.error < 1e-9
+    assert str(report).startswith("program: 1 derivative is wrong (4 calls judged, largest error of the right ones ")
+    assert f"at:    {HERE}:{line('in the helper')}" in str(report)
+    assert "it is 0.5 times what it should be" in str(report)
+
+
+def test_what_is_right_gets_a_sentence():
+    report = bp.check(lambda x: (x * x.exp()).sum())(1.5)
+    assert report.ok
+    assert str(report).startswith(
+        "<lambda>: every derivative is right (3 calls judged, largest error of the right ones "
+    )
+    assert "\n" not in str(report)
+
+
+def test_that_nothing_was_judged_is_not_that_all_is_right():
+    report = bp.check(lambda x: x)(1.5)
+    assert not report.ok
+    assert str(report) == "<lambda>: nothing was judged"
+
+
+def test_a_line_that_is_wrong_in_some_of_its_calls():
+    class Odd(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.sin()
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * x.cos() * (2 if x > 1 else 1)
+
+    def f(x):
+        total = x * 0
+        for at in range(3):
+            y = Odd.apply(x * at)
+            total = total + y
+        return total
+
+    (finding,) = bp.check(f)(0.7).findings
+    assert finding.name == "y#2"
+    assert "it is so in 1 of 3 calls of this line" in finding.facts
+
+
+def test_the_calls_of_a_chain_over_several_lines_are_told_apart():
+    def f(x):
+        return (
+            (x * 2)
+            .exp()
+            .apply_(Halved)  # third of the chain
+            .sum()
+        )
+
+    class Chain:
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+    def g(x):
+        return torch.stack([
+            Flipped.apply(x),  # first of the list
+            x.sin(),
+            Halved.apply(x),  # last of the list
+        ]).sum()  # fmt: skip
+
+    report = bp.check(g)(numbers(3))
+    assert [one.source.line for one in report.findings] == [line("first of the list"), line("last of the list")]
+
+
+def test_keywords_methods_and_operators_are_named_as_they_are_written():
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a + b
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, 2 * g
+
+    def add(*, left, right):
+        return Wrong.apply(left, right[0])
+
+    def f(x, w):
+        return add(left=x, right=[w, x]).sum()
+
+    (finding,) = bp.check(f)(numbers(3), numbers(3, 1)[:, 0]).findings
+    assert (finding.name, finding.input) == ("/add:return", "right[0]")
+
+
+# models
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)
+        self.scale = torch.nn.Parameter(torch.ones(3))
+
+    def forward(self, x):
+        hidden = self.norm(self.linear(x))
+        y = Halved.apply(hidden * self.scale)  # in the block
+        return y
+
+
+def stacked():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 3), Block(), torch.nn.Dropout(), torch.nn.Linear(3, 1))
+
+
+def test_a_custom_function_in_a_module_of_a_model_is_named_by_its_path():
+    report = bp.check(stacked())(numbers(5, 3))
+    (finding,) = report.findings
+    assert (finding.name, finding.input, finding.source.line) == ("1:y", "hidden * self.scale", line("in the block"))
+    assert report.judged == 7
+
+
+def test_the_parameters_of_a_module_are_inputs_of_it():
+    class Biased(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x)
+
+    class Shift(Function):
+        @staticmethod
+        def forward(ctx, x, bias):
+            return x + bias
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, g[0]
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = torch.nn.Parameter(torch.zeros(3))
+
+        def forward(self, x):
+            return Shift.apply(x, self.bias)
+
+    (finding,) = bp.check(Layer())(numbers(5, 3)).findings
+    assert finding.input == "self.bias"
+
+
+def test_a_function_that_calls_a_model_follows_it_too():
+    model = stacked()
+    report = bp.check(lambda x: model(x).square().mean())(numbers(5, 3))
+    assert [finding.source.line for finding in report.findings] == [line("in the block")]
+
+
+def test_frozen_parameters_and_inputs_of_a_model_are_not_judged():
+    model = stacked()
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    assert bp.check(model)(numbers(5, 3)).judged == 0
+
+
+# what cannot be judged
+
+
+@pytest.mark.parametrize("kinked", [
+    lambda x: x.abs(), lambda x: F.relu(x), lambda x: x.max(), lambda x: torch.maximum(x, -x), lambda x: x.norm(),
+    lambda x: x.clamp(min=0),
+])  # fmt: skip
+def test_a_kink_is_not_judged(kinked):
+    report = bp.check(kinked)(torch.zeros(3))
+    assert report.error == 0 and len(report.unjudged) == 1
+    assert "it has a kink here: one-sided differences differ" in report.unjudged[0]
+
+
+def test_outputs_beside_a_kink_are_judged():
+    def f(x):
+        return Flipped.apply(torch.relu(x))
+
+    report = bp.check(f)(torch.tensor([0.0, 1.0, -1.0]))
+    assert [finding.input for finding in report.findings] == ["torch.relu(x)"]
+    assert any("1 of 3 of its outputs are at a kink" in note for note in report.notes)
+
+
+def test_random_calls_are_judged_with_the_random_state_put_back():
+    def f(x):
+        return F.dropout(x, 0.5).sum()
+
+    report = bp.check(f)(numbers(50))
+    assert report.ok
+    assert any(
+        "it is random: each time it was called again the random state was put back" in note for note in report.notes
+    )
+
+
+def test_a_generator_of_the_users_is_put_back_too():
+    generator = torch.Generator().manual_seed(0)
+
+    def f(x):
+        return (x * torch.rand(x.shape, generator=generator)).sum()
+
+    class Noisy(Function):
+        @staticmethod
+        def forward(ctx, x, generator):
+            ctx.noise = torch.rand(x.shape, generator=generator, dtype=x.dtype)
+            return x * ctx.noise
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.noise, None
+
+    report = bp.check(lambda x: Noisy.apply(x, generator))(numbers(5))
+    assert report.ok
+    bare = torch.Generator().manual_seed(0)
+    torch.rand(5, generator=bare)
+    assert torch.equal(generator.get_state(), bare.get_state())
+
+
+def test_what_differs_each_time_is_not_judged():
+    class Counting(Function):
+        count = 0
+
+        @staticmethod
+        def forward(ctx, x):
+            Counting.count += 1
+            return x * Counting.count
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * Counting.count
+
+    report = bp.check(lambda x: Counting.apply(x))(1.0)
+    assert report.judged == 0
+    assert report.unjudged[0].endswith("not judged, it gives something else each time that it is called")
+
+
+def test_what_refuses_double_precision_is_judged_in_its_own_and_caught_there_too():
+    def made(factor):
+        class Single(Function):
+            @staticmethod
+            def forward(ctx, x):
+                if x.dtype != torch.float32:
+                    raise TypeError("a kernel for float32")
+                ctx.save_for_backward(x)
+                return x.exp()
+
+            @staticmethod
+            def backward(ctx, g):
+                (x,) = ctx.saved_tensors
+                return factor * g * x.exp()
+
+        return Single
+
+    right, wrong = made(1.0), made(1.01)
+    report = bp.check(lambda x: right.apply(x))(numbers(40))
+    assert report.ok
+    assert any(
+        "in double precision it raises TypeError: a kernel for float32, so it was judged in its own" in note
+        for note in report.notes
+    )
+    assert not bp.check(lambda x: wrong.apply(x))(numbers(40)).ok
+
+
+def test_integers_and_booleans_are_passed_on_as_they_are():
+    def f(x, ids, mask):
+        return F.embedding(ids, x)[mask].sum() + torch.where(mask[:, None], x[:2], 0.0).sum()
+
+    report = bp.check(f)(numbers(3, 4), torch.tensor([0, 2]), torch.tensor([True, False]))
+    assert report.ok
+    assert report.judged == 7
+
+
+def test_what_a_library_does_to_an_object_is_not_done_again():
+    seen = []
+
+    class Recorder:
+        def __call__(self, x):
+            seen.append(x)
+            return x * 2
+
+    import functools
+
+    @functools.lru_cache
+    def cached(x):
+        seen.append(x)
+        return x * 3
+
+    report = bp.check(lambda x: Recorder()(x) + cached(x))(1.0)
+    assert len(seen) == 2
+    assert any("cached was not followed" in note for note in report.notes)
+    assert any("not judged" in note and "cached(x)" in note for note in report.notes)
+
+
+def test_no_derivative_is_asked_of_what_is_cut():
+    def f(x):
+        with torch.no_grad():
+            y = Halved.apply(x)
+        return (x * y * x.detach()).sum() + Flipped.apply(x.detach()).sum()
+
+    report = bp.check(f)(numbers(3))
+    assert report.ok, report
+
+
+def test_a_cut_inside_a_custom_function_is_found():
+    class Cut(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return None
+
+    (finding,) = bp.check(lambda x: Cut.apply(x))(numbers(3)).findings
+    assert "it is zero, and the outputs do move" in finding.facts
+
+
+def test_infinite_gradients_are_excused_only_where_nothing_settles():
+    class Root(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * 3 * x / x
+
+    x = torch.tensor([0.0, 1.0, 4.0])
+    assert bp.check(lambda x: x.sqrt())(x).ok
+    (finding,) = bp.check(lambda x: Root.apply(x))(x).findings
+    assert finding.facts[0] == "1 of its elements are not finite, and the outputs move as they should"
+
+
+# nothing is any different afterwards
+
+
+def test_the_state_of_a_model_is_that_after_one_bare_call():
+    model, twin = stacked(), stacked()
+    x = numbers(5, 3)
+    called = []
+    model[1].linear.register_forward_hook(lambda module, args, output: called.append("forward"))
+    model[1].linear.weight.register_hook(lambda gradient: called.append("backward"))
+    model[1].norm.register_full_backward_hook(lambda *_: called.append("module"))
+    torch.manual_seed(1)
+    twin(x)
+    expected = torch.get_rng_state()
+    torch.manual_seed(1)
+    bp.check(model)(x)
+    assert torch.equal(torch.get_rng_state(), expected)
+    for (name, held), (_, other) in zip(model.state_dict().items(), twin.state_dict().items(), strict=True):
+        assert torch.equal(held, other), name
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert called == ["forward"]
+    assert all("forward" not in vars(module) for module in model.modules())
+    assert x.grad is None and not x.requires_grad and x.grad_fn is None
+
+
+def test_random_numbers_go_on_as_after_a_bare_call():
+    def f(x):
+        y = F.dropout(x) * random.random() + numpy.random.rand()
+        return y.sum()
+
+    def after(call):
+        torch.manual_seed(0), random.seed(0), numpy.random.seed(0)
+        call()
+        return torch.rand(3).tolist(), random.random(), numpy.random.rand()
+
+    x = numbers(10)
+    assert after(lambda: f(x)) == after(lambda: bp.check(f)(x))
+
+
+def test_writes_are_made_once():
+    def f(x, buffer, log):
+        buffer.add_(1)
+        log.append(float(buffer.sum()))
+        y = x * 1
+        y.mul_(buffer)
+        y[0] = x[1]
+        return y.sum()
+
+    buffer, log, x = torch.ones(3), [], numbers(3).requires_grad_()
+    before = x.detach().clone()
+    assert bp.check(f)(x, buffer, log).ok
+    assert torch.equal(buffer, torch.full((3,), 2.0)) and len(log) == 1 and torch.equal(x, before)
+
+
+def test_a_gradient_that_was_there_stays():
+    x = torch.ones(3, requires_grad=True)
+    x.grad = torch.full((3,), 7.0)
+    assert bp.check(lambda x: (x * 2).sum())(x).ok
+    assert torch.equal(x.grad, torch.full((3,), 7.0))
+
+
+def test_an_error_of_the_program_comes_out_with_the_line():
+    def f(x):
+        y = x * 2
+        raise LookupError("mine")
+
+    with pytest.raises(LookupError, match="mine") as caught:
+        bp.check(f)(1.0)
+    assert "raised while checking f; the last call was made at" in caught.value.__notes__[0]
+    assert "y = x * 2" in caught.value.__notes__[0]
+
+
+# what is refused
+
+
+def test_what_cannot_be_checked_is_refused():
+    with pytest.raises(bp.BadOption, match="int is neither a function nor a model"):
+        bp.check(3, backend="torch")(1.0)
+    with pytest.raises(bp.BadOption, match="f cannot be called with these arguments"):
+
+        def f(x):
+            return x
+
+        bp.check(f)(1.0, 2.0)
+    with pytest.raises(bp.NothingToDifferentiate, match="returns a generator"):
+        bp.check(lambda x: (x for _ in range(2)))(1.0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, on its way to the compiler
+def test_what_is_compiled_is_refused():
+    with pytest.raises(bp.Unsupported, match="compiled"):
+        bp.check(torch.compile(lambda x: x * 2))(1.0)
+
+
+# differences
+
+
+def test_slopes_are_known_as_well_as_they_say():
+    values = numpy.random.default_rng(0).normal(size=2000)
+
+    def moved(step):
+        return numpy.exp(3 * (values + step))
+
+    found = slope(moved, moved(0.0), 2.0**-10, 2.0**-52)
+    off = abs(found.value - 3 * moved(0.0))
+    assert (off <= 10 * found.error).all()
+    assert numpy.median(found.error / moved(0.0)) < 1e-9
+    assert not found.is_kinked.any()
+
+
+def test_noise_shows_in_the_error():
+    noise = numpy.random.default_rng(0)
+
+    def moved(step):
+        return numpy.sin(1.0 + step + numpy.zeros(200)) + 1e-6 * noise.normal(size=200)
+
+    found = slope(moved, moved(0.0), 2.0**-10, 2.0**-52)
+    assert (abs(found.value - numpy.cos(1.0)) <= 10 * found.error).mean() > 0.99
