@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 FILE = Path(__file__).read_text().splitlines()
-WORDS = ("made", "saved", "written", "survived", "used", "freed", "at:", "'a'", "'q'", "nothing leads")
+WORDS = ("made", "saved", "written", "survived", "used", "freed", "at:")
 """What marks the lines that the notes of errors name."""
 
 X, W = (1.0, 2.0), (3.0, 4.0)
@@ -555,7 +555,7 @@ def not_scalar(x, w, probe):
 def not_in_the_graph(x, w, probe):
     with probe() as rec:
         u = x * w
-        v = x * 2  # <- nothing leads
+        v = x * 2  # <- made
         torch.autograd.grad(u.sum(), [x, v])
     return rec
 
@@ -571,7 +571,7 @@ def leaf_written(x, w, probe):
 def view_written(x, w, probe):
     with probe() as rec:
         u = x * w
-        a, b = u.unbind()  # <- 'a'
+        a, b = u.unbind()  # <- made
         a.mul_(2)
     return rec
 
@@ -580,7 +580,7 @@ def view_written(x, w, probe):
 def inference_tensor(x, w, probe):
     with probe() as rec:
         with torch.inference_mode():
-            q = torch.ones(2)  # <- 'q'
+            q = torch.ones(2)  # <- made
         y = q * x
     return rec
 

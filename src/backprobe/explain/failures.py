@@ -60,7 +60,7 @@ def own_name(name: str) -> str:
 def _in_place(told: Told) -> Lines:
     what = repr(told.values[0].name) if told.values else "a value without a name"
     said = [f"backward needs {what} as it was, and the program has written to it since"]
-    said += [f"made:    {_at(entry)}" for entry in told.values]
+    said += _made(told)
     said += [f"saved:   {_at(entry)}, for the derivative of {operations}" for entry, operations in told.savers]
     said += [f"written: {_at(entry)}" for entry in told.writers]
     if not told.writers:
@@ -122,35 +122,41 @@ def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
 def _not_scalar(told: Told) -> Lines:
     return [
         f"{told.values[0].name!r} has the shape {told.values[0].shape}, and only a single number has one gradient",
-        f"made:    {_at(told.values[0])}",
+        *_made(told),
         f"next:    {told.first}.sum().backward() or .mean(); {told.first}.backward(v) for a vector v",
     ]
 
 
 def _unused(told: Told) -> Lines:
-    said = [f"nothing leads from the output back to {entry.name!r}: {_at(entry)}" for entry in told.values]
-    return [*said, "next:    use it in what is computed, or allow_unused=True, which gives None for it"]
+    return [
+        f"nothing leads from the output back to {', '.join(repr(entry.name) for entry in told.values)}", *_made(told),
+        "next:    use it in what is computed, or allow_unused=True, which gives None for it",
+    ]  # fmt: skip
 
 
 def _leaf_written(told: Told) -> Lines:
     return [
-        f"{told.values[0].name!r} is a leaf that requires a gradient, and is written to: {_at(told.values[0])}",
+        f"{told.values[0].name!r} is a leaf that requires a gradient, and may not be written to", *_made(told),
         f"next:    {told.first} = {told.first} * 2 for a new value; with torch.no_grad(): around an update",
-    ]
+    ]  # fmt: skip
 
 
 def _view_written(told: Told) -> Lines:
     return [
-        f"{told.values[0].name!r} is a view that may not be written to, and is: {_at(told.values[0])}",
+        f"{told.values[0].name!r} is a view that may not be written to", *_made(told),
         f"next:    {told.first} = {told.first} * 2 for a new value; or write to what it is a view of, u[0].mul_(2)",
-    ]
+    ]  # fmt: skip
 
 
 def _inference(told: Told) -> Lines:
     return [
-        *(f"{entry.name!r} was computed under torch.inference_mode(): {_at(entry)}" for entry in told.values),
+        f"{', '.join(repr(entry.name) for entry in told.values)} was made under torch.inference_mode()", *_made(told),
         f"next:    {told.first}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
-    ]
+    ]  # fmt: skip
+
+
+def _made(told: Told) -> Lines:
+    return [f"made:    {_at(entry)}" for entry in told.values]
 
 
 def _not_float(told: Told) -> Lines:
