@@ -156,12 +156,24 @@ class Ways:
         if source.status in HISTORY:
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
-            return None if connected else Cut(mention)
+            return None if connected or self._may_be_left_out(mention) else Cut(mention)
         if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
             return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
         if mention.use.kind in FIRM and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
             return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None
         return None
+
+    def _may_be_left_out(self, mention: Mention) -> bool:
+        """Does the line perhaps not use the value for this result, which leads back to others?
+
+        So it is under a condition, with an index that is computed, and where one of several results is not known from
+        another. A part of the line that cuts in any case is no such thing, nor a result without any history.
+        """
+        target = self.entries[mention.target]
+        if mention.use.kind or target.status not in HISTORY:
+            return False
+        line = target.source
+        return mention.use.is_conditional or line is None or not line.expression or mention.line is not line
 
     def _flows(self, source: int, target: int) -> bool:
         """Do edges lead from one value into another?"""
@@ -186,7 +198,7 @@ class Ways:
 def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Mention]:
     """What goes into an entry as the program says it, but for what only its shape was asked of."""
     called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.passages)]
-    followed = [name.removesuffix("()") for name in called if name.endswith("()")]
+    followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
     said: list[tuple[str, str, Source | None]] = [(read.name, read.spelled, entry.source) for read in entry.reads]
     said += [(way.name, way.spelled, way.source) for way in entry.passages]
     found: dict[tuple[int, Source | None], Mention] = {}
@@ -195,7 +207,7 @@ def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Menti
         known = None if line is None else uses(line.expression or line.text, spelled, followed)
         if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
             continue
-        mention = Mention(source, target, line, tuple(known or ()))
+        mention = Mention(source, target, line, known or ())
         before = found.get((source, line))
         found[source, line] = before if before is not None and before.uses else mention
     return list(found.values())

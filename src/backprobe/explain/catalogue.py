@@ -106,8 +106,8 @@ CAUSES = {
         "{value} itself in that line, and its gradient is there",
     ),
     "other_call": Cause(
-        "{value} is of another run of the same code: nothing that leads to {outputs} is computed from it",
-        "the run that the output was computed in: {others}",
+        "{value} does not go into {outputs}: another value of the same name does",
+        "the one that the output was computed from: {others}",
     ),
     "frozen": Cause(
         "nothing that {value} is computed from requires a gradient",
