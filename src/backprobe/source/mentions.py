@@ -107,7 +107,7 @@ def _places(tree: ast.AST, local: str) -> Iterator[ast.AST]:
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
-    """The local and the leaf of ``pair.0.hidden``; in ``self.scale`` nothing is a leaf, since that stands in the text."""
+    """The local and the leaf of ``pair.0.hidden``; nothing of ``self.scale`` is a leaf where that is in the text."""
     head, dot, rest = spelled.partition(".")
     while dot and any(ast.unparse(node) == f"{head}.{rest.partition('.')[0]}" for node in ast.walk(tree)
                       if isinstance(node, ast.Attribute)):  # fmt: skip

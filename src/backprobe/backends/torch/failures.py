@@ -124,6 +124,7 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
         for at in [at for at in candidates if at in around] or candidates:
             saved[at] = None
             writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
+        writes = writes or _only_writes(known.captures, expected, now)
     saving: dict[int, list[str]] = {}
     for node, _ in savers:
         saving.setdefault(owners[node], []).append(node.name())
@@ -146,6 +147,21 @@ def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
     if sizes is not None and tuple(capture.tensor.shape) != sizes:
         return False
     return capture.version == expected and version(capture.tensor) == now
+
+
+def _only_writes(captures: Sequence[Capture], expected: int, now: int) -> dict[int, None]:
+    """The writes to the only named memory that was at both versions, for a saved view that has no name.
+
+    All views of one memory count its versions together.
+    """
+    fitting = {
+        _memory(capture.tensor): at for at, capture in enumerate(captures)
+        if capture.version == expected and version(capture.tensor) == now
+    }  # fmt: skip
+    if len(fitting) != 1:
+        return {}
+    (at,) = fitting.values()
+    return dict.fromkeys(_writes(captures, at, expected, now))
 
 
 def _writes(captures: Sequence[Capture], at: int, expected: int, now: int) -> list[int]:
