@@ -18,10 +18,10 @@ SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Derivation", "Drawing",
-    "Edge", "Entry", "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched",
-    "NothingToDifferentiate", "Overwritten", "PathSums", "Probe", "Read", "Recording", "Source", "StaleSource",
-    "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "derive", "draw", "explain", "hvp", "jacobian", "load",
-    "probe", "stamp",
+    "Edge", "Entry", "Finding", "GradStatus", "NoBackend", "NoGradient", "NoSource", "NotSaved", "NothingMatched",
+    "NothingToDifferentiate", "Overwritten", "Passage", "PathSums", "Probe", "Read", "Recording", "Report", "Source",
+    "StaleSource", "Stamp", "StrategyRefused", "UnknownName", "Unsupported", "derive", "draw", "explain", "hvp",
+    "jacobian", "load", "probe", "stamp",
 }  # fmt: skip
 
 

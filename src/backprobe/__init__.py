@@ -23,9 +23,10 @@ from backprobe.errors import (
     Unsupported,
 )
 from backprobe.explain import explain
+from backprobe.findings import Finding, Report
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
-from backprobe.record import Edge, Entry, GradStatus, PathSums, Read, Source
+from backprobe.record import Edge, Entry, GradStatus, Passage, PathSums, Read, Source
 from backprobe.recording import Recording
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "Drawing",
     "Edge",
     "Entry",
+    "Finding",
     "GradStatus",
     "NoBackend",
     "NoGradient",
@@ -49,10 +51,12 @@ __all__ = [
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
+    "Passage",
     "PathSums",
     "Probe",
     "Read",
     "Recording",
+    "Report",
     "Source",
     "StaleSource",
     "Stamp",

@@ -67,7 +67,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     of them is no use of it here.
 
     >>> [(use.kind, use.text) for use in uses("(u.detach() * w).sum() + u.shape[0]", "u")]
-    [('detach', 'u.detach()'), ('shape', 'u.shape')]
+    [('shape', 'u.shape'), ('detach', 'u.detach()')]
     """
     tree = parsed(text)
     if tree is None:
