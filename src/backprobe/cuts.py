@@ -166,14 +166,18 @@ class Ways:
     def _may_be_left_out(self, mention: Mention) -> bool:
         """Does the line perhaps not use the value for this result, which leads back to others?
 
-        So it is under a condition, with an index that is computed, and where one of several results is not known from
-        another. A part of the line that cuts in any case is no such thing, nor a result without any history.
+        So it is under a condition, with an index that is computed, where one of several results is not known from
+        another, and where the statement has bound that name itself. What is given to a call as it is, is used there. A
+        part of the line that cuts in any case is no such thing, nor a result without any history.
         """
-        target = self.entries[mention.target]
-        if mention.use.kind or target.status not in HISTORY:
+        source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
+        if use.kind or target.status not in HISTORY:
             return False
         line = target.source
-        return mention.use.is_conditional or line is None or not line.expression or mention.line is not line
+        if line is None or not line.expression or mention.line is not line:
+            return True
+        is_own = source is not None and (source.file, source.line) == (line.file, line.line)
+        return is_own or use.is_conditional or not use.is_argument
 
     def _flows(self, source: int, target: int) -> bool:
         """Do edges lead from one value into another?"""

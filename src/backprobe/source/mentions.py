@@ -49,13 +49,15 @@ INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTe
 class Use:
     """One place where an expression mentions a value: the kind of cutter around it, if any, and that part's text.
 
-    ``call`` is the text of the outermost call around it, cutter or not. ``is_conditional`` says that the
+    ``call`` is the text of the outermost call around it, cutter or not, and ``is_argument`` whether the value itself is
+    given to a call. ``is_conditional`` says that the
     expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used.
     """
 
     kind: str = ""
     text: str = ""
     call: str = ""
+    is_argument: bool = False
     is_conditional: bool = False
 
 
@@ -118,6 +120,7 @@ def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
 
 def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
     call, is_conditional, steps = "", False, leaf.split(".") if leaf else []
+    is_argument = isinstance(above.get(node), ast.Call)
     while node in above:
         child, node = node, above[node]
         if steps and isinstance(node, ast.Subscript) and child is node.value:
@@ -136,9 +139,9 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         if kind:
             whole = above.get(node)
             text = whole if isinstance(whole, ast.Call) and whole.func is node else node
-            return Use(kind, ast.unparse(text), call, is_conditional)
+            return Use(kind, ast.unparse(text), call, is_argument, is_conditional)
         is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
-    return Use(call=call, is_conditional=is_conditional)
+    return Use(call=call, is_argument=is_argument, is_conditional=is_conditional)
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:
