@@ -8,7 +8,7 @@ to that value, the derivative is lost there.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -199,22 +199,45 @@ class Ways:
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
 
 
+Said = tuple[str, Source | None, tuple[Use, ...] | None]
+"""A name that is mentioned, at which line, and what that does with it: None where the text does not tell."""
+
+
 def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Mention]:
     """What goes into an entry as the program says it, but for what only its shape was asked of."""
     called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.passages)]
     followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
-    said: list[tuple[str, str, Source | None]] = [(read.name, read.spelled, entry.source) for read in entry.reads]
-    said += [(way.name, way.spelled, way.source) for way in entry.passages]
     found: dict[tuple[int, Source | None], Mention] = {}
-    for name, spelled, line in said:
+    for name, line, known in (*_read(entry, followed), *_passed_on(entry, followed)):
         source = position.get(name, target)
-        known = None if line is None else uses(line.expression or line.text, spelled, followed)
         if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
             continue
-        mention = Mention(source, target, line, known or ())
         before = found.get((source, line))
-        found[source, line] = before if before is not None and before.uses else mention
+        kept = before is not None and before.uses
+        found[source, line] = before if before and kept else Mention(source, target, line, known or ())
     return list(found.values())
+
+
+def _read(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What the entry's own expression mentions."""
+    for read in entry.reads:
+        yield read.name, entry.source, _uses(entry.source, read.spelled, followed)
+
+
+def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
+    for way in entry.passages:
+        known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
+        cuts_here = not _has_cutter(known) and _has_cutter(own)
+        yield (way.name, entry.source, own) if cuts_here else (way.name, way.source, known)
+
+
+def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
+    return None if line is None else uses(line.expression or line.text, spelled, followed)
+
+
+def _has_cutter(known: tuple[Use, ...] | None) -> bool:
+    return any(use.kind not in ("", NO_NUMBERS) for use in known or ())
 
 
 def causes(record: Record) -> dict[int, Source]:

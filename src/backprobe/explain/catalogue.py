@@ -98,8 +98,9 @@ CAUSES = {
         "give names to the parts of that line, u = ..., and ask again",
     ),
     "unused": Cause(
-        "nothing that leads to {outputs} is computed from {value}",
-        "use {value} itself in what is computed, or ask for the value that is used",
+        "nothing that was recorded leads from {value} to {outputs}",
+        "use {value} itself in what is computed, or ask for the value that is used;\n"
+        "what goes through objects, closures and functions that are not followed is not seen: give it a name",
     ),
     "made_again": Cause(
         "{again} computes {text} once more: that is another tensor, and {value} is not in the graph",

@@ -133,6 +133,8 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
         if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]
             return None
+        if isinstance(node, ast.comprehension) and child is node.iter:
+            return _of_items(node, above, call, is_conditional)
         kind = _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
@@ -142,6 +144,23 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             return Use(kind, ast.unparse(text), call, is_argument, is_conditional)
         is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional)
+
+
+def _of_items(over: ast.comprehension, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool) -> Use:
+    """What a comprehension does with each item of a value, where all of its uses do the same."""
+    whole = above[over]
+    items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
+    named = {node.id for node in ast.walk(over.target) if isinstance(node, ast.Name)}
+    each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
+    kinds = {use.kind for use in each if use is not None and use.kind != "shape"}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    return Use(kind, ast.unparse(whole) if kind else "", call, False, is_conditional)
+
+
+def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
+    while node is not part and node in above:
+        node = above[node]
+    return node is part
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:
