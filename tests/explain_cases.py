@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 FILE = Path(__file__).read_text().splitlines()
-WORDS = ("made", "saved", "written", "survived", "at:", "'a'", "'q'", "nothing leads")
+WORDS = ("made", "saved", "written", "survived", "used", "freed", "at:")
 """What marks the lines that the notes of errors name."""
 
 X, W = (1.0, 2.0), (3.0, 4.0)
@@ -486,8 +486,8 @@ def saved_by_a_function(x, w, probe):
 def twice(x, w, probe):
     with probe() as rec:
         u = x * w
-        loss = u.exp().sum()  # <- made
-        loss.backward()
+        loss = u.exp().sum()  # <- survived
+        loss.backward()  # <- freed
         loss.backward()
     return rec
 
@@ -497,9 +497,9 @@ def carried_state(x, w, probe):
     with probe() as rec:
         h = x * 1
         for _ in range(3):
-            h = h * w + 1  # <- survived
+            h = h * w + 1  # <- survived  # <- used
             loss = h.sum()
-            loss.backward()
+            loss.backward()  # <- freed
     return rec
 
 
@@ -509,8 +509,8 @@ def made_before_the_loop(x, w, probe):
         h = x * w
         s = h + 1  # <- survived
         for i in range(3):
-            y = s * i
-            y.sum().backward()
+            y = s * i  # <- used
+            y.sum().backward()  # <- freed
     return rec
 
 
@@ -555,7 +555,7 @@ def not_scalar(x, w, probe):
 def not_in_the_graph(x, w, probe):
     with probe() as rec:
         u = x * w
-        v = x * 2  # <- nothing leads
+        v = x * 2  # <- made
         torch.autograd.grad(u.sum(), [x, v])
     return rec
 
@@ -571,7 +571,7 @@ def leaf_written(x, w, probe):
 def view_written(x, w, probe):
     with probe() as rec:
         u = x * w
-        a, b = u.unbind()  # <- 'a'
+        a, b = u.unbind()  # <- made
         a.mul_(2)
     return rec
 
@@ -580,7 +580,7 @@ def view_written(x, w, probe):
 def inference_tensor(x, w, probe):
     with probe() as rec:
         with torch.inference_mode():
-            q = torch.ones(2)  # <- 'q'
+            q = torch.ones(2)  # <- made
         y = q * x
     return rec
 

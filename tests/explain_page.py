@@ -20,6 +20,7 @@ BELOW = """## Every cause, as tested
 Each row is a program of the tests, run by itself and under a probe: the tables are made by `python
 tests/explain_page.py`. The words are PyTorch's own, from the error or warning that the program by itself brings up.
 """
+AT = re.compile(r"\(?\S*explain_cases\.py:\d+:? ?(.*?)(?:\)(, for .*)?)?$")
 NO_LEAF = "is None, as any that is no leaf has"
 LONGEST = 110
 
@@ -56,7 +57,9 @@ def torch_says(case, block):
 
 
 def backprobe_says(case, block):
-    recording = case.program(*arguments(), bp.probe) if block else bp.probe(case.program)(*arguments())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        recording = case.program(*arguments(), bp.probe) if block else bp.probe(case.program)(*arguments())
     report = bp.explain(recording, case.asked)
     if report.ok:
         return f"nothing is missing: `rec[{case.asked!r}].grad` is {recording[case.asked].grad.tolist()}"
@@ -68,13 +71,9 @@ def note(case):
         case.program(*arguments(), bp.probe)
     except RuntimeError as error:
         said = error.__notes__[-1].removeprefix("backprobe: ").splitlines()
-        lines = [re.sub(r"\S*explain_cases\.py:\d+: (.*?)(\)?)(,.*)?$", at_line, one).strip() for one in said]
+        lines = [AT.sub(lambda found: f"`{line_of(found[1])}`{found[2] or ''}", one).strip() for one in said]
         return "<br>".join(re.sub(r"  +", " ", one) for one in lines if not one.startswith(("next:", "or ")))
     raise ValueError(f"{case.name} raises nothing")
-
-
-def at_line(found):
-    return f"`{line_of(found[1])}`{found[2]}{found[3] or ''}"
 
 
 def line_of(text):

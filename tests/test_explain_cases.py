@@ -1,5 +1,6 @@
 """Every row of the catalogue: the cause that is found, and the lines that it names, those and no other."""
 
+import re
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 import backprobe as bp
 from explain_cases import BLOCKS, ERRORS, FUNCTIONS, WORDS, W, X
 
+LINE = re.compile(r"explain_cases\.py:(\d+): ")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Converting a tensor with requires_grad=True to a scalar", "ignore:None of the inputs have requires_grad"
 )
@@ -73,14 +75,9 @@ def test_an_error(case):
         case.program(*arguments(), bp.probe)
     assert (type(caught.value), caught.value.args) == (type(bare.value), bare.value.args)
     (_, note) = caught.value.__notes__
-    named = {
-        int(said.partition("explain_cases.py:")[2].partition(":")[0]): said
-        for said in note.splitlines() if "explain_cases.py:" in said
-    }  # fmt: skip
-    marked = {line: word for word in WORDS for line in case.lines(word)}
-    assert named.keys() == marked.keys(), note
-    for line, word in marked.items():
-        assert word in named[line], note
+    said = [text.partition("  # <-")[0] for text in note.splitlines() if "explain_cases.py:" in text]
+    named = {(next(word for word in WORDS if word in text), int(LINE.search(text)[1])) for text in said}
+    assert named == {(word, line) for word in WORDS for line in case.lines(word)}, note
     assert note.splitlines()[-1].lstrip().startswith(("next:", "or "))
 
 

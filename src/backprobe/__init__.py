@@ -28,7 +28,7 @@ from backprobe.findings import Finding, Report
 from backprobe.health import health
 from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
-from backprobe.record import Edge, Entry, Finiteness, GradStatus, Made, Nonfinite, PathSums, Read, Source
+from backprobe.record import Edge, Entry, Finiteness, GradStatus, Made, Nonfinite, Passage, PathSums, Read, Source
 from backprobe.recording import Recording
 
 __version__ = "0.1.0"
@@ -58,6 +58,7 @@ __all__ = [
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
+    "Passage",
     "PathSums",
     "Probe",
     "Read",

@@ -8,7 +8,7 @@ to that value, the derivative is lost there.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,12 +156,28 @@ class Ways:
         if source.status in HISTORY:
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
-            return None if connected else Cut(mention)
+            return None if connected or self._may_be_left_out(mention) else Cut(mention)
         if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
             return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
         if mention.use.kind in FIRM and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
             return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None
         return None
+
+    def _may_be_left_out(self, mention: Mention) -> bool:
+        """Does the line perhaps not use the value for this result, which leads back to others?
+
+        So it is under a condition, with an index that is computed, where one of several results is not known from
+        another, and where the statement has bound that name itself. What is given to a call as it is, is used there. A
+        part of the line that cuts in any case is no such thing, nor a result without any history.
+        """
+        source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
+        if use.kind or target.status not in HISTORY:
+            return False
+        line = target.source
+        if line is None or not line.expression or mention.line is not line:
+            return True
+        is_own = source is not None and (source.file, source.line) == (line.file, line.line)
+        return is_own or use.is_conditional or not use.is_argument
 
     def _flows(self, source: int, target: int) -> bool:
         """Do edges lead from one value into another?"""
@@ -183,22 +199,45 @@ class Ways:
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
 
 
+Said = tuple[str, Source | None, tuple[Use, ...] | None]
+"""A name that is mentioned, at which line, and what that does with it: None where the text does not tell."""
+
+
 def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Mention]:
     """What goes into an entry as the program says it, but for what only its shape was asked of."""
     called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.passages)]
-    followed = [name.removesuffix("()") for name in called if name.endswith("()")]
-    said: list[tuple[str, str, Source | None]] = [(read.name, read.spelled, entry.source) for read in entry.reads]
-    said += [(way.name, way.spelled, way.source) for way in entry.passages]
+    followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
     found: dict[tuple[int, Source | None], Mention] = {}
-    for name, spelled, line in said:
+    for name, line, known in (*_read(entry, followed), *_passed_on(entry, followed)):
         source = position.get(name, target)
-        known = None if line is None else uses(line.expression or line.text, spelled, followed)
         if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
             continue
-        mention = Mention(source, target, line, tuple(known or ()))
         before = found.get((source, line))
-        found[source, line] = before if before is not None and before.uses else mention
+        kept = before is not None and before.uses
+        found[source, line] = before if before and kept else Mention(source, target, line, known or ())
     return list(found.values())
+
+
+def _read(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What the entry's own expression mentions."""
+    for read in entry.reads:
+        yield read.name, entry.source, _uses(entry.source, read.spelled, followed)
+
+
+def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
+    for way in entry.passages:
+        known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
+        cuts_here = not _has_cutter(known) and _has_cutter(own)
+        yield (way.name, entry.source, own) if cuts_here else (way.name, way.source, known)
+
+
+def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
+    return None if line is None else uses(line.expression or line.text, spelled, followed)
+
+
+def _has_cutter(known: tuple[Use, ...] | None) -> bool:
+    return any(use.kind not in ("", NO_NUMBERS) for use in known or ())
 
 
 def causes(record: Record) -> dict[int, Source]:

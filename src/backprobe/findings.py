@@ -18,6 +18,11 @@ class Finding:
     ``source`` the line of the user's that caused it, None where no line did. ``facts`` are what was seen, a sentence
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help.
+
+    >>> import torch, backprobe as bp
+    >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
+    >>> finding.kind, finding.name, finding.chain
+    ('detach', 'return', ('x', 'return'))
     """
 
     kind: str
@@ -35,6 +40,11 @@ class Report:
 
     ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found. Printing a report shows each finding
     with the file and line of its cause.
+
+    >>> import torch, backprobe as bp
+    >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "w")
+    >>> report.ok, report.heading
+    (True, "'w' has its gradient: nothing is missing")
     """
 
     heading: str

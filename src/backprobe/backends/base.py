@@ -120,17 +120,18 @@ class Summary:
 class Failure:
     """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
 
-    ``kind`` is the word for it, ``values`` what it is about, ``savers`` what kept or computed that for backward,
-    ``writers`` what it was written as later. ``root`` is the tensor that backward was to run from, and ``detail`` what
-    the framework calls the operation or shape.
+    ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
+    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, after the
+    call of backward at ``earlier``. ``root`` is the tensor that backward was to run from.
     """
 
     kind: str
     values: tuple[int, ...] = ()
-    savers: tuple[int, ...] = ()
+    savers: tuple[tuple[int, str], ...] = ()
     writers: tuple[int, ...] = ()
+    users: tuple[int, ...] = ()
+    earlier: Source | None = None
     root: Any = None
-    detail: str = ""
 
 
 @dataclass(frozen=True)

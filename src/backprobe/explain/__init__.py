@@ -39,7 +39,7 @@ def explain(recording: Any, name: Any = None) -> Report:
     Of a loss and a tensor of PyTorch, without a recording, it says what the graph alone tells: no line of code.
 
     >>> w = torch.ones(3, requires_grad=True) * 0.1
-    >>> bp.explain((w * 2).sum(), w).of_kind("derived")[0].headline
+    >>> bp.explain((w * 2).sum(), w).of_kind("not_retained")[0].headline
     'w is no leaf, so its .grad stays None: nothing is wrong'
 
     A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself.

@@ -98,16 +98,17 @@ CAUSES = {
         "give names to the parts of that line, u = ..., and ask again",
     ),
     "unused": Cause(
-        "nothing that leads to {outputs} is computed from {value}",
-        "use {value} itself in what is computed, or ask for the value that is used",
+        "nothing that was recorded leads from {value} to {outputs}",
+        "use {value} itself in what is computed, or ask for the value that is used;\n"
+        "what goes through objects, closures and functions that are not followed is not seen: give it a name",
     ),
     "made_again": Cause(
         "{again} computes {text} once more: that is another tensor, and {value} is not in the graph",
         "{value} itself in that line, and its gradient is there",
     ),
     "other_call": Cause(
-        "{value} is of another run of the same code: nothing that leads to {outputs} is computed from it",
-        "the run that the output was computed in: {others}",
+        "{value} does not go into {outputs}: another value of the same name does",
+        "the one that the output was computed from: {others}",
     ),
     "frozen": Cause(
         "nothing that {value} is computed from requires a gradient",

@@ -14,6 +14,7 @@ from backprobe.source.mentions import has_part
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 LISTED = 8
+GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
 
@@ -182,7 +183,8 @@ def _ends(ways: Ways, at: int, after: dict[int, int | None]) -> list[str]:
     """Where what is computed from a value ends."""
     ends = [each for each in after if each != at and not ways.consumers.get(each)]
     if not ends:
-        return [f"no recorded value is computed from {ways.entries[at].name!r}"]
+        nothing = [f"no recorded value is computed from {ways.entries[at].name!r}"]
+        return nothing if ways.entries[at].source is not None else [*nothing, GOES_ON]
     named = [_made_at(ways.entries[each]) for each in ends[:LISTED]]
     more = [f"and {len(ends) - LISTED} more"] if len(ends) > LISTED else []
     return [f"what is computed from it ends there: {one}" for one in named] + more
@@ -236,7 +238,7 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
               and not ways.sources(each)]  # fmt: skip
     facts = [f"computed from {_made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
     if _is_returned(ways, at):
-        facts.append("what goes into a module is recorded where the locals of its caller are selected")
+        facts.append(GOES_ON)
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
     kind = "frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf"
     return _found(kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)

@@ -29,7 +29,7 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Rep
     return Report(heading, findings, () if facts.is_reached else (NOT_KEPT,))
 
 
-HARMLESS = ("not_retained", "derived")
+HARMLESS = ("not_retained",)
 
 
 def _of_loss(facts: GraphFacts, loss: str, named: Named) -> Iterator[Finding]:
@@ -90,7 +90,7 @@ def _reached(facts: GraphFacts, name: str, named: Named) -> Iterator[Finding]:
         return
     leaves = _listed(facts.leaves, named)
     yield Finding(
-        "derived" if len(facts.leaves) == 1 else "not_retained", name,
+        "not_retained", name,
         f"{name} is no leaf, so its .grad stays None: nothing is wrong",
         facts=(f"{name} was computed by {facts.op} from {leaves}, and .grad is filled there",),
         remedy=f"{name}.retain_grad() before backward(), or a probe around it;\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def explained(run: Run, error: BaseException) -> str | None:
         return None
     if outputs:
         held = _captures(kept(run.trace, outputs))
-        failure = type(failure)(failure.kind, (held.index(outputs[0].capture),), detail=failure.detail)
+        failure = replace(failure, values=(held.index(outputs[0].capture),))
     return note(failure, record, captured)
 
 

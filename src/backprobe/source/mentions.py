@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,6 +36,7 @@ CUTTERS = {
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
 
+NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
                "byte": "integer", "char": "integer"}  # fmt: skip
 """Methods that make a tensor of another dtype. Python's own functions of some of these names make a number."""
@@ -48,34 +49,40 @@ INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTe
 class Use:
     """One place where an expression mentions a value: the kind of cutter around it, if any, and that part's text.
 
-    ``call`` is the text of the outermost call around it, cutter or not. ``is_conditional`` says that the
+    ``call`` is the text of the outermost call around it, cutter or not, and ``is_argument`` whether the value itself is
+    given to a call. ``is_conditional`` says that the
     expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used.
     """
 
     kind: str = ""
     text: str = ""
     call: str = ""
+    is_argument: bool = False
     is_conditional: bool = False
 
 
-def uses(text: str, spelled: str, followed: Sequence[str] = ()) -> list[Use] | None:
+@lru_cache(16384)
+def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, ...] | None:
     """What an expression or statement does with a name; None where it is not found in the text, or that is no Python.
 
     ``followed`` are the functions that report for themselves what they do with their arguments: what is given to one
     of them is no use of it here.
 
     >>> [(use.kind, use.text) for use in uses("(u.detach() * w).sum() + u.shape[0]", "u")]
-    [('detach', 'u.detach()'), ('shape', 'u.shape')]
+    [('shape', 'u.shape'), ('detach', 'u.detach()')]
     """
     tree = parsed(text)
-    places = [] if tree is None else list(_places(tree, spelled))
-    if tree is None or not places:
+    if tree is None:
+        return None
+    local, leaf = _divided(tree, spelled)
+    places = list(_places(tree, local))
+    if not places:
         return None
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     reporting = called - SHAPES - CUTTERS.keys() if set(followed) - called else set(followed)  # or called otherwise
-    found = (_use(node, above, reporting) for node in places)
-    return [use for use in found if use is not None]
+    found = (_use(node, leaf, above, reporting) for node in places)
+    return tuple(use for use in found if use is not None)
 
 
 @lru_cache(4096)
@@ -90,41 +97,70 @@ def parsed(text: str) -> ast.AST | None:
     return None
 
 
-def _places(tree: ast.AST, spelled: str) -> Iterator[ast.AST]:
-    """Where a value is mentioned. A leaf of a container is mentioned with the container."""
-    function = spelled.removesuffix("()") if spelled.endswith("()") else None
+def _places(tree: ast.AST, local: str) -> Iterator[ast.AST]:
+    """Where a local is mentioned, or the function that it is the result of. A leaf is mentioned with its container."""
+    function = local.removesuffix("()") if local.endswith("()") else None
     for node in ast.walk(tree):
         if function is not None:
             if isinstance(node, ast.Call) and _last(node.func) == function:
                 yield node
-        elif (
-            isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
-            and isinstance(node.ctx, ast.Load)
-            and _is(ast.unparse(node), spelled)
-        ):
+        elif isinstance(node, NAMES) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == local:
             yield node
 
 
-def _is(text: str, spelled: str) -> bool:
-    return text == spelled or (spelled.startswith(text + ".") and spelled[len(text) + 1 :][:1].isdigit())
+def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
+    """The local and the leaf of ``pair.0.hidden``; nothing of ``self.scale`` is a leaf where that is in the text."""
+    head, dot, rest = spelled.partition(".")
+    while dot and any(ast.unparse(node) == f"{head}.{rest.partition('.')[0]}" for node in ast.walk(tree)
+                      if isinstance(node, ast.Attribute)):  # fmt: skip
+        step, dot, rest = rest.partition(".")
+        head = f"{head}.{step}"
+    return head, rest
 
 
-def _use(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
-    call, is_conditional = "", False
+def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
+    call, is_conditional, steps = "", False, leaf.split(".") if leaf else []
+    is_argument = isinstance(above.get(node), ast.Call)
     while node in above:
         child, node = node, above[node]
+        if steps and isinstance(node, ast.Subscript) and child is node.value:
+            if not isinstance(node.slice, ast.Constant):
+                is_conditional = True
+            elif str(node.slice.value) != steps[0]:
+                return None  # another leaf
+            steps = steps[1:]
+            continue
         is_taken = isinstance(node, ast.Call) and child is not node.func  # as an argument
         if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]
             return None
+        if isinstance(node, ast.comprehension) and child is node.iter:
+            return _of_items(node, above, call, is_conditional)
         kind = _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
         if kind:
             whole = above.get(node)
             text = whole if isinstance(whole, ast.Call) and whole.func is node else node
-            return Use(kind, ast.unparse(text), call, is_conditional)
+            return Use(kind, ast.unparse(text), call, is_argument, is_conditional)
         is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
-    return Use(call=call, is_conditional=is_conditional)
+    return Use(call=call, is_argument=is_argument, is_conditional=is_conditional)
+
+
+def _of_items(over: ast.comprehension, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool) -> Use:
+    """What a comprehension does with each item of a value, where all of its uses do the same."""
+    whole = above[over]
+    items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
+    named = {node.id for node in ast.walk(over.target) if isinstance(node, ast.Name)}
+    each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
+    kinds = {use.kind for use in each if use is not None and use.kind != "shape"}
+    kind = kinds.pop() if len(kinds) == 1 else ""
+    return Use(kind, ast.unparse(whole) if kind else "", call, False, is_conditional)
+
+
+def _is_inside(node: ast.AST, part: ast.AST, above: dict[ast.AST, ast.AST]) -> bool:
+    while node is not part and node in above:
+        node = above[node]
+    return node is part
 
 
 def _kind(node: ast.AST, child: ast.AST) -> str:

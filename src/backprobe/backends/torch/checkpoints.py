@@ -10,8 +10,8 @@ from typing import Any
 import torch.utils.checkpoint
 from torch import Tensor
 
+from backprobe.backends.torch.passes import users_line
 from backprobe.record import Source
-from backprobe.source.follow import package
 
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
 IN_VAIN = "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"
@@ -39,9 +39,5 @@ def in_vain() -> Source | None:
     frame = _checkpoint()
     if frame is None or any(isinstance(one, Tensor) and one.requires_grad for one in frame.f_locals["args"]):
         return None
-    while frame is not None and package(frame.f_code.co_filename) is not None:
-        frame = frame.f_back
-    if frame is None:
-        return None
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return Source(file, line, linecache.getline(file, line).strip())
+    place = users_line(frame)
+    return None if place is None else Source(*place, linecache.getline(*place).strip())

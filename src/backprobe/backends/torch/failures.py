@@ -6,6 +6,7 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -18,7 +19,8 @@ from torch.autograd.graph import Node
 from backprobe.backends.base import Failure
 from backprobe.backends.torch.capture import Capture, gradient_edge, version
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.passes import BACKWARD, GRAD
+from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall
+from backprobe.record import Source
 
 KINDS = {
     "has been modified by an inplace operation": "in_place",
@@ -41,31 +43,31 @@ VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
 
-def failure(error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], begun: int) -> Failure | None:
+def failure(
+    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[BackwardCall]
+) -> Failure | None:
     """What an error is about, by positions of captures; None where it is about nothing that is known here.
 
-    ``written`` are the tensors that the running statement was about to write to, ``begun`` is how many calls of
-    ``backward()`` there were.
+    ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls of
+    ``backward()`` so far, the failing one among them.
     """
-    text = str(error)
-    kind = next((kind for words, kind in KINDS.items() if words in text), None)
+    kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
         return None
     known = Known(captures)
     call = _call(error)
     roots = _tensors(call, "tensors", "outputs")
     if kind == "in_place":
-        return _in_place(text, known, roots)
+        return _in_place(str(error), known, roots)
     if kind == "freed":
-        return _freed(known, roots, begun)
+        return _freed(known, roots, earlier)
     if kind == "unused":
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written"):
         return Failure(kind, values=known.positions(written[-1:]))
     if kind == "inference":
         return Failure(kind, values=tuple(at for at, c in enumerate(captures) if c.tensor.is_inference()))
-    return Failure(kind, values=known.positions(roots), root=roots[0] if roots else None,
-                   detail=str(tuple(roots[0].shape)) if roots else "")  # fmt: skip
+    return Failure(kind, values=known.positions(roots), root=roots[0] if roots else None)
 
 
 class Known:
@@ -122,9 +124,12 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
         for at in [at for at in candidates if at in around] or candidates:
             saved[at] = None
             writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
-    saving = dict.fromkeys(owners[node] for node, _ in savers if owners[node] >= 0)
-    return Failure("in_place", values=tuple(saved), savers=tuple(saving), writers=tuple(writes),
-                   detail=", ".join(dict.fromkeys(node.name() for node, _ in savers)))  # fmt: skip
+        writes = writes or _only_writes(known.captures, expected, now)
+    saving: dict[int, list[str]] = {}
+    for node, _ in savers:
+        saving.setdefault(owners[node], []).append(node.name())
+    found = tuple((at, ", ".join(dict.fromkeys(names))) for at, names in saving.items() if at >= 0)
+    return Failure("in_place", values=tuple(saved), savers=found, writers=tuple(writes))
 
 
 def _around(node: Node, owner: int, known: Known) -> set[int]:
@@ -142,6 +147,21 @@ def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
     if sizes is not None and tuple(capture.tensor.shape) != sizes:
         return False
     return capture.version == expected and version(capture.tensor) == now
+
+
+def _only_writes(captures: Sequence[Capture], expected: int, now: int) -> dict[int, None]:
+    """The writes to the only named memory that was at both versions, for a saved view that has no name.
+
+    All views of one memory count its versions together.
+    """
+    fitting = {
+        _memory(capture.tensor): at for at, capture in enumerate(captures)
+        if capture.version == expected and version(capture.tensor) == now
+    }  # fmt: skip
+    if len(fitting) != 1:
+        return {}
+    (at,) = fitting.values()
+    return dict.fromkeys(_writes(captures, at, expected, now))
 
 
 def _writes(captures: Sequence[Capture], at: int, expected: int, now: int) -> list[int]:
@@ -162,23 +182,29 @@ def _memory(tensor: Tensor) -> int:
 # a second backward
 
 
-def _freed(known: Known, roots: Sequence[Tensor], begun: int) -> Failure:
-    """The nearest values that an earlier backward has gone through; ``begun`` counts these calls and the failing one.
+def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
+    """The nearest values that an earlier call of backward has gone through, each with the value that goes on from it.
 
-    That a node is freed says nothing: the failing call has freed what it has run through.
+    A value is older than a call that came after it got its name. That its node is freed says nothing: the failing call
+    frees what it runs through.
     """
-    survivors: dict[int, None] = {}
-    seen, pending = set(), _nodes(roots)
-    for node in pending:
+    survivors: dict[int, int | None] = {}
+    seen: set[Node] = set()
+    pending: list[tuple[Node, int | None]] = [(node, None) for node in _nodes(roots)]
+    for node, user in pending:
         if node in seen:
             continue
         seen.add(node)
         at = known.nodes.get(node)
-        if at is not None and not known.captures[at].tensor.is_leaf and begun - known.captures[at].calls > 1:
-            survivors[at] = None
+        if at is not None and not known.captures[at].tensor.is_leaf and len(calls) - known.captures[at].calls > 1:
+            survivors.setdefault(at, user)
         else:
-            pending += [follower for follower, _ in node.next_functions if follower is not None]
-    return Failure("freed", values=tuple(survivors), savers=known.positions(roots))
+            on = user if at is None else at
+            pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
+    place = next((calls[known.captures[at].calls].at for at in survivors), None)
+    earlier = None if place is None else Source(*place, linecache.getline(*place).strip())
+    users = tuple(user for user in survivors.values() if user is not None)
+    return Failure("freed", values=tuple(survivors), users=users, earlier=earlier)
 
 
 # what was not used

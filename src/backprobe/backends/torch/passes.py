@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.source.follow import package
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
 current_pass = torch._C._current_graph_task_id
@@ -31,6 +32,7 @@ class BackwardCall:
     roots: tuple[Tensor, ...] = ()
     cotangents: tuple[Tensor | None, ...] = ()
     is_limited: bool = False  # to ``inputs=``
+    at: tuple[str, int] | None = None  # file and line in the user's code
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
 
     @classmethod
@@ -43,7 +45,15 @@ class BackwardCall:
         pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
         is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
         is_nested = _innermost(frame.f_back) is not None
-        return cls(tuple(root for root, _ in pairs), tuple(given for _, given in pairs), is_limited, is_nested)
+        roots, cotangents = [root for root, _ in pairs], [given for _, given in pairs]
+        return cls(tuple(roots), tuple(cotangents), is_limited, users_line(frame), is_nested)
+
+
+def users_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """The file and line of the user's code that a frame was called from."""
+    while frame is not None and package(frame.f_code.co_filename) is not None:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _listed(given: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.finite import Judge
+from backprobe.backends.torch.passes import BackwardCall
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
@@ -311,7 +312,7 @@ class TorchTape(Once):
         passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
         return ran.result, passed if self.judge is None else self.judge.told(passed, ran.captures)
 
-    begun = 0  # calls of backward() that were counted
+    calls: Sequence[BackwardCall] = ()  # of backward(), as far as they were seen
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_edge(captures)

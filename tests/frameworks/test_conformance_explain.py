@@ -1,0 +1,144 @@
+"""Why a gradient is missing, in every framework: the cause, its line, the chain, and what to write instead."""
+
+import inspect
+
+import pytest
+from backends import FRAMEWORKS
+
+import backprobe as bp
+
+SECTION = "Why a gradient is missing"
+supports = pytest.mark.supports
+
+
+def given(framework):
+    return framework.tensor([1.0, 2.0]), framework.tensor([3.0, 4.0])
+
+
+def line(function, text):
+    """The number of the line of a function that holds a text."""
+    source, first = inspect.getsourcelines(function)
+    (found,) = [first + at for at, each in enumerate(source) if text in each]
+    return found
+
+
+def found(report):
+    return [(finding.kind, finding.source.line, finding.chain) for finding in report.findings]
+
+
+@supports("`bp.explain(rec, name)`: the line that cuts the graph, and the way to it", SECTION)
+def test_what_cuts_the_graph(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        cut = ops.stop_gradient(u)
+        return ops.sum(cut * w)
+
+    recording = bp.probe(f)(*given(framework))
+    at = line(f, "cut = ops")
+    (kind, where, chain), *others = found(bp.explain(recording, "x"))
+    assert (kind in ("detach", "stop_gradient"), where, chain, others) == (True, at, ("x", "u", "cut"), [])
+    assert recording["x"].cause.line == at
+    with pytest.raises(bp.NoGradient, match=f"{at}: cut = ops.stop_gradient"):
+        recording["x"].grad
+    assert found(bp.explain(recording, "cut"))[0][:2] == (kind, at)
+
+
+@supports("several cuts, in called functions too, and values that have no derivative by nature", SECTION)
+def test_several_cuts(framework):
+    ops = framework.ops
+
+    def helper(value):
+        half = value / 2.0
+        return ops.stop_gradient(half)
+
+    def f(x, w):
+        u = x * w
+        mask = u > 4.0
+        scaled = helper(u)
+        return ops.sum(scaled * w + ops.cast(mask, ops.single) * w)
+
+    recording = bp.probe(f)(*given(framework))
+    at = {where: kind for kind, where, _ in found(bp.explain(recording, "u"))}
+    assert at.keys() == {line(f, "mask ="), line(helper, "return ops")}
+    assert at[line(f, "mask =")] == "comparison"
+    assert {finding.kind for finding in bp.explain(recording).findings} == set(at.values())
+
+
+@supports("positions, and a value that is computed again instead of used", SECTION)
+def test_positions_and_values_computed_again(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        position = ops.argmax(u, 0)
+        seen = ops.tanh(w)
+        return ops.sum(ops.tanh(w) * ops.cast(position, ops.single))
+
+    recording = bp.probe(f)(*given(framework))
+    assert found(bp.explain(recording, "x"))[0][:2] == ("index", line(f, "position ="))
+    assert found(bp.explain(recording, "seen"))[0][:2] == ("made_again", line(f, "return"))
+
+
+@supports("a value that the output does not depend on: where what is computed from it ends", SECTION)
+def test_a_value_that_is_not_used(framework):
+    def f(x, w):
+        u = x * w
+        beside = u * 2.0
+        end = beside + 1.0
+        return framework.ops.sum(u)
+
+    assert found(bp.explain(bp.probe(f)(*given(framework)), "beside")) == [
+        ("unused", line(f, "end ="), ("beside", "end"))
+    ]
+
+
+@supports("a gradient that is zero everywhere: the line whose derivative is 0", SECTION)
+def test_a_gradient_that_is_zero(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = -x * w
+        a = ops.relu(u)
+        return ops.sum(a * w)
+
+    recording = bp.probe(f)(*given(framework))
+    assert found(bp.explain(recording, "x")) == [("zero_derivative", line(f, "a ="), ("x", "u", "a"))]
+    assert bp.explain(recording, "w").ok is False  # w reaches the output through a alone, which is 0
+    assert bp.explain(recording, "a").ok
+
+
+@supports("the same of a recording that was saved and loaded", SECTION)
+def test_a_recording_that_was_saved(framework, tmp_path):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        return ops.sum(ops.stop_gradient(u) * w)
+
+    recording = bp.probe(f)(*given(framework))
+    recording.save(tmp_path / "saved")
+    for loaded in (bp.load(tmp_path / "saved"), bp.load(tmp_path / "saved", to="numpy")):
+        assert str(bp.explain(loaded, "x")) == str(bp.explain(recording, "x"))
+        assert str(bp.explain(loaded)) == str(bp.explain(recording))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=supports("`bp.explain(loss, tensor)`, without a recording", SECTION, on=name,
+                                          answer="yes" if name == "torch" else "`Unsupported`: no tensor has a graph"))
+        for name in FRAMEWORKS
+    ],
+)  # fmt: skip
+def test_a_tensor_without_a_recording(name):
+    framework = FRAMEWORKS[name]
+    x, w = given(framework)
+    if name == "torch":
+        x.requires_grad_()
+        u = x * w
+        assert [finding.kind for finding in bp.explain(u.sum(), u).findings] == ["not_retained"]
+        return
+    with pytest.raises(bp.Unsupported, match=r"next:  rec = bp.probe\(f\)\(x\)"):
+        bp.explain(framework.ops.sum(x * w), x)
