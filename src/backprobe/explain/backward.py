@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -25,6 +25,9 @@ DOUBLE_WHERE = (
 )
 REENTRANT = "CheckpointFunction"
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
+
+
+Following = Callable[[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -64,13 +67,14 @@ class Backward:
         """A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own."""
         if birth.operation != REENTRANT:
             return [birth]
-        return [one for one in self._between(order) if one.towards == birth.towards] or [birth]
+        inside = self._between(order, self._mentioning)  # no edge leads into what was computed again
+        return [one for one in inside if one.towards == birth.towards] or [birth]
 
-    def _between(self, order: Sequence[int]) -> Iterator[Birth]:
+    def _between(self, order: Sequence[int], following: Following | None = None) -> Iterator[Birth]:
         """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
         for at in order:
             state = self.states.grads[at]
-            consumers = self._followers(at)
+            consumers = (following or self._followers)(at)
             given = max((self.states.grads[one] for one in consumers), default=State.FINITE)
             if state.is_bad and consumers and state > given:
                 owner, *others = self._suspects(at, consumers)
@@ -83,6 +87,10 @@ class Backward:
             one for one in self.sources.consumers[at]
             if self.entries[one].status is GradStatus.OK and any(edge.name == name for edge in self.entries[one].inputs)
         ]  # fmt: skip
+
+    def _mentioning(self, at: int) -> list[int]:
+        """The same by what their expressions mention."""
+        return [one for one in self.sources.consumers[at] if self.entries[one].status is GradStatus.OK]
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[int]:
         """Those in whose backward it can have been: by what flowed along each edge, or by the numbers."""
@@ -98,9 +106,10 @@ class Backward:
         flow = edges[0].contribution if edges else None
         return None if flow is None else self.forward.arrays.numbers(flow)
 
-    def _pole(self, owner: int, at: int) -> str:
-        birth = Birth(owner, self.entries[owner].op, at, State.FINITE, self.states.grads[at])
-        return self._mechanism(birth)
+    def _pole(self, owner: int, at: int) -> bool:
+        """Has the operation of an entry an infinite derivative where a value lies?"""
+        told = self._mechanism(Birth(owner, self.entries[owner].op, at, State.FINITE, self.states.grads[at]))
+        return mechanism.INFINITE in told
 
     # what is to be said
 

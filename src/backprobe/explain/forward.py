@@ -22,6 +22,7 @@ HEALING = frozenset({
     "sigmoid", "tanh", "exp", "atan", "arctan", "getitem", "reciprocal", "div", "erf", "logsumexp", "select", "gather",
     "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
 })  # fmt: skip
+NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
 WRITTEN = ("inf", "nan", "infinity")
 LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
@@ -42,10 +43,26 @@ class Forward:
         """The entries where something bad begins, with the worst state among what they were computed from."""
         found = {}
         for at, state in enumerate(self.states.values):
-            given = max((self.states.values[one] for one in self.sources.direct[at]), default=State.FINITE)
-            if state.is_bad and state > given:
-                found[at] = given
+            if state.is_bad:
+                sources = [*self.sources.direct[at], *self._unseen_sources(at)]
+                given = max((self.states.values[one] for one in sources), default=State.FINITE)
+                if state > given:
+                    found[at] = given
         return found
+
+    def _unseen_sources(self, at: int) -> list[int]:
+        """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
+
+        Only where nothing else that the module was given is recorded.
+        """
+        entry, names = self.entries[at], self.states.record.names
+        given = [one for one in self.sources.direct[at] if self.entries[one].name not in names]
+        if given or entry.source is not None or entry.name in names:
+            return []
+        return [
+            one for one in range(at)
+            if self.states.values[one].is_bad and self.entries[one].status in NO_HISTORY
+        ]  # fmt: skip
 
     def spread(self, start: int) -> set[int]:
         """The entries with NaN or Inf that one of them leads to, itself among them."""

@@ -16,7 +16,7 @@ Array = Any
 Rule = Callable[..., str]
 
 ZERO_INF, INF_INF, ZERO_ZERO = "0 · Inf", "Inf − Inf", "0/0"
-OVERFLOW = "overflow"
+OVERFLOW, INFINITE = "overflow", "is infinite"
 
 
 def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> str:
@@ -198,7 +198,7 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     name = operation.lower().rstrip("_")
     pole = POLES.get(name)
     at_pole = pole is not None and place.values is not None and place.values.size > 0 and bool(pole(place.values).any())
-    infinite = f"the derivative of {name} is infinite at {_shown(place.values)}" if at_pole else ""
+    infinite = f"the derivative of {name} {INFINITE} at {_shown(place.values)}" if at_pole else ""
     if made == "nan" and place.is_zero_given:
         return f"{ZERO_INF}: a zero gradient" + (f", and {infinite}" if infinite else "")
     if infinite:

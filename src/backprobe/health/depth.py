@@ -1,6 +1,6 @@
 """Vanishing and exploding gradients: how their size changes from layer to layer, as ratios to neighbours.
 
-Layers are values of one shape whose names differ in one number alone: ``h.0``, ``h.1``, ``h.2``, or what one line of a
+Layers are what modules return, in one shape, whose names differ in one number alone: ``h.0``, ``h.1``; or what one line of a
 loop bound, ``u#0``, ``u#1``. Ratios need no scale; the two thresholds on magnitudes are used only where the scale is known.
 """
 
@@ -24,6 +24,7 @@ BY_SMALL = "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and f
 BY_LARGE = "judged exploding: rms > 1e4 (TorchLens)"
 VANISHING = "normalisation, residual connections, or an initialisation that keeps the variance"
 EXPLODING = "clipping by the norm, a smaller initialisation, or a lower learning rate"
+RETURNED = re.compile(r":return(#\d+)?(\.|$)")
 NUMBER = re.compile(r"(?<![\w])\d+(?![\w])")
 
 
@@ -60,6 +61,8 @@ def _series(patient: Patient) -> list[list[int]]:
         entry = patient.entries[at]
         for number in NUMBER.finditer(full):
             is_count = full[: number.start()].endswith("#")
+            if not is_count and not RETURNED.search(full):
+                continue
             alike = entry.shape, is_count and (None if entry.source is None else entry.source.line)
             key = f"{full[: number.start()]}*{full[number.end() :]}"
             found.setdefault((key, alike), {})[int(number[0])] = at
