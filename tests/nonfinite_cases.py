@@ -184,7 +184,7 @@ def acos_outside(x):
     return angle.sum()
 
 
-@case("standard deviation of one number", tensor([[2.0], [3.0]]), births=[("born", "s", "0/0")])
+@case("variance of one number", tensor([[2.0], [3.0]]), births=[("born", "s", "0/0")])
 def std_of_one(x):
     s = x.var(1)  # forward
     return s.sum()
@@ -274,7 +274,7 @@ def norm_at_zero(x):
 
 
 @case("the branch that where does not select", tensor([0.0, 4.0]),
-      births=[("born_backward", "log()", "0 · Inf: a zero gradient, and the derivative of log is infinite at 0")])  # fmt: skip
+      births=[("born_backward", "log()", "a zero gradient, and the derivative of log is infinite at 0")])  # fmt: skip
 def masked_log(x):
     y = torch.where(x > 0, torch.log(x), 0)  # backward
     return y.sum()

@@ -150,7 +150,9 @@ def test_zero_gradients_begin_somewhere():
 
 
 def test_zero_local_derivatives():
-    rec = bp.probe(lambda x: torch.relu(x * 1).sum() + x.sum(), ["x", "relu()", "return"], partials="full")(-ROWS.abs()[0] - 1)
+    rec = bp.probe(lambda x: torch.relu(x * 1).sum() + x.sum(), ["x", "relu()", "return"], partials="full")(
+        -ROWS.abs()[0] - 1
+    )
     assert "zero_derivative" in kinds(bp.health(rec))
 
 
@@ -162,7 +164,9 @@ def test_vanishing_over_depth():
 
 def test_vanishing_slowly():
     (found,) = examined(stack(20, nn.Tanh, gain=0.4)).of_kind("vanishing")
-    assert found.facts[0] == "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and falling towards the input"
+    assert (
+        found.facts[0] == "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and falling towards the input"
+    )
 
 
 def test_exploding_over_depth():

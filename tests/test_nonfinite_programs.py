@@ -101,7 +101,9 @@ def test_what_came_in_where_it_was_not_recorded_is_unknown(model):
     bad[0, 0] = float("nan")
     report = bp.explain(bp.probe(model, "**", nonfinite=True)(bad, CAUSAL))
     (found,) = report.of_kind("born", "came_in", "unknown")
-    assert found.headline == "NaN comes out of the module 'emb': born inside of it, or it came in with what it was given"
+    assert (
+        found.headline == "NaN comes out of the module 'emb': born inside of it, or it came in with what it was given"
+    )
     assert "what else the module was given is not recorded" in found.facts
 
 
@@ -177,7 +179,9 @@ def test_an_overflow_under_a_known_scale_says_so():
     assert rec.record.scales == (65536.0,)
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'loss': overflow: float16 ends at 65504"
-    assert any(fact.startswith("the loss was multiplied by 65536 before backward; under a GradScaler") for fact in found.facts)
+    assert any(
+        fact.startswith("the loss was multiplied by 65536 before backward; under a GradScaler") for fact in found.facts
+    )
 
 
 # other options

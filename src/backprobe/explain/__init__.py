@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from backprobe.errors import BadOption
-from backprobe.explain.nonfinite import explain_nonfinite
 from backprobe.findings import Report
 from backprobe.recording import Recording
 
@@ -32,6 +31,8 @@ def explain(recording: Recording, name: str | None = None) -> Report:
         )  # fmt: skip
     if name is not None:
         raise BadOption("a name is not explained yet", asked=f"bp.explain(rec, {name!r})", next="bp.explain(rec)")
+    from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+
     return explain_nonfinite(recording.record)
 
 

@@ -240,7 +240,7 @@ class Backward:
         return [], ""
 
     def _branch(self, at: int, behind: Set[int], operation: str) -> str:
-        """The text of the argument of a ``where`` that a birth lies in: in an entry behind it, or in that line itself."""
+        """The text of the argument of a ``where`` that a birth lies in: an entry behind it, or a part of that line."""
         entry = self.entries[at]
         tree = parsed(entry.source.expression) if entry.source is not None else None
         for node in ast.walk(tree) if tree is not None else ():

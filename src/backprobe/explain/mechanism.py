@@ -146,11 +146,13 @@ ARITY = dict.fromkeys(
      "sub_", "pow", "power", "pow_", "mod", "remainder", "fmod"), 2
 )  # fmt: skip
 ADDING = frozenset({"sum", "mean", "cumsum", "reduce_sum", "reduce_mean", "add_n", "nansum"})
-SUMMING = ADDING | {"matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "dot", "linear", "conv1d", "conv2d", "prod", "cumprod",
-                    "tensordot", "inner", "outer", "var", "std", "norm"}  # fmt: skip
+SUMMING = ADDING | {
+    "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "dot", "linear", "conv1d", "conv2d", "prod", "cumprod",
+    "tensordot", "inner", "outer", "var", "std", "norm",
+}  # fmt: skip
 GROWING = frozenset({
-    "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "power", "mul", "multiply", "add", "sub", "subtract", "half",
-    "to", "bfloat16", "float", "type", "astype", "cast", "mul_", "add_", "exp_", "square_", "logsumexp",
+    "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "power", "mul", "multiply", "add", "sub", "subtract",
+    "half", "to", "bfloat16", "float", "type", "astype", "cast", "mul_", "add_", "exp_", "square_", "logsumexp",
 })  # fmt: skip
 """Operations without a pole: a finite number that becomes Inf there has left the range of its dtype."""
 
@@ -159,16 +161,28 @@ LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "flo
 
 # backward
 
+
+def _zero(x: Array) -> Array:
+    return x == 0
+
+
+def _one(x: Array) -> Array:
+    return abs(x) == 1
+
+
 POLES: Mapping[str, Callable[[Array], Array]] = {
-    **{name: lambda x: x == 0 for name in ("sqrt", "rsqrt", "log", "log2", "log10", "reciprocal", "pow", "norm")},
-    **{name: lambda x: abs(x) == 1 for name in ("acos", "asin", "atanh", "arccos", "arcsin")},
-    "linalgvectornorm": lambda x: x == 0, "acosh": lambda x: x == 1, "log1p": lambda x: x == -1, "div": lambda x: x == 0,
-    "powtensorself": lambda x: x == 0, "powtensortensor": lambda x: x == 0, "atan2": lambda x: x == 0,
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10", "reciprocal", "div", "atan2"), _zero),
+    **dict.fromkeys(("norm", "linalgvectornorm"), _zero),
+    **dict.fromkeys(("pow", "powtensorself", "powtensortensor"), _zero),
+    **dict.fromkeys(("acos", "asin", "atanh", "arccos", "arcsin", "arctanh", "acosh", "arccosh"), _one),
+    "log1p": lambda x: x == -1,
 }  # fmt: skip
 """Where the derivative of an operation is infinite, by its name in small letters."""
 
-STEADY = frozenset({"mul", "mm", "bmm", "addmm", "add", "sub", "exp", "sum", "mean", "matmul", "dot", "expand", "square", "neg",
-                    "linear", "tocopy", "convolution", "baddbmm", "cosh", "sinh"})  # fmt: skip
+STEADY = frozenset({
+    "mul", "mm", "bmm", "addmm", "add", "sub", "exp", "sum", "mean", "matmul", "dot", "expand", "square", "neg",
+    "linear", "tocopy", "convolution", "baddbmm", "cosh", "sinh",
+})  # fmt: skip
 """Operations whose derivative is finite wherever they are."""
 
 PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})

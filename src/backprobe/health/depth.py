@@ -1,7 +1,7 @@
 """Vanishing and exploding gradients: how their size changes from layer to layer, as ratios to neighbours.
 
-Layers are what modules return, in one shape, whose names differ in one number alone: ``h.0``, ``h.1``; or what one line of a
-loop bound, ``u#0``, ``u#1``. Ratios need no scale; the two thresholds on magnitudes are used only where the scale is known.
+Layers are what modules return, in one shape, whose names differ in one number alone: ``h.0``, ``h.1``; or what one line
+of a loop bound, ``u#0``, ``u#1``. Ratios need no scale; the thresholds on magnitudes are used only where it is known.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy
 
@@ -80,7 +81,7 @@ def _along(patient: Patient, layers: Sequence[int]) -> Finding | None:
     if not all(sizes):
         return None  # zero gradients are found by themselves
     first, last = layers[0], layers[-1]
-    steps = [before / after for before, after in zip(sizes, sizes[1:], strict=False)]
+    steps = [before / after for before, after in pairwise(sizes)]
     fall, growth = (sum(step < 1 / RATIO for step in steps), sum(step > RATIO for step in steps))
     smallest = float(numpy.abs(patient.grad(first)).mean())
     largest = float(numpy.abs(patient.grad(last)).mean())

@@ -102,7 +102,7 @@ def _same_numbers(tensor: Tensor) -> Any:
                 break
             expected *= size
         else:
-            return tensor.data_ptr(), tensor.numel(), tensor.dtype
+            return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
     return id(tensor)
 
 
@@ -161,9 +161,7 @@ class Judge:
         self.counts = is_first
         self.listen([get_gradient_edge(output).node])
 
-    def _take(
-        self, number: int, is_users: bool, made: Sequence[Tensor | None], given: Sequence[Tensor | None]
-    ) -> None:
+    def _take(self, number: int, is_users: bool, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
         if not self.counts():
             return
         with self.quiet(), torch.no_grad():
