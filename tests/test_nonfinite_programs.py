@@ -184,6 +184,63 @@ def test_an_overflow_under_a_known_scale_says_so():
     )
 
 
+# no observer
+
+
+def test_a_model_computes_what_it_computes_without():
+    """Outputs, gradients and random state, with dropout and a custom Function in it."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.mul_(2)  # writes into what it is given
+
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.dropout = nn.Linear(4, 4), nn.Dropout(0.5)
+
+        def forward(self, x):
+            return Doubled.apply(self.dropout(self.inner(x)).relu_() + x)
+
+    def step(probing):
+        torch.manual_seed(0)
+        model = nn.Sequential(Part(), Part(), nn.Linear(4, 1))
+        x = torch.randn(5, 4)
+        if probing:
+            with bp.probe(model, ["**", "**:*"], nonfinite=True):
+                model(x).sum().backward()
+        else:
+            model(x).sum().backward()
+        return [parameter.grad for parameter in model.parameters()], torch.get_rng_state()
+
+    (grads, state), (expected, expected_state) = step(True), step(False)
+    assert all(torch.equal(a, b) for a, b in zip(grads, expected, strict=True))
+    assert torch.equal(state, expected_state)
+
+
+def test_what_a_users_backward_writes_into_is_judged_as_it_was():
+    class Spoiling(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.clone().mul_(float("inf"))
+
+    def f(x):
+        y = Spoiling.apply(x * 2)
+        return (y * 3).sum()
+
+    report = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0])))
+    assert [finding.name for finding in report.of_kind("born_backward")] == ["y"]
+
+
 # other options
 
 

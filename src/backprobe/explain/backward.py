@@ -15,6 +15,7 @@ from backprobe.explain.forward import Forward
 from backprobe.explain.sources import parsed
 from backprobe.explain.states import TOLD, WORDS, State
 from backprobe.findings import Finding
+from backprobe.names import strip
 from backprobe.record import GradStatus
 from backprobe.source.rewrite import operation as operation_of
 
@@ -270,7 +271,7 @@ class Backward:
             followers = self._followers(at)
             given = max((self.states.grads[one] for one in followers), default=State.FINITE)
             is_made = at in made_for or any(birth.towards is None for birth in self.made)
-            if not state.is_bad or given.is_bad or is_made:
+            if not state.is_bad or given.is_bad or is_made or self._is_read_where_made(at):
                 continue
             entry, word = self.entries[at], WORDS[state]
             if at in self.states.record.outputs:
@@ -282,6 +283,16 @@ class Backward:
             else:
                 continue
             yield Finding("came_in_backward", entry.name, headline, entry.source, (self._gradient(at),))
+
+    def _is_read_where_made(self, at: int) -> bool:
+        """Was a value written over, or mentioned, where NaN or Inf was made, though no edge leads there?
+
+        So a write through a view reads the value that it replaces.
+        """
+        owners = {birth.owner for birth in self.made} | set(self.forward.origins)
+        local = strip(self.entries[at].name)
+        versions = [one for one in owners if one > at and strip(self.entries[one].name) == local]
+        return bool(versions) or not owners.isdisjoint(self.sources.consumers[at])
 
 
 def _came(state: State) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 from backprobe.backends.base import Arrays
 from backprobe.explain import mechanism
-from backprobe.explain.sources import Sources, operands, parsed
+from backprobe.explain.sources import Sources, operands, parsed, statement
 from backprobe.explain.states import WORDS, State, States
 from backprobe.explain.within import NOT_SEEN, to_look_into, within
 from backprobe.findings import Finding
+from backprobe.names import split
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
 
@@ -155,7 +156,8 @@ class Forward:
         return source is None or not source.expression or self.entries[at].op == ""
 
     def _unrecorded(self, at: int) -> list[str]:
-        names = self.sources.unknown[at]
+        known = {split(self.entries[one].name)[0].split(".")[-1] for one in self.sources.direct[at]}  # self.w as "w"
+        names = [name for name in self.sources.unknown[at] if "." not in name or name.split(".")[-1] not in known]
         return [name for name in names if name.split(".")[-1] not in LITERALS and not name.startswith(LIBRARIES)]
 
     def mechanism(self, at: int) -> str:
@@ -174,7 +176,9 @@ class Forward:
 
     def _is_written(self, at: int) -> bool:
         """Does the line itself write NaN or Inf?"""
-        tree = parsed(self.entries[at].source.expression)  # type: ignore[union-attr]
+        source = self.entries[at].source
+        assert source is not None
+        tree = parsed(source.expression) if source.expression else statement(source.text)
         return tree is not None and any(
             (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
             or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)

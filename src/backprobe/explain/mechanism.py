@@ -30,11 +30,11 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
     op = ALSO.get(op, op.lower())
     bad = ~numpy.isfinite(result)
     there = [None if one is None else _at(one, bad) for one in operands]
-    rule = RULES.get(op)
-    if rule is not None and there and all(one is not None for one in there[: ARITY.get(op, 1)]):
-        told = rule(*there[: ARITY.get(op, 1)])
-        if told:
-            return str(told)
+    rule, arity = RULES.get(op), ARITY.get(op, 1)
+    given = [one for one in there[:arity] if one is not None]
+    told = rule(*given) if rule is not None and len(given) == arity else ""
+    if told:
+        return str(told)
     return _sweeping(op, operands, result[bad], dtype)
 
 
