@@ -146,6 +146,34 @@ def time_steps(form, size, selections=SELECTIONS, *, partials=False, hooks=True)
     show(ratios)
 
 
+def anomaly(model, tokens):
+    """The bare step in PyTorch's own search for NaN, which stops at the first one."""
+    step = bare(model, tokens)
+
+    def checked():
+        with torch.autograd.set_detect_anomaly(True):
+            step()
+
+    return checked
+
+
+def time_nonfinite(form, size):
+    """The search for NaN and Inf: ``nonfinite=True``, beside the same selection without it, and anomaly mode."""
+    model, tokens = gpt2(SIZES[size])
+    steps = {NOISE: form.bare(model, tokens), "anomaly mode of PyTorch": anomaly(model, tokens)}
+    for name, patterns in {f"{OUTPUTS}, parameters": ["**", ":*"], EVERYTHING: ["**", "**:*"]}.items():
+        steps[name] = form.step(model, tokens, patterns, parameters=[])
+        steps[f"{name}, nonfinite"] = form.step(model, tokens, patterns, parameters=[], nonfinite=True)
+    print(f"GPT-2 {size}, {form.title}: NaN and Inf ({judged_bytes(form, model, tokens) / 1e6:.0f} MB to be read)")
+    show(compare(steps, form.bare(model, tokens))[1], width=WIDTH + 16)
+
+
+def judged_bytes(form, model, tokens):
+    """The floor of judging everything: the bytes of the different tensors that are recorded, each read once."""
+    rec, _ = form.step(model, tokens, ["**", "**:*"], parameters=[])()
+    return bytes_behind(recorded(rec))
+
+
 def weigh_steps(form, size):
     model, tokens = gpt2(SIZES[size])
     floor = peak(form.bare(model, tokens))
@@ -189,6 +217,9 @@ def main():
         time_steps(here[0], size)
         for form in here[1:]:
             time_steps(form, size, (OUTPUTS, EVERYTHING), partials=size == "small", hooks=False)
+    for size in SIZES:
+        for form in here:
+            time_nonfinite(form, size)
     for size in SIZES:
         for form in here:
             weigh_steps(form, size)

@@ -184,7 +184,7 @@ def acos_outside(x):
     return angle.sum()
 
 
-@case("standard deviation of one number", tensor([[2.0], [3.0]]), births=[("born", "s", "0/0")])
+@case("variance of one number", tensor([[2.0], [3.0]]), births=[("born", "s", "0/0")])
 def std_of_one(x):
     s = x.var(1)  # forward
     return s.sum()
@@ -252,6 +252,68 @@ def two_births(x):
     return torch.stack([a, b]).abs().sum()
 
 
+@case("inside of a library's function", tensor([0.0, 0.0]), births=[("born", "n", "")])
+def library(x):
+    n = F.normalize(x, dim=0, eps=0.0)  # forward
+    return n.sum()
+
+
+@case("under no_grad", tensor([0.0, 1.0]), births=[("born", "s", "0/0")])
+def without_gradients(x):
+    with torch.no_grad():
+        s = x / x  # forward
+    return (x * s).sum()
+
+
+@case("in what is detached", tensor([0.0, 1.0]), births=[("born", "log()", "log(0)"), ("born", "y", "0 · Inf")])
+def detached(x):
+    s = torch.log(x).detach()  # forward
+    y = x * s  # forward
+    return y.sum()
+
+
+@case("in a number", tensor([0.0, 1.0]), births=[("born", "div()", "0/0")])
+def a_number(x):
+    s = (x / x).sum().item()  # forward
+    y = x * s
+    return y.sum()
+
+
+@case("written by index", tensor([1.0, 2.0]), births=[("born", "y#1", "it is written there")])
+def by_index(x):
+    y = x.clone()
+    y[0] = float("nan")  # forward
+    return y.sum()
+
+
+@case("written through a view", tensor([1.0, 2.0]), births=[("born", "u#1", ""), ("born", "v#1", "division by zero")])
+def through_a_view(x):
+    u = x * 1
+    v = u[0]
+    v.div_(0)  # forward
+    return u.sum()
+
+
+@case("under autocast", torch.full((2, 2), 300.0), births=[("born", "y", "overflow: float16")])
+def autocast(x):
+    with torch.autocast("cpu", dtype=torch.float16):
+        y = x @ x  # forward
+    return y.float().sum()
+
+
+@case("an underflow, and its logarithm", torch.full((200,), 0.5), births=[("born", "z", "log(0)")])
+def underflow(x):
+    y = torch.cumprod(x, 0)
+    z = torch.log(y)  # forward
+    return z.sum()
+
+
+@case("a value of a dictionary", tensor([0.0, 1.0]), births=[("born", "div()", "0/0")])
+def in_a_dictionary(x):
+    d = {"a": x * 2, "b": x / x}  # forward
+    return d["b"].sum() + d["a"].sum()
+
+
 # born in the backward pass alone
 
 
@@ -274,7 +336,7 @@ def norm_at_zero(x):
 
 
 @case("the branch that where does not select", tensor([0.0, 4.0]),
-      births=[("born_backward", "log()", "0 · Inf: a zero gradient, and the derivative of log is infinite at 0")])  # fmt: skip
+      births=[("born_backward", "log()", "a zero gradient, and the derivative of log is infinite at 0")])  # fmt: skip
 def masked_log(x):
     y = torch.where(x > 0, torch.log(x), 0)  # backward
     return y.sum()
@@ -341,6 +403,19 @@ def half_gradient(x):
 def half_exp(x):
     e = torch.exp(x)  # backward
     return (e.float() * 10).sum()
+
+
+@case("eigenvectors of equal eigenvalues", torch.eye(3), births=[("born_backward", "l", "")])
+def eigenvectors(x):
+    l, v = torch.linalg.eigh(x)  # backward
+    return v.sum()
+
+
+@case("the root written in place", tensor([0.0, 1.0]), births=[("born_backward", "u#1", "infinite at 0")])
+def in_place_root(x):
+    u = x * 1
+    u.sqrt_()  # backward
+    return u.sum()
 
 
 class Broken(torch.autograd.Function):

@@ -94,11 +94,11 @@ def probe(
     {'x': tensor(2.), 'w': tensor(3.)}
 
     ``nonfinite=True`` also judges each value and each gradient: does it hold NaN or Inf? ``bp.explain(rec)`` says where
-    they were born. Where nothing is selected, a function then records its unnamed operations too, and a model the
-    locals of its modules.
+    they were born. Where nothing is selected, a function then records its unnamed operations too, and a model
+    what its own forward takes and binds; ``["**", "**:*"]`` adds the lines of all its modules.
 
-    >>> print(bp.explain(bp.probe(lambda x: torch.sqrt(x) * 0, nonfinite=True)(0.0)).findings[0].headline)
-    NaN
+    >>> bp.explain(bp.probe(lambda x: torch.log(x) * 2, nonfinite=True)(0.0)).findings[0].headline
+    "Inf is born at 'log()': log(0)"
 
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
     Unsupported; what the program itself raises comes out as it is, with a note added.

@@ -10,7 +10,6 @@ from backprobe.backends.choice import find_backend, load_arrays
 from backprobe.cuts import Ways
 from backprobe.errors import BadOption
 from backprobe.explain.missing import explain_all, explain_missing
-from backprobe.explain.nonfinite import explain_nonfinite
 from backprobe.explain.present import explain_present
 from backprobe.explain.tensors import explain_tensor
 from backprobe.findings import Report
@@ -35,6 +34,17 @@ def explain(recording: Any, name: Any = None) -> Report:
     Of a recording, and a name in it, the report lists every line that cuts the way from that value to the output, or
     says where what is computed from it ends. Without a name it lists every cause in the recording, each once, with the
     gradients that are missing for it. Recordings that were saved and loaded are explained alike.
+
+    Of a recording with ``nonfinite=True`` and no name, it says where NaN and Inf began: the places where they were
+    *born* first (finite inputs, and an output that is not; or a finite gradient, and one made of it that is not) and
+    those where they *came in*; then where they were *healed*, as by a ``where``, and what they *propagated* to.
+
+    >>> def g(x):
+    ...     y = torch.log(x)
+    ...     return y.sum()
+    >>> report = bp.explain(bp.probe(g, nonfinite=True)(torch.tensor([0.0, 1.0])))
+    >>> report.findings[0].kind, report.findings[0].name, report.findings[0].headline
+    ('born', 'y', "Inf is born at 'y': log(0)")
 
     Of a loss and a tensor of PyTorch, without a recording, it says what the graph alone tells: no line of code.
 
@@ -70,6 +80,8 @@ def _explain_recording(recording: Recording, name: Any) -> Report:
 
 def _explain_whole(record: Record) -> Report:
     """NaN and Inf come first: they spoil every gradient, also those that are there."""
+    from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+
     missing = explain_all(Ways(record))
     born = explain_nonfinite(record)
     if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer

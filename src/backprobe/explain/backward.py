@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from backprobe.explain.forward import Forward
 from backprobe.explain.sources import parsed
 from backprobe.explain.states import TOLD, WORDS, State
 from backprobe.findings import Finding
+from backprobe.names import strip
 from backprobe.record import GradStatus
 from backprobe.source.sites import operation as operation_of
 
@@ -25,6 +26,9 @@ DOUBLE_WHERE = (
 )
 REENTRANT = "CheckpointFunction"
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
+
+
+Following = Callable[[int], list[int]]
 
 
 @dataclass(frozen=True)
@@ -64,13 +68,14 @@ class Backward:
         """A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own."""
         if birth.operation != REENTRANT:
             return [birth]
-        return [one for one in self._between(order) if one.towards == birth.towards] or [birth]
+        inside = self._between(order, self._mentioning)  # no edge leads into what was computed again
+        return [one for one in inside if one.towards == birth.towards] or [birth]
 
-    def _between(self, order: Sequence[int]) -> Iterator[Birth]:
+    def _between(self, order: Sequence[int], following: Following | None = None) -> Iterator[Birth]:
         """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
         for at in order:
             state = self.states.grads[at]
-            consumers = self._followers(at)
+            consumers = (following or self._followers)(at)
             given = max((self.states.grads[one] for one in consumers), default=State.FINITE)
             if state.is_bad and consumers and state > given:
                 owner, *others = self._suspects(at, consumers)
@@ -83,6 +88,10 @@ class Backward:
             one for one in self.sources.consumers[at]
             if self.entries[one].status is GradStatus.OK and any(edge.name == name for edge in self.entries[one].inputs)
         ]  # fmt: skip
+
+    def _mentioning(self, at: int) -> list[int]:
+        """The same by what their expressions mention."""
+        return [one for one in self.sources.consumers[at] if self.entries[one].status is GradStatus.OK]
 
     def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[int]:
         """Those in whose backward it can have been: by what flowed along each edge, or by the numbers."""
@@ -98,9 +107,10 @@ class Backward:
         flow = edges[0].contribution if edges else None
         return None if flow is None else self.forward.arrays.numbers(flow)
 
-    def _pole(self, owner: int, at: int) -> str:
-        birth = Birth(owner, self.entries[owner].op, at, State.FINITE, self.states.grads[at])
-        return self._mechanism(birth)
+    def _pole(self, owner: int, at: int) -> bool:
+        """Has the operation of an entry an infinite derivative where a value lies?"""
+        told = self._mechanism(Birth(owner, self.entries[owner].op, at, State.FINITE, self.states.grads[at]))
+        return mechanism.INFINITE in told
 
     # what is to be said
 
@@ -231,7 +241,7 @@ class Backward:
         return [], ""
 
     def _branch(self, at: int, behind: Set[int], operation: str) -> str:
-        """The text of the argument of a ``where`` that a birth lies in: in an entry behind it, or in that line itself."""
+        """The text of the argument of a ``where`` that a birth lies in: an entry behind it, or a part of that line."""
         entry = self.entries[at]
         tree = parsed(entry.source.expression) if entry.source is not None else None
         for node in ast.walk(tree) if tree is not None else ():
@@ -261,7 +271,7 @@ class Backward:
             followers = self._followers(at)
             given = max((self.states.grads[one] for one in followers), default=State.FINITE)
             is_made = at in made_for or any(birth.towards is None for birth in self.made)
-            if not state.is_bad or given.is_bad or is_made:
+            if not state.is_bad or given.is_bad or is_made or self._is_read_where_made(at):
                 continue
             entry, word = self.entries[at], WORDS[state]
             if at in self.states.record.outputs:
@@ -273,6 +283,16 @@ class Backward:
             else:
                 continue
             yield Finding("came_in_backward", entry.name, headline, entry.source, (self._gradient(at),))
+
+    def _is_read_where_made(self, at: int) -> bool:
+        """Was a value written over, or mentioned, where NaN or Inf was made, though no edge leads there?
+
+        So a write through a view reads the value that it replaces.
+        """
+        owners = {birth.owner for birth in self.made} | set(self.forward.origins)
+        local = strip(self.entries[at].name)
+        versions = [one for one in owners if one > at and strip(self.entries[one].name) == local]
+        return bool(versions) or not owners.isdisjoint(self.sources.consumers[at])
 
 
 def _came(state: State) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 
 from backprobe.backends.base import Arrays
 from backprobe.explain import mechanism
-from backprobe.explain.sources import Sources, operands, parsed
+from backprobe.explain.sources import Sources, operands, parsed, statement
 from backprobe.explain.states import WORDS, State, States
 from backprobe.explain.within import NOT_SEEN, to_look_into, within
 from backprobe.findings import Finding
+from backprobe.names import split
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
 
@@ -22,6 +23,7 @@ HEALING = frozenset({
     "sigmoid", "tanh", "exp", "atan", "arctan", "getitem", "reciprocal", "div", "erf", "logsumexp", "select", "gather",
     "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
 })  # fmt: skip
+NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
 WRITTEN = ("inf", "nan", "infinity")
 LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
@@ -42,10 +44,26 @@ class Forward:
         """The entries where something bad begins, with the worst state among what they were computed from."""
         found = {}
         for at, state in enumerate(self.states.values):
-            given = max((self.states.values[one] for one in self.sources.direct[at]), default=State.FINITE)
-            if state.is_bad and state > given:
-                found[at] = given
+            if state.is_bad:
+                sources = [*self.sources.direct[at], *self._unseen_sources(at)]
+                given = max((self.states.values[one] for one in sources), default=State.FINITE)
+                if state > given:
+                    found[at] = given
         return found
+
+    def _unseen_sources(self, at: int) -> list[int]:
+        """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
+
+        Only where nothing else that the module was given is recorded.
+        """
+        entry, names = self.entries[at], self.states.record.names
+        given = [one for one in self.sources.direct[at] if self.entries[one].name not in names]
+        if given or entry.source is not None or entry.name in names:
+            return []
+        return [
+            one for one in range(at)
+            if self.states.values[one].is_bad and self.entries[one].status in NO_HISTORY
+        ]  # fmt: skip
 
     def spread(self, start: int) -> set[int]:
         """The entries with NaN or Inf that one of them leads to, itself among them."""
@@ -138,7 +156,8 @@ class Forward:
         return source is None or not source.expression or self.entries[at].op == ""
 
     def _unrecorded(self, at: int) -> list[str]:
-        names = self.sources.unknown[at]
+        known = {split(self.entries[one].name)[0].split(".")[-1] for one in self.sources.direct[at]}  # self.w as "w"
+        names = [name for name in self.sources.unknown[at] if "." not in name or name.split(".")[-1] not in known]
         return [name for name in names if name.split(".")[-1] not in LITERALS and not name.startswith(LIBRARIES)]
 
     def mechanism(self, at: int) -> str:
@@ -157,7 +176,9 @@ class Forward:
 
     def _is_written(self, at: int) -> bool:
         """Does the line itself write NaN or Inf?"""
-        tree = parsed(self.entries[at].source.expression)  # type: ignore[union-attr]
+        source = self.entries[at].source
+        assert source is not None
+        tree = parsed(source.expression) if source.expression else statement(source.text)
         return tree is not None and any(
             (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
             or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)

@@ -16,7 +16,7 @@ Array = Any
 Rule = Callable[..., str]
 
 ZERO_INF, INF_INF, ZERO_ZERO = "0 · Inf", "Inf − Inf", "0/0"
-OVERFLOW = "overflow"
+OVERFLOW, INFINITE = "overflow", "is infinite"
 
 
 def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> str:
@@ -30,11 +30,11 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
     op = ALSO.get(op, op.lower())
     bad = ~numpy.isfinite(result)
     there = [None if one is None else _at(one, bad) for one in operands]
-    rule = RULES.get(op)
-    if rule is not None and there and all(one is not None for one in there[: ARITY.get(op, 1)]):
-        told = rule(*there[: ARITY.get(op, 1)])
-        if told:
-            return str(told)
+    rule, arity = RULES.get(op), ARITY.get(op, 1)
+    given = [one for one in there[:arity] if one is not None]
+    told = rule(*given) if rule is not None and len(given) == arity else ""
+    if told:
+        return str(told)
     return _sweeping(op, operands, result[bad], dtype)
 
 
@@ -146,11 +146,13 @@ ARITY = dict.fromkeys(
      "sub_", "pow", "power", "pow_", "mod", "remainder", "fmod"), 2
 )  # fmt: skip
 ADDING = frozenset({"sum", "mean", "cumsum", "reduce_sum", "reduce_mean", "add_n", "nansum"})
-SUMMING = ADDING | {"matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "dot", "linear", "conv1d", "conv2d", "prod", "cumprod",
-                    "tensordot", "inner", "outer", "var", "std", "norm"}  # fmt: skip
+SUMMING = ADDING | {
+    "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "dot", "linear", "conv1d", "conv2d", "prod", "cumprod",
+    "tensordot", "inner", "outer", "var", "std", "norm",
+}  # fmt: skip
 GROWING = frozenset({
-    "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "power", "mul", "multiply", "add", "sub", "subtract", "half",
-    "to", "bfloat16", "float", "type", "astype", "cast", "mul_", "add_", "exp_", "square_", "logsumexp",
+    "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "power", "mul", "multiply", "add", "sub", "subtract",
+    "half", "to", "bfloat16", "float", "type", "astype", "cast", "mul_", "add_", "exp_", "square_", "logsumexp",
 })  # fmt: skip
 """Operations without a pole: a finite number that becomes Inf there has left the range of its dtype."""
 
@@ -159,16 +161,28 @@ LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "flo
 
 # backward
 
+
+def _zero(x: Array) -> Array:
+    return x == 0
+
+
+def _one(x: Array) -> Array:
+    return abs(x) == 1
+
+
 POLES: Mapping[str, Callable[[Array], Array]] = {
-    **{name: lambda x: x == 0 for name in ("sqrt", "rsqrt", "log", "log2", "log10", "reciprocal", "pow", "norm")},
-    **{name: lambda x: abs(x) == 1 for name in ("acos", "asin", "atanh", "arccos", "arcsin")},
-    "linalgvectornorm": lambda x: x == 0, "acosh": lambda x: x == 1, "log1p": lambda x: x == -1, "div": lambda x: x == 0,
-    "powtensorself": lambda x: x == 0, "powtensortensor": lambda x: x == 0, "atan2": lambda x: x == 0,
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10", "reciprocal", "div", "atan2"), _zero),
+    **dict.fromkeys(("norm", "linalgvectornorm"), _zero),
+    **dict.fromkeys(("pow", "powtensorself", "powtensortensor"), _zero),
+    **dict.fromkeys(("acos", "asin", "atanh", "arccos", "arcsin", "arctanh", "acosh", "arccosh"), _one),
+    "log1p": lambda x: x == -1,
 }  # fmt: skip
 """Where the derivative of an operation is infinite, by its name in small letters."""
 
-STEADY = frozenset({"mul", "mm", "bmm", "addmm", "add", "sub", "exp", "sum", "mean", "matmul", "dot", "expand", "square", "neg",
-                    "linear", "tocopy", "convolution", "baddbmm", "cosh", "sinh"})  # fmt: skip
+STEADY = frozenset({
+    "mul", "mm", "bmm", "addmm", "add", "sub", "exp", "sum", "mean", "matmul", "dot", "expand", "square", "neg",
+    "linear", "tocopy", "convolution", "baddbmm", "cosh", "sinh",
+})  # fmt: skip
 """Operations whose derivative is finite wherever they are."""
 
 PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
@@ -198,7 +212,7 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     name = operation.lower().rstrip("_")
     pole = POLES.get(name)
     at_pole = pole is not None and place.values is not None and place.values.size > 0 and bool(pole(place.values).any())
-    infinite = f"the derivative of {name} is infinite at {_shown(place.values)}" if at_pole else ""
+    infinite = f"the derivative of {name} {INFINITE} at {_shown(place.values)}" if at_pole else ""
     if made == "nan" and place.is_zero_given:
         return f"{ZERO_INF}: a zero gradient" + (f", and {infinite}" if infinite else "")
     if infinite:

@@ -12,11 +12,11 @@ from backprobe.explain.states import States
 from backprobe.findings import Finding, Report
 from backprobe.record import Record
 
-BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 LATE = (
-    "recorded without nonfinite=True: what is held was judged now, and which operation of a line made a gradient NaN or "
-    "Inf is not known"
+    "recorded without nonfinite=True: what is held was judged now, and which operation of a line made a gradient NaN "
+    "or Inf is not known"
 )
+MOST = 8  # names of a list
 
 
 def explain_nonfinite(record: Record) -> Report:
@@ -60,6 +60,3 @@ def _propagated(states: States, born: Sequence[Finding]) -> list[Finding]:
     )  # fmt: skip
     reached = f", and come to the output {', '.join(map(repr, outputs))}" if outputs else ""
     return [Finding("propagated", (values or grads)[0], f"NaN and Inf spread from there{reached}", None, facts)]
-
-
-MOST = 8

@@ -90,6 +90,14 @@ def parsed(expression: str) -> ast.expr | None:
         return None
 
 
+def statement(text: str) -> ast.Module | None:
+    """A line of a source as a tree; None where it is no whole statement."""
+    try:
+        return ast.parse(text.strip())
+    except SyntaxError:
+        return None
+
+
 def _walk(node: ast.AST, parts: Mapping[str, int], found: list[int], *, is_whole: bool = False) -> Iterator[str]:
     """Add the positions of the parts that have an entry to ``found``; yields the names that have none."""
     if isinstance(node, ast.expr) and not is_whole:

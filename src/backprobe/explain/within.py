@@ -39,5 +39,4 @@ def common(entry: Entry, inputs: Sequence[str]) -> str:
 def to_look_into(entry: Entry, inputs: Sequence[str]) -> str:
     """What to type to see the line."""
     path = common(entry, inputs)
-    patterns = [f"{path}:*", f"{path}:*()", f"{path}.**:*"] if path else [":*", ":*()", "**:*"]
-    return f"bp.probe(model, {patterns!r}, nonfinite=True), to see the line"
+    return f"bp.probe(model, {f'{path}:*' if path else '**:*'!r}, nonfinite=True), to see the line"

@@ -15,7 +15,7 @@ from typing import Any
 
 from backprobe.backends.base import Backend, BlockTape, Differentiator, Ran, Tensors
 from backprobe.errors import BackprobeError, BadOption, Unsupported
-from backprobe.forms.model import OUTPUTS_AND_LOCALS, Modules, names_in
+from backprobe.forms.model import OUTPUTS_AND_OWN, Modules, names_in
 from backprobe.forms.run import Request, Run, home, name_of
 from backprobe.forms.variables import computed_in, output_of
 from backprobe.forms.watching import Watching
@@ -132,7 +132,7 @@ class ModelBlock(BlockRun):
     """A block around a model: its modules report whenever the program calls it."""
 
     in_function = False
-    looked_into = OUTPUTS_AND_LOCALS
+    looked_into = OUTPUTS_AND_OWN
 
     def starts_at(self) -> Any:
         return self.backend.call(self.probe.target, (), {}).forward

@@ -14,7 +14,9 @@ from backprobe.record import GradStatus
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
 
-OUTPUTS_AND_LOCALS = ("**", "**:*")
+OUTPUTS_AND_OWN = ("**", ":*")
+"""What modules return, parameters, and what the model's own forward takes and binds."""
+
 NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 
 
@@ -87,7 +89,7 @@ class ModelRun(CalledRun):
     """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
 
     in_function = False
-    looked_into = OUTPUTS_AND_LOCALS
+    looked_into = OUTPUTS_AND_OWN
 
     def starts_at(self) -> Any:
         return self.backend.call(self.probe.target, (), {}).forward

@@ -5,11 +5,7 @@ from __future__ import annotations
 from backprobe.backends.choice import load_arrays
 from backprobe.errors import BadOption
 from backprobe.findings import Report
-from backprobe.health import depth, precision, units, zeros
-from backprobe.health.patient import Patient
 from backprobe.recording import Recording
-
-CHECKS = (units.check, zeros.check, depth.check, precision.check)
 
 
 def health(recording: Recording) -> Report:
@@ -36,6 +32,8 @@ def health(recording: Recording) -> Report:
             f"health is of a recording, not of {type(recording).__name__}", asked="bp.health(...)",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
+    from backprobe.health.checks import CHECKS, Patient  # which import NumPy
+
     patient = Patient(recording.record, load_arrays(recording.record.backend))
     found = [finding for check in CHECKS for finding in check(patient)]
     heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else "nothing looks ill"

@@ -1,7 +1,7 @@
 """Vanishing and exploding gradients: how their size changes from layer to layer, as ratios to neighbours.
 
-Layers are values of one shape whose names differ in one number alone: ``h.0``, ``h.1``, ``h.2``, or what one line of a
-loop bound, ``u#0``, ``u#1``. Ratios need no scale; the two thresholds on magnitudes are used only where the scale is known.
+Layers are what modules return, in one shape, whose names differ in one number alone: ``h.0``, ``h.1``; or what one line
+of a loop bound, ``u#0``, ``u#1``. Ratios need no scale; the thresholds on magnitudes are used only where it is known.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy
 
@@ -24,6 +25,7 @@ BY_SMALL = "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and f
 BY_LARGE = "judged exploding: rms > 1e4 (TorchLens)"
 VANISHING = "normalisation, residual connections, or an initialisation that keeps the variance"
 EXPLODING = "clipping by the norm, a smaller initialisation, or a lower learning rate"
+RETURNED = re.compile(r":return(#\d+)?(\.|$)")
 NUMBER = re.compile(r"(?<![\w])\d+(?![\w])")
 
 
@@ -60,6 +62,8 @@ def _series(patient: Patient) -> list[list[int]]:
         entry = patient.entries[at]
         for number in NUMBER.finditer(full):
             is_count = full[: number.start()].endswith("#")
+            if not is_count and not RETURNED.search(full):
+                continue
             alike = entry.shape, is_count and (None if entry.source is None else entry.source.line)
             key = f"{full[: number.start()]}*{full[number.end() :]}"
             found.setdefault((key, alike), {})[int(number[0])] = at
@@ -77,7 +81,7 @@ def _along(patient: Patient, layers: Sequence[int]) -> Finding | None:
     if not all(sizes):
         return None  # zero gradients are found by themselves
     first, last = layers[0], layers[-1]
-    steps = [before / after for before, after in zip(sizes, sizes[1:], strict=False)]
+    steps = [before / after for before, after in pairwise(sizes)]
     fall, growth = (sum(step < 1 / RATIO for step in steps), sum(step > RATIO for step in steps))
     smallest = float(numpy.abs(patient.grad(first)).mean())
     largest = float(numpy.abs(patient.grad(last)).mean())

@@ -12,7 +12,10 @@ import numpy
 from backprobe.backends.base import Arrays
 from backprobe.record import Entry, GradStatus, Record
 
-UNKNOWN_SCALE = "the loss was multiplied by a number that is not known before backward(): nothing is said of how large gradients are"
+UNKNOWN_SCALE = (
+    "the loss was multiplied by a number that is not known before backward(): nothing is said of how large gradients "
+    "are"
+)
 SEVERAL_SCALES = "backward() ran from several multiples of a loss: nothing is said of how large gradients are"
 NOT_FINITE = "{} of the entries hold NaN or Inf and were left out: bp.explain(rec) says where they were born"
 

@@ -42,9 +42,9 @@ def check(patient: Patient) -> Iterator[Finding]:
 
 def _is_relu(op: str, value: Any, before: Any) -> bool:
     """By its name, or by what it does: the larger of its input and 0."""
-    if before is None:
-        return op in ("relu", "relu_")
-    return bool((before < 0).any()) and numpy.array_equal(value, numpy.maximum(before, 0))
+    if op in ("relu", "relu_"):
+        return True
+    return before is not None and bool((before < 0).any()) and numpy.array_equal(value, numpy.maximum(before, 0))
 
 
 def _dead(value: Any) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.base import Backward, MadeAt
@@ -27,6 +28,8 @@ from backprobe.record import Nonfinite
 FINITE, INF, NAN = "finite", "inf", "nan"
 NARROW = 2  # bytes: dtypes of fewer have no extremes of their own
 Extremes = tuple[Tensor, Tensor]
+Look = tuple[int, int, int]
+"""Where the extremes of a gradient are among those judged, -1 where it has none; its address and its size."""
 
 
 def extremes(tensor: Tensor) -> Extremes | None:
@@ -39,9 +42,9 @@ def extremes(tensor: Tensor) -> Extremes | None:
 
 def _held(tensor: Tensor) -> Tensor | None:
     """The floating numbers that a tensor holds, without the zeros that a sparse one leaves out."""
-    if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()) or not is_there(tensor):
+    if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()):
         return None
-    numbers = here(tensor)
+    numbers = tensor if type(tensor) is Tensor else here(tensor)
     if numbers.layout is torch.sparse_coo:
         numbers = numbers._values()
     elif numbers.layout in COMPRESSED or numbers.is_nested:
@@ -79,7 +82,7 @@ def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
         for tensor in tensors:
             same = _same_numbers(tensor)
             if same not in judged:
-                judged[same] = extremes(tensor)
+                judged[same] = extremes(tensor) if is_there(tensor) else None
             places.append(same)
         there = {same: found for same, found in judged.items() if found is not None}
         told = dict(zip(there, kinds(list(there.values())), strict=True))
@@ -99,7 +102,7 @@ def _same_numbers(tensor: Tensor) -> Any:
                 break
             expected *= size
         else:
-            return tensor.data_ptr(), tensor.numel(), tensor.dtype
+            return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
     return id(tensor)
 
 
@@ -115,7 +118,9 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
 class Judge:
     """Looks at what comes to each node of autograd's graph and at what it gives, while backward runs.
 
-    The hooks hold this and a number, and this holds the nodes until it is released.
+    The hooks hold this and a number, and this holds the nodes until it is released. What comes to a node from one other
+    alone was judged as that gave it, and what a node passes on as it came, such as a view, is what came: neither is
+    read again.
     """
 
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
@@ -123,15 +128,25 @@ class Judge:
         self.counts: Callable[[], bool] = _always  # does the running pass count?
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
+        self.followers: list[tuple[tuple[int, int], ...]] = []  # by number: the places its gradients go to
+        self.givers: dict[tuple[int, int], int] = {}  # how many nodes give to a place
+        self.passing: dict[tuple[int, int], Look] = {}  # what was given to a place, and is on its way
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
         self.judged: list[Extremes] = []
 
     def listen(self, roots: Iterable[Node]) -> None:
         """Judge what the nodes do from which backward is about to run."""
-        for node in all_nodes(roots):
-            if node not in self.numbers and node.name() != LEAF:
-                self.numbers[node] = len(self.numbers)
-                self.handles.append(node.register_hook(partial(self._take, self.numbers[node])))
+        new = [node for node in all_nodes(roots) if node not in self.numbers]
+        for node in new:
+            self.numbers[node] = len(self.numbers)
+        for node in new:
+            places = tuple((-1 if one is None else self.numbers[one], at) for one, at in node.next_functions)
+            self.followers.append(places)
+            for place in places:
+                self.givers[place] = self.givers.get(place, 0) + 1
+            if node.name() != LEAF:
+                is_users = isinstance(node, BackwardCFunction)  # which may write into what it is given
+                self.handles.append(node.register_hook(partial(self._take, self.numbers[node], is_users)))
 
     def listen_to_one_pass(self, output: Tensor) -> None:
         """The same for the next pass alone: those that take local partials say nothing of the gradients."""
@@ -146,20 +161,37 @@ class Judge:
         self.counts = is_first
         self.listen([get_gradient_edge(output).node])
 
-    def _take(self, number: int, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
+    def _take(self, number: int, is_users: bool, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
         if not self.counts():
             return
         with self.quiet(), torch.no_grad():
-            came = [self._look(gradient) for gradient in given if gradient is not None]
-            gave = [(place, self._look(gradient)) for place, gradient in enumerate(made) if gradient is not None]
-        self.seen.append((number, [at for at in came if at >= 0], [(place, at) for place, at in gave if at >= 0]))
+            came = [
+                self._look(gradient, self.passing.pop((number, at), None))
+                for at, gradient in enumerate(given) if gradient is not None
+            ]  # fmt: skip
+            same = came[0] if len(came) == 1 and not is_users else None
+            places, gave = self.followers[number], []
+            for at, gradient in enumerate(made):
+                if gradient is not None:
+                    look = self._look(gradient, same)
+                    gave.append((at, look[0]))
+                    if self.givers[places[at]] == 1:
+                        self.passing[places[at]] = look
+        self.seen.append((number, [at for at, *_ in came if at >= 0], [(at, look) for at, look in gave if look >= 0]))
 
-    def _look(self, gradient: Tensor) -> int:
+    def _look(self, gradient: Tensor, known: Look | None) -> Look:
+        """Judge a gradient, unless it is known to lie where one does that was judged."""
+        if gradient.layout is not torch.strided or type(gradient) is not Tensor:
+            address, size = 0, 0
+        else:
+            address, size = gradient.data_ptr(), gradient.numel()
+            if known is not None and known[1:] == (address, size) and address:
+                return known
         found = extremes(gradient)
         if found is None:
-            return -1
+            return -1, address, size
         self.judged.append(found)
-        return len(self.judged) - 1
+        return len(self.judged) - 1, address, size
 
     def told(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """What backward gave, with the operations that made NaN or Inf."""
@@ -193,8 +225,8 @@ class Judge:
         for handle in self.handles:
             handle.remove()
         self.counts = _always
-        for held in (self.handles, self.numbers, self.seen, self.judged):
-            held.clear()
+        for held in (self.handles, self.numbers, self.followers, self.givers, self.passing, self.seen, self.judged):
+            held.clear()  # type: ignore[attr-defined]
 
 
 def _always() -> bool:

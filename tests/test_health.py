@@ -1,0 +1,253 @@
+"""What looks ill is found, each thing by its kind, and nothing in models that are well."""
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+import backprobe as bp
+from backprobe.demo import small_gpt2
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+ROWS = torch.linspace(-2, 2, 64 * 32).reshape(64, 32).sin()
+
+
+def stack(layers, activation, *, gain=1.0, bias=0.0, width=32):
+    parts = []
+    for _ in range(layers):
+        linear = nn.Linear(width, width)
+        if activation is nn.ReLU:
+            nn.init.kaiming_normal_(linear.weight)
+        else:
+            nn.init.xavier_normal_(linear.weight)
+        linear.weight.data *= gain
+        linear.bias.data.fill_(bias)
+        parts += [linear, activation()]
+    return nn.Sequential(*parts, nn.Linear(width, 1))
+
+
+def examined(model, x=ROWS):
+    return bp.health(bp.probe(model, of=lambda y: y.square().mean())(x))
+
+
+def kinds(report):
+    return {finding.kind for finding in report.findings}
+
+
+# the healthy
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+@pytest.mark.parametrize("layers", [2, 12])
+def test_gpt2_is_well(layers, select):
+    model, tokens = small_gpt2(layers)
+    report = bp.health(bp.probe(model, select, of="loss")(tokens, labels=tokens))
+    assert report.ok, report
+    assert report.heading.startswith("nothing looks ill: ")
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+@pytest.mark.parametrize("family", ["Bert", "Llama", "T5"])
+def test_models_of_transformers_are_well(family, select):
+    import transformers
+
+    logging.getLogger("transformers").setLevel(logging.ERROR)
+    small = {"hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 128}
+    made = {
+        "Bert": lambda: transformers.BertForMaskedLM(transformers.BertConfig(vocab_size=200, **small)),
+        "Llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=200, **small)),
+        "T5": lambda: transformers.T5ForConditionalGeneration(
+            transformers.T5Config(
+                vocab_size=200, d_model=64, d_ff=128, num_layers=4, num_heads=4, d_kv=16, decoder_start_token_id=0
+            )
+        ),
+    }
+    tokens = torch.randint(0, 200, (4, 16))
+    report = bp.health(bp.probe(made[family](), select, of="loss")(tokens, labels=tokens))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
+def test_initialised_well(activation):
+    report = examined(stack(10, activation))
+    assert report.ok, report
+
+
+def test_images_are_well():
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 4 * 4, 1)
+    )
+    report = examined(model, torch.randn(8, 3, 8, 8))
+    assert report.ok, report
+
+
+def test_half_precision_of_good_size_is_well():
+    report = examined(stack(3, nn.ReLU).half(), ROWS.half())
+    assert report.ok, report
+
+
+# the ill
+
+
+def test_dead_units():
+    report = examined(stack(1, nn.ReLU, bias=-50.0))
+    dead = report.of_kind("dead")[0]
+    assert dead.headline == "32 of 32 units of '1' are dead"
+    assert dead.facts[0].startswith("judged dead: a unit of a ReLU that is 0 in the whole batch")
+
+
+def test_a_few_dead_units_are_no_finding():
+    model = stack(1, nn.ReLU)
+    model[0].bias.data[:10] = -50.0
+    assert "dead" not in kinds(examined(model))
+
+
+def test_dead_channels_of_images():
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 6 * 6, 1))
+    model[0].bias.data[:5] = -50.0
+    (dead,) = examined(model, torch.randn(8, 3, 8, 8)).of_kind("dead")
+    assert dead.headline == "5 of 8 units of '1' are dead"
+
+
+def test_one_row_is_too_few_to_call_a_unit_dead():
+    assert "dead" not in kinds(examined(stack(1, nn.ReLU, bias=-50.0), ROWS[:1]))
+
+
+def test_saturated_tanh():
+    saturated = examined(stack(1, nn.Tanh, gain=200.0)).of_kind("saturated")
+    assert saturated[0].headline == "'1' is saturated"
+    assert "|input of tanh| > 9.5" in saturated[0].facts[0]
+
+
+def test_saturated_sigmoid():
+    assert examined(stack(1, nn.Sigmoid, gain=400.0)).of_kind("saturated")[0].facts[1].endswith("beyond ±19")
+
+
+def test_a_function_has_dead_units_too():
+    def f(x):
+        h = torch.relu(x - 100)
+        return h.sum()
+
+    report = bp.health(bp.probe(f)(ROWS))
+    assert kinds(report) == {"dead", "zero_gradient"}
+
+
+def test_zero_gradients_begin_somewhere():
+    def f(x):
+        u = x * 2
+        v = torch.round(u)
+        return (v * 3).sum()
+
+    (zero,) = bp.health(bp.probe(f)(ROWS)).findings
+    assert (zero.kind, zero.name, zero.source.text.strip()) == ("zero_gradient", "u", "v = torch.round(u)")
+    assert "1 more gradients are 0 because of it: 'x'" in zero.facts
+
+
+def test_zero_local_derivatives():
+    rec = bp.probe(lambda x: torch.relu(x * 1).sum() + x.sum(), ["x", "relu()", "return"], partials="full")(
+        -ROWS.abs()[0] - 1
+    )
+    assert "zero_derivative" in kinds(bp.health(rec))
+
+
+def test_vanishing_over_depth():
+    (found,) = examined(stack(20, nn.Sigmoid)).of_kind("vanishing")
+    assert found.headline == "the gradient vanishes over 40 layers, from '39' to '0'"
+    assert found.facts[0].startswith("judged by neighbours: the variance changes more than 10 times")
+
+
+def test_vanishing_slowly():
+    (found,) = examined(stack(20, nn.Tanh, gain=0.4)).of_kind("vanishing")
+    assert (
+        found.facts[0] == "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and falling towards the input"
+    )
+
+
+def test_exploding_over_depth():
+    found = examined(stack(10, nn.ReLU, gain=5.0)).of_kind("exploding")
+    assert found[0].headline == "the gradient explodes over 20 layers, from '19' to '0'"
+    assert found[1].facts == ("judged exploding: rms > 1e4 (TorchLens)",)
+
+
+def test_a_loop_has_layers():
+    def f(x):
+        h = x
+        for _ in range(8):
+            h = torch.sigmoid(h) * 0.5
+        return h.sum()
+
+    assert kinds(bp.health(bp.probe(f)(ROWS))) == {"vanishing"}
+
+
+def test_underflow_in_half_precision():
+    model = stack(3, nn.ReLU).half()
+    report = bp.health(bp.probe(model, of=lambda y: (y.float() * 1e-6).sum())(ROWS.half()))
+    (found,) = report.of_kind("underflow")
+    assert found.headline.endswith("underflow in float16")
+    assert "6.1e-05 (IEEE 754)" in found.facts[0]
+
+
+def test_gradients_flushed_to_zero():
+    def f(x):
+        y = x * 0.001
+        return (y.float() * 1e-6).sum()
+
+    (found,) = bp.health(bp.probe(f)(ROWS.half())).of_kind("underflow")
+    assert "all of them became 0: 'x', of gradients below that number" in found.facts
+
+
+# the scale
+
+
+def slow(scale):
+    """20 layers in a block, with the loss scaled as a GradScaler does."""
+    model = stack(20, nn.Tanh, gain=0.4)
+    with bp.probe(model) as rec:
+        loss = model(ROWS).square().mean()
+        (loss * scale).backward()
+    return rec
+
+
+def test_a_scale_that_is_not_known_forbids_a_verdict_on_magnitudes():
+    rec = slow(1024.0)
+    assert rec.record.scales == (None,)
+    report = bp.health(rec)
+    assert "vanishing" not in kinds(report)
+    assert report.notes[0].startswith("the loss was multiplied by a number that is not known before backward()")
+
+
+def test_a_scale_that_is_known_is_taken_out():
+    model = stack(20, nn.Tanh, gain=0.4)
+    x = ROWS.clone().requires_grad_()
+    with bp.probe(nonfinite=False) as rec:
+        h = x
+        for layer in model:
+            h = layer(h)
+        loss = h.square().mean()
+        (loss * 1024.0).backward()
+    assert rec.record.scales == (1024.0,)
+
+
+# recordings
+
+
+def test_a_loaded_recording_is_judged_alike(tmp_path):
+    rec = bp.probe(stack(4, nn.ReLU, bias=-50.0), of=lambda y: y.sum())(ROWS)
+    rec.save(tmp_path / "rec")
+    assert str(bp.health(bp.load(tmp_path / "rec", to="numpy"))) == str(bp.health(rec))
+
+
+def test_what_is_not_finite_is_left_out():
+    report = bp.health(bp.probe(lambda x: torch.log(x - x).sum())(ROWS))
+    assert any("hold NaN or Inf and were left out" in note for note in report.notes)
+
+
+def test_only_recordings_have_a_health():
+    with pytest.raises(bp.BadOption, match="health is of a recording, not of int"):
+        bp.health(3)

@@ -1,0 +1,398 @@
+"""NaN and Inf where programs are larger than a function: models, checkpoints, scaled losses, recordings on disk."""
+
+import gc
+import inspect
+import weakref
+
+import numpy
+import pytest
+import torch
+from torch import nn, tensor
+from torch.utils.checkpoint import checkpoint
+
+import backprobe as bp
+from backprobe.record import Finiteness, Made, Nonfinite
+
+
+def line_of(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return next(first + at for at, line in enumerate(lines) if text in line)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.o = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, mask):
+        q = self.q(x)
+        scores = (q @ q.transpose(-1, -2)).masked_fill(~mask, float("-inf"))
+        weights = torch.softmax(scores, -1)
+        return self.o(weights @ q)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb, self.attn, self.head = nn.Linear(3, 4), Attention(), nn.Linear(4, 1)
+
+    def forward(self, x, mask):
+        h = self.emb(x)
+        h = h + self.attn(h, mask)
+        return self.head(h).mean()
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Model()
+
+
+INPUT = torch.linspace(-1, 1, 9).reshape(3, 3)
+CAUSAL = torch.tril(torch.ones(3, 3)).bool()
+ROW_OUT = CAUSAL.clone()
+ROW_OUT[1] = False
+
+
+# models
+
+
+def test_a_birth_between_modules_says_what_to_select(model):
+    report = bp.explain(bp.probe(model, nonfinite=True)(INPUT, ROW_OUT))
+    (born,) = report.of_kind("born")
+    assert born.headline == "NaN is born inside the module 'attn', between 'attn.q' and its output 'attn.o'"
+    assert born.remedy == "bp.probe(model, 'attn:*', nonfinite=True), to see the line"
+
+
+def test_what_to_select_shows_the_line(model):
+    report = bp.explain(bp.probe(model, "attn:*", nonfinite=True)(INPUT, ROW_OUT))
+    inf, nan = report.of_kind("born")
+    assert (inf.name, inf.source.line) == ("attn:scores", line_of(Attention.forward, "scores ="))
+    assert (nan.name, nan.source.line) == ("attn:weights", line_of(Attention.forward, "weights ="))
+    assert nan.headline == "NaN is born of Inf at 'attn:weights': Inf − Inf: a row that is Inf or all −Inf"
+
+
+def test_a_mask_that_softmax_takes_away_is_a_note(model):
+    report = bp.explain(bp.probe(model, ["**", "**:*"], nonfinite=True)(INPUT, CAUSAL))
+    assert report.ok
+    assert report.notes[0].startswith("Inf at 'attn:scores'")
+    assert "finite again at 'attn:weights', by softmax" in report.notes[0]
+
+
+def test_a_parameter_that_holds_inf(model):
+    model.attn.o.weight.data[0, 0] = float("inf")
+    report = bp.explain(bp.probe(model, nonfinite=True)(INPUT, CAUSAL))
+    (found,) = report.of_kind("born", "came_in", "unknown")
+    assert (found.kind, found.name) == ("came_in", "attn.o.weight")
+    assert "its value of shape (4, 4): 1 Inf of 16" in found.facts
+
+
+def test_an_argument_that_holds_nan(model):
+    bad = INPUT.clone()
+    bad[0, 0] = float("nan")
+    report = bp.explain(bp.probe(model, nonfinite=True)(bad, CAUSAL))
+    (found,) = report.of_kind("born", "came_in", "unknown")
+    assert (found.kind, found.name) == ("came_in", "x")
+    assert found.source.line == line_of(Model.forward, "def forward")
+
+
+def test_what_came_in_where_it_was_not_recorded_is_unknown(model):
+    bad = INPUT.clone()
+    bad[0, 0] = float("nan")
+    report = bp.explain(bp.probe(model, "**", nonfinite=True)(bad, CAUSAL))
+    (found,) = report.of_kind("born", "came_in", "unknown")
+    assert (
+        found.headline == "NaN comes out of the module 'emb': born inside of it, or it came in with what it was given"
+    )
+    assert "what else the module was given is not recorded" in found.facts
+
+
+def test_a_block_around_a_model(model):
+    with bp.probe(model, "attn:*", nonfinite=True) as rec:
+        model(INPUT, ROW_OUT).backward()
+    assert [finding.name for finding in bp.explain(rec).of_kind("born")] == ["attn:scores", "attn:weights"]
+
+
+# what the source mentions and nobody recorded
+
+SCALE = tensor(float("inf"))
+
+
+def by_a_global(x):
+    y = x * SCALE
+    return y.sum()
+
+
+def test_what_is_not_recorded_is_not_ruled_out():
+    (found,) = bp.explain(bp.probe(by_a_global, nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
+    assert "it also mentions SCALE, which is not recorded: what that holds may have brought it in" in found.facts
+
+
+# the branch that where does not select
+
+
+def test_the_branch_and_the_remedy_are_named():
+    def masked(x):
+        return torch.where(x > 0, x.log(), 0).sum()
+
+    (found,) = bp.explain(bp.probe(masked, nonfinite=True)(tensor([0.0, 1.0]))).of_kind("born_backward")
+    assert any(fact.startswith("it lies in the branch x.log() of where (") for fact in found.facts)
+    assert found.remedy.startswith("put a harmless number in before the operation, too: safe = where(condition, x, 1)")
+
+
+# checkpoints
+
+
+def segment(v):
+    r = torch.sqrt(v)
+    return r * 2
+
+
+def test_a_checkpoint_names_its_operation():
+    def f(x):
+        y = checkpoint(segment, x * 1, use_reentrant=False)
+        return y.sum()
+
+    (found,) = bp.explain(bp.probe(f, nonfinite=True)(tensor([0.0, 2.0]))).of_kind("born_backward")
+    assert "the operation Sqrt was given a finite gradient and made Inf" in found.facts
+
+
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_a_checkpoint_in_a_block_names_its_line(use_reentrant):
+    x = tensor([0.0, 2.0], requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        y = checkpoint(segment, x * 1, use_reentrant=use_reentrant)
+        y.sum().backward()
+    (found,) = bp.explain(rec).of_kind("born_backward")
+    assert (found.name, found.source.line) == ("/segment:r", line_of(segment, "torch.sqrt"))
+
+
+# scaled losses
+
+
+def test_an_overflow_under_a_known_scale_says_so():
+    x = tensor([3.0, 2.0], requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        h = x.half()
+        loss = (h * 30).float().sum()
+        (loss * 65536).backward()
+    assert rec.record.scales == (65536.0,)
+    (found,) = bp.explain(rec).of_kind("born_backward")
+    assert found.headline == "Inf is born in the backward of 'loss': overflow: float16 ends at 65504"
+    assert any(
+        fact.startswith("the loss was multiplied by 65536 before backward; under a GradScaler") for fact in found.facts
+    )
+
+
+# no observer
+
+
+def test_a_model_computes_what_it_computes_without():
+    """Outputs, gradients and random state, with dropout and a custom Function in it."""
+
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.mul_(2)  # writes into what it is given
+
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.dropout = nn.Linear(4, 4), nn.Dropout(0.5)
+
+        def forward(self, x):
+            return Doubled.apply(self.dropout(self.inner(x)).relu_() + x)
+
+    def step(probing):
+        torch.manual_seed(0)
+        model = nn.Sequential(Part(), Part(), nn.Linear(4, 1))
+        x = torch.randn(5, 4)
+        if probing:
+            with bp.probe(model, ["**", "**:*"], nonfinite=True):
+                model(x).sum().backward()
+        else:
+            model(x).sum().backward()
+        return [parameter.grad for parameter in model.parameters()], torch.get_rng_state()
+
+    (grads, state), (expected, expected_state) = step(True), step(False)
+    assert all(torch.equal(a, b) for a, b in zip(grads, expected, strict=True))
+    assert torch.equal(state, expected_state)
+
+
+def test_what_a_users_backward_writes_into_is_judged_as_it_was():
+    class Spoiling(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, g):
+            return g.clone().mul_(float("inf"))
+
+    def f(x):
+        y = Spoiling.apply(x * 2)
+        return (y * 3).sum()
+
+    report = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0])))
+    assert [finding.name for finding in report.of_kind("born_backward")] == ["y"]
+
+
+# other options
+
+
+def test_partials_tell_nothing_of_gradients():
+    """The local passes run through the same nodes, and start from ones: those are no births of the gradient's."""
+
+    def f(x):
+        y = torch.sqrt(x)
+        return (y * 0 + x).sum()
+
+    without = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0])))
+    with_partials = bp.explain(bp.probe(f, nonfinite=True, partials=True)(tensor([1.0, 2.0])))
+    assert without.ok
+    assert with_partials.ok
+
+
+def test_gradients_that_can_be_differentiated_again():
+    report = bp.explain(bp.probe(segment, of=torch.sum, nonfinite=True, create_graph=True)(tensor([0.0, 2.0])))
+    assert [finding.name for finding in report.of_kind("born_backward")] == ["r"]
+
+
+def test_several_backward_passes_in_one_block():
+    x = tensor([0.0, 2.0], requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        y = x * 2
+        y.sum().backward(retain_graph=True)
+        z = torch.sqrt(y)
+        z.sum().backward()
+    assert [finding.name for finding in bp.explain(rec).of_kind("born_backward")] == ["z"]
+
+
+def test_a_gradient_penalty_does_not_count():
+    """What ``autograd.grad`` gives the program is a value of the program, and no gradient of the recording."""
+    x = tensor([0.0, 2.0], requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        y = torch.sqrt(x)
+        torch.autograd.grad(y.sum(), x, retain_graph=True)
+        (x * 3).sum().backward()
+    assert bp.explain(rec).ok
+
+
+def test_a_cotangent_that_is_not_finite():
+    rec = bp.probe(lambda x: x * 2, cotangent=[1.0, float("nan")], nonfinite=True)(tensor([1.0, 2.0]))
+    (found,) = bp.explain(rec).of_kind("came_in_backward")
+    assert found.headline == "NaN comes in with the gradient that backward starts from, at 'return'"
+
+
+# recordings
+
+
+def test_what_is_recorded_of_each_entry():
+    rec = bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 4.0]))
+    assert rec["v"].finiteness == Finiteness(Nonfinite(0, 0, 2), Nonfinite(0, 1, 2), ())
+    assert rec["r"].finiteness.made == (Made("Sqrt", "v", "finite", "inf"),)
+
+
+def test_counts_in_kinds_of_tensors():
+    value = tensor([[1.0, float("nan")], [float("inf"), -float("inf")]])
+    kinds = {
+        "transposed": (value.t(), Nonfinite(1, 2, 4)),
+        "expanded": (value[:, :1].expand(2, 3), Nonfinite(0, 3, 6)),
+        "complex": (torch.complex(value, value), Nonfinite(1, 2, 4)),
+        "half": (value.half(), Nonfinite(1, 2, 4)),
+        "sparse": (value.to_sparse(), Nonfinite(1, 2, 4)),
+        "float8": (value.to(torch.float8_e5m2), Nonfinite(1, 2, 4)),
+        "empty": (torch.empty(0), Nonfinite(0, 0, 0)),
+        "integer": (torch.arange(3), None),
+        "meta": (torch.empty(2, device="meta"), None),
+    }
+    from backprobe.backends.torch.finite import nonfinite
+
+    assert dict(zip(kinds, nonfinite([t for t, _ in kinds.values()]), strict=True)) == {
+        kind: expected for kind, (_, expected) in kinds.items()
+    }
+
+
+def test_the_largest_numbers_are_finite():
+    """A sum of them overflows: what is finite is never told by a sum."""
+    rec = bp.probe(lambda x: (x * 1).amax(), nonfinite=True)(torch.full((1000,), 3e38))
+    assert bp.explain(rec).ok
+
+
+def test_a_saved_recording_is_explained_alike(tmp_path):
+    rec = bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 2.0]))
+    rec.save(tmp_path / "rec")
+    for to in ("torch", "numpy"):
+        loaded = bp.load(tmp_path / "rec", to=to)
+        assert loaded["r"].finiteness == rec["r"].finiteness
+        assert str(bp.explain(loaded)) == str(bp.explain(rec))
+
+
+def test_a_recording_without_the_option_is_judged_by_what_it_holds():
+    report = bp.explain(bp.probe(segment, of=torch.sum)(tensor([0.0, 2.0])))
+    assert [(finding.kind, finding.name) for finding in report.findings[:1]] == [("born_backward", "r")]
+    assert report.notes[0].startswith("recorded without nonfinite=True")
+
+
+def test_nothing_is_left_behind():
+    def step():  # a frame of its own, which takes its variables with it
+        y = torch.sqrt(tensor([0.0, 2.0], requires_grad=True))
+        with bp.probe(nonfinite=True) as rec:
+            z = y * 2
+            z.sum().backward(retain_graph=True)
+        told = str(bp.explain(rec))
+        z.sum().backward()  # the hooks of the block are gone: nothing more is added
+        assert str(bp.explain(rec)) == told
+        return weakref.ref(z), weakref.ref(rec)
+
+    kept = step()
+    gc.collect()
+    assert [one() for one in kept] == [None, None]
+
+
+def test_the_report_prints_lines_and_shapes():
+    text = str(bp.explain(bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 4.0]))))
+    line = line_of(segment, "torch.sqrt")
+    assert text.splitlines() == [
+        f"NaN or Inf begins at 1 place, first at 'r' ({__file__}:{line})",
+        "  1. Inf is born in the backward of 'r': the derivative of sqrt is infinite at 0",
+        f"       at:    {__file__}:{line}",
+        "                r = torch.sqrt(v)",
+        "       path:  r -> v",
+        "       seen:  the operation Sqrt was given a finite gradient and made Inf",
+        "       seen:  the gradient of 'r': finite",
+        "       seen:  the gradient of 'v': 1 Inf of 2",
+        "       seen:  'v' of shape (2,) is finite, between 0 and 4",
+        "  2. NaN and Inf spread from there",
+        "       seen:  1 gradients: v",
+    ]
+
+
+# what is refused
+
+
+def test_the_option_is_a_flag():
+    with pytest.raises(bp.BadOption, match="nonfinite is True or False"):
+        bp.probe(segment, nonfinite="yes")
+
+
+def test_other_strategies_are_refused():
+    with pytest.raises(bp.BadOption, match="NaN and Inf are looked for in one pass over the gradient edges"):
+        bp.probe(segment, nonfinite=True, strategy="hooks")
+
+
+def test_only_recordings_are_explained():
+    with pytest.raises(bp.BadOption, match="explain answers about a recording, not int"):
+        bp.explain(3)
+
+
+def test_numbers_of_numpy_count_alike():
+    from backprobe.backends.arrays import BACKEND
+
+    array = numpy.array([1.0, numpy.nan, -numpy.inf])
+    assert BACKEND.nonfinite([array, array[:1]]) == [Nonfinite(1, 1, 3), Nonfinite(0, 0, 1)]
+    assert str(Nonfinite(1, 1, 3)) == "1 NaN and 1 Inf of 3"
