@@ -383,16 +383,3 @@ def test_the_option_is_a_flag():
 def test_other_strategies_are_refused():
     with pytest.raises(bp.BadOption, match="NaN and Inf are looked for in one pass over the gradient edges"):
         bp.probe(segment, nonfinite=True, strategy="hooks")
-
-
-def test_only_recordings_are_explained():
-    with pytest.raises(bp.BadOption, match="explain answers about a recording, not int"):
-        bp.explain(3)
-
-
-def test_numbers_of_numpy_count_alike():
-    from backprobe.backends.arrays import BACKEND
-
-    array = numpy.array([1.0, numpy.nan, -numpy.inf])
-    assert BACKEND.nonfinite([array, array[:1]]) == [Nonfinite(1, 1, 3), Nonfinite(0, 0, 1)]
-    assert str(Nonfinite(1, 1, 3)) == "1 NaN and 1 Inf of 3"
