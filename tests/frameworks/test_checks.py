@@ -3,6 +3,7 @@
 import functools
 
 import equinox
+import flax.linen
 import flax.nnx
 import jax
 import jax.numpy as jnp
@@ -285,7 +286,7 @@ def test_the_conventions_of_complex_numbers_are_one():
     assert check_jax(lambda z: jnp.abs(z * z.conj() + jnp.exp(z)).sum())(z).ok
 
 
-def test_models_that_are_pytrees_and_modules_in_functions():
+def test_models_that_are_pytrees():
     class Layer(equinox.Module):
         linear: equinox.nn.Linear
         scale: jax.Array
@@ -298,7 +299,41 @@ def test_models_that_are_pytrees_and_modules_in_functions():
     report = check_jax(model)(jnp.asarray(ROWS[0]))
     assert [finding.source.line for finding in report.findings] == [line("in the equinox module")]
     assert report.judged == 3
-    linear = flax.nnx.Linear(4, 2, rngs=flax.nnx.Rngs(0))
-    before = linear.kernel[...].copy()
-    assert check_jax(lambda x: linear(x))(jnp.asarray(ROWS)).ok
-    assert np.array_equal(before, linear.kernel[...])
+
+
+def test_models_of_nnx_and_what_a_call_changes_in_them():
+    class Layer(flax.nnx.Module):
+        def __init__(self, rngs):
+            self.linear, self.norm = flax.nnx.Linear(4, 2, rngs=rngs), flax.nnx.BatchNorm(2, rngs=rngs)
+
+        def __call__(self, x):
+            y = half_jax(self.norm(self.linear(x)))  # in the nnx module
+            return y
+
+    model, twin = (Layer(flax.nnx.Rngs(0)) for _ in range(2))
+    report = check_jax(model)(jnp.asarray(ROWS))
+    assert [finding.source.line for finding in report.findings] == [line("in the nnx module")]
+    assert report.judged == 3
+    twin(jnp.asarray(ROWS))
+    after, expected = (
+        jax.tree.leaves(flax.nnx.state(one, flax.nnx.BatchStat, flax.nnx.Param)) for one in (model, twin)
+    )
+    assert all(np.allclose(a, b, rtol=1e-6) for a, b in zip(after, expected, strict=True))
+
+
+def test_models_of_linen():
+    class Block(flax.linen.Module):
+        @flax.linen.compact
+        def __call__(self, x):
+            y = half_jax(flax.linen.Dense(2)(x))  # in the linen module
+            return y
+
+    class Model(flax.linen.Module):
+        @flax.linen.compact
+        def __call__(self, x):
+            return Block()(x).sum() + self.param("shift", flax.linen.initializers.ones, (2,)).sum()
+
+    model = Model()
+    variables = model.init(jax.random.key(0), jnp.asarray(ROWS))
+    report = check_jax(model)(variables, jnp.asarray(ROWS))
+    assert [finding.source.line for finding in report.findings] == [line("in the linen module")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -33,10 +32,11 @@ class CheckRun:
         self.hearing = Hearing(self.calls, self._judge, within, self.calls.paths(target))
 
     def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
-        self._refuse_arguments(args, kwargs)
+        if not self.backend.is_model(self.target):
+            self._refuse_arguments(args, kwargs)
         given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
         try:
-            self.calls.run(functools.partial(self._program, len(args)), self.target, given)
+            self.calls.run(self._program, self.target, given)
         except BackprobeError:
             raise
         except BaseException as error:
@@ -61,10 +61,10 @@ class CheckRun:
                 found=f"{name_of(self.target)}{signature}", next="the arguments that the function itself takes",
             ) from error  # fmt: skip
 
-    def _program(self, positional: int, target: Any, inputs: Mapping[str, Any]) -> None:
-        values = list(inputs.values())
-        keywords = dict(list(inputs.items())[positional:])
-        result = self._root(target)(*values[:positional], **keywords)
+    def _program(self, target: Any, inputs: Mapping[str, Any]) -> None:
+        positional = [value for name, value in inputs.items() if name.isdigit()]
+        keywords = {name: value for name, value in inputs.items() if not name.isdigit()}
+        result = self._root(target)(*positional, **keywords)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()
             raise NothingToDifferentiate(

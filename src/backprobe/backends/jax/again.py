@@ -16,12 +16,13 @@ import numpy
 from backprobe.backends.again import Input, Operation
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
+from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
 from backprobe.backends.jax.tensors import is_array
 from backprobe.source.follow import innermost, package
 
 TRACED = "it runs inside a transformation, where its values have no numbers; the call of that is judged as a whole"
 
-TARGET = ""  # among the inputs: a model that is a pytree itself
+HELD = ""  # among the inputs: what a model holds itself
 
 
 class JaxCalls:
@@ -30,23 +31,25 @@ class JaxCalls:
     def __init__(self) -> None:
         self.level: Any = None
 
-    def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
-        lifted = Lifted({TARGET: target, **inputs} if models.kind(target) == "equinox" else inputs, None)
+    def run(self, program: Program, target: Any, inputs: Mapping[str, Any]) -> None:
+        taken = taken_apart(target)
+        lifted = Lifted({HELD: taken.held, **inputs}, None)
         if not lifted.arrays:
-            program(target, inputs)
+            taken.run(program, taken.held, inputs)
             return
 
         def linearized(*tracers: Any) -> Any:
             self.level = private.trace_of(tracers[0])
             try:
                 filled = dict(lifted.filled(tracers))
-                program(filled.pop(TARGET, target), filled)
+                taken.run(program, filled.pop(HELD), filled)
             finally:
-                lifted.give_back(tracers, lambda tracer: tracer, _concrete)
+                lifted.give_back(tracers, lambda tracer: tracer, concrete)
             return jnp.zeros(())
 
         with jax.disable_jit():
             jax.linearize(linearized, *lifted.arrays)
+        taken.over()
 
     def paths(self, model: Any) -> Mapping[int, str]:
         return {}
@@ -85,7 +88,7 @@ class JaxCalls:
         found = jax.tree.leaves(given.tree)
         if not any(self._is_differentiated(leaf) for leaf in found):
             return None
-        if any(isinstance(leaf, jax.core.Tracer) and isinstance(_concrete(leaf), jax.core.Tracer) for leaf in found):
+        if any(isinstance(leaf, jax.core.Tracer) and isinstance(concrete(leaf), jax.core.Tracer) for leaf in found):
             return TRACED
         return _why_not_again(function) or HeardCall(self, given)
 
@@ -161,7 +164,7 @@ class JaxOperation:
         self.is_custom = _is_custom(given.called)
         pairs, self.structure = jax.tree_util.tree_flatten_with_path(given.tree)
         with self._alone():
-            self.leaves = [self._cast(_concrete(leaf)) for _, leaf in pairs]
+            self.leaves = [self._cast(concrete(leaf)) for _, leaf in pairs]
         self.places = [at for at, (_, leaf) in enumerate(pairs) if is_differentiated(leaf)]
         self.inputs = [Input(*_place(pairs[at][0]), to_numpy(self.leaves[at])) for at in self.places]
         self.epsilon = max(float(jnp.finfo(self.leaves[at].dtype).eps) for at in self.places)
@@ -191,9 +194,7 @@ class JaxOperation:
     def why_it_fails(self) -> str | None:
         try:
             with self._alone():
-                outputs = [
-                    _concrete(output) for output in self._function(*self._arrays([i.value for i in self.inputs]))
-                ]
+                outputs = [concrete(output) for output in self._function(*self._arrays([i.value for i in self.inputs]))]
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.epsilon = max([self.epsilon, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])
@@ -234,13 +235,6 @@ def _why_not_again(function: Any) -> str:
     return ""
 
 
-def _concrete(value: Any) -> Any:
-    """The numbers behind a tracer of a derivative; of any other tracer that itself."""
-    while isinstance(value, jax.core.Tracer) and hasattr(value, "primal"):
-        value = value.primal
-    return value
-
-
 def _place(path: Sequence[Any]) -> tuple[str, str]:
     """Which argument a leaf is in, and where in that: the first key tells of which of the three."""
     of, *rest = path
@@ -256,5 +250,5 @@ def _dotted(path: Sequence[Any]) -> str:
 
 def to_numpy(array: Any) -> Any:
     """The numbers of an array as float64 or complex128."""
-    found = numpy.asarray(_concrete(array))
+    found = numpy.asarray(concrete(array))
     return found.astype(numpy.complex128 if numpy.iscomplexobj(found) else numpy.float64)
