@@ -308,11 +308,10 @@ class Trace:
             if value.site is site and value.scope is scope and not value.is_explained:
                 value.is_explained = True
                 origin = site.origin if not leaf else site.origin.at(leaf)
-                self.explain(value, origin, scope)
+                self._explain_one(value, origin, scope)
         self.renewed.clear()
 
-    def explain(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
-        """Note what computes a value, and what that mentions."""
+    def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
         value.expression, value.calls = origin.expression, tuple(around.calls)
         if around.carried:
             value.passages = through(around, origin.reads)
@@ -417,7 +416,15 @@ class Trace:
             tensor = self.tape.tap(tensor)
         value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)), self.return_site)
         if path is not None and value.site is self.return_site and not value.expression:
-            self.explain(value, self.return_site.origin.at(path), self.at_return)
+            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
+        return value
+
+    @quietly
+    def hold_at(self, tensor: Any, site: Site, scope: Scope) -> Value:
+        """The value that a tensor is, which stands in a line without a name, and what that line mentions."""
+        self.is_recording = True
+        value = self.hold(tensor, site.local, "", site)
+        self._explain_one(value, site.origin, scope)
         return value
 
     def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:
