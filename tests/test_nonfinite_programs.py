@@ -4,7 +4,6 @@ import gc
 import inspect
 import weakref
 
-import numpy
 import pytest
 import torch
 from torch import nn, tensor

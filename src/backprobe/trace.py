@@ -311,12 +311,11 @@ class Trace:
             for leaf, value in slot:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
-                    self.explain(value, site.origin.at(leaf) if leaf else site.origin, scope)
+                    self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
         if self.renewed:
             self.renewed.clear()
 
-    def explain(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
-        """Note what computes a value, and what that mentions."""
+    def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
         value.expression = origin.expression
         if around.calls:
             value.calls = tuple(around.calls)
@@ -422,7 +421,15 @@ class Trace:
             tensor = self.tape.tap(tensor)
         value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)), self.return_site)
         if path is not None and value.site is self.return_site and not value.expression:
-            self.explain(value, self.return_site.origin.at(path), self.at_return)
+            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
+        return value
+
+    @quietly
+    def hold_at(self, tensor: Any, site: Site, scope: Scope) -> Value:
+        """The value that a tensor is, which stands in a line without a name, and what that line mentions."""
+        self.is_recording = True
+        value = self.hold(tensor, site.local, "", site)
+        self._explain_one(value, site.origin, scope)
         return value
 
     def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:

@@ -84,10 +84,7 @@ def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
     text = linecache.getline(file, at.tb_lineno).strip()
     tree = parsed(text)
     site = Site("backward()", at.tb_lineno, text, Origin() if tree is None else Origin(reads=names_read(tree)))
-    run.trace.is_recording = True
-    value = run.trace.hold(tensor, "backward()", "", site)
-    run.trace.explain(value, site.origin, _scope(run, file))
-    return value
+    return run.trace.hold_at(tensor, site, _scope(run, file))
 
 
 def _scope(run: Run, file: str) -> Scope:

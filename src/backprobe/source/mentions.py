@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -80,7 +81,8 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
         return None
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    reporting = called - SHAPES - CUTTERS.keys() if set(followed) - called else set(followed)  # or called otherwise
+    known = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
+    reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
 
@@ -91,7 +93,9 @@ def parsed(text: str) -> ast.AST | None:
     text = text.strip()
     for whole in (text, f"{text} pass", text.removeprefix("el")):
         try:
-            return ast.parse(whole)
+            with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
+                warnings.simplefilter("ignore")
+                return ast.parse(whole)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
     return None

@@ -1,0 +1,478 @@
+"""``bp.explain``: what it takes, what it says of a gradient that is there, of a bare loss, of whole recordings."""
+
+import gc
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import backprobe as bp
+from backprobe.source.mentions import has_part, uses
+from block_cases import nothing_left
+
+
+def leaf(*numbers):
+    return torch.tensor(numbers, requires_grad=True)
+
+
+def kinds(report):
+    return [finding.kind for finding in report.findings]
+
+
+def cut(x, w):
+    u = x * w
+    d = u.detach()
+    return (d * w).sum()
+
+
+# what is asked
+
+
+def test_a_gradient_that_is_there_is_no_finding():
+    report = bp.explain(bp.probe(cut)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "w")
+    assert report.ok
+    assert report.heading == "'w' has its gradient: nothing is missing"
+    assert str(report) == report.heading
+
+
+def test_a_computed_value_has_its_gradient_in_the_recording_and_not_in_its_own_grad():
+    x = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        u = x * 2
+        alias = u
+        u.sum().backward()
+    report = bp.explain(rec, "u")
+    assert report.ok
+    assert report.notes == (
+        "the same value is also called alias",
+        "it was computed, and is no leaf: in PyTorch its own .grad is None, and rec['u'].grad is there",
+    )
+
+
+def test_names_are_those_of_the_recording():
+    recording = bp.probe(cut)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    with pytest.raises(bp.UnknownName, match="the nearest: d"):
+        bp.explain(recording, "dd")
+    recording = bp.probe(cut, ["u", "d"])(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    with pytest.raises(bp.UnknownName, match=r"next:  bp.probe\(\.\.\., \['w'\]\)"):
+        bp.explain(recording, "w")
+
+
+@pytest.mark.parametrize("given", [("rec", 3), ("rec", torch.ones(1))])
+def test_a_recording_takes_a_name(given):
+    recording = bp.probe(cut)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    with pytest.raises(bp.BadOption, match=r"next:  bp.explain\(rec, 'u'\)"):
+        bp.explain(recording, given[1])
+
+
+def test_what_is_neither_a_recording_nor_a_tensor():
+    with pytest.raises(bp.BadOption, match=r"a recording and a name, or a loss and a tensor[\s\S]*found: a str"):
+        bp.explain(torch.ones(1), "u")
+    with pytest.raises(bp.BadOption, match="found: a int"):
+        bp.explain(3, 4)
+
+
+def test_an_open_block_is_explained_as_far_as_it_is():
+    x = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        u = x * 2
+        assert kinds(bp.explain(rec, "u")) == ["backward_not_run"]
+        u.sum().backward()
+        assert bp.explain(rec, "u").ok
+
+
+# what a recording cannot tell
+
+
+def test_an_object_that_passes_a_value_on_is_not_seen_and_nothing_is_claimed():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+        def numbers(self):
+            return self.value.detach()
+
+    def f(x, w):
+        u = x * w
+        box = Box(u)
+        return (box.numbers() * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u").findings
+    assert finding.kind == "unused"
+    assert finding.headline == "nothing that was recorded leads from 'u' to 'return'"
+    assert "objects, closures and functions that are not followed" in finding.remedy
+
+
+def test_what_only_the_shape_is_used_of_is_not_cut():
+    def f(x, w):
+        u = x * w
+        size = u.shape[0]
+        zeros = torch.zeros_like(u)
+        return (w / size + zeros).sum()
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u")
+    assert kinds(report) == ["unused"]
+
+
+def test_the_branch_that_is_not_taken_is_not_blamed():
+    def f(x, w):
+        u = x * w
+        y = w if float(x.detach().sum()) > 0 else u.exp()
+        return (y * w).sum()
+
+    assert kinds(bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u")) == ["unused"]
+
+
+def test_a_name_bound_again_points_to_the_one_that_is_used():
+    def f(x, w):
+        y = x * 2
+        y = w * 3
+        return y.sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "y#0").findings
+    assert finding.kind == "other_call"
+    assert "rec['y#1']" in finding.remedy
+
+
+# modules
+
+
+class Frozen(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        with torch.no_grad():
+            h = self.body(x)
+        return self.head(h).sum()
+
+
+def test_the_parameters_of_a_module_that_runs_under_no_grad():
+    recording = bp.probe(Frozen())(torch.ones(1, 2))
+    assert recording["body.0"].status == "no_grad"
+    (finding,) = bp.explain(recording, "body.0.weight").findings
+    assert (finding.kind, finding.chain) == ("no_grad", ("body.0.weight", "body.0"))
+    assert kinds(bp.explain(recording)) == ["no_grad"]
+
+
+def test_parameters_that_are_frozen_are_told_from_those():
+    model = Frozen()
+    model.body.requires_grad_(False)
+    recording = bp.probe(model)(torch.ones(1, 2))
+    assert recording["body.0"].status == "frozen"
+    assert kinds(bp.explain(recording, "body.0.weight")) == ["frozen_leaf"]
+    assert bp.explain(recording).ok
+
+
+class Checkpointed(torch.nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.body, self.head, self.reentrant = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1), reentrant
+
+    def forward(self, x):
+        h = checkpoint(self.body, x, use_reentrant=self.reentrant)
+        return self.head(h).sum()
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+@pytest.mark.parametrize("block", [True, False])
+def test_a_reentrant_checkpoint_of_a_module_in_a_model(block):
+    model, x = Checkpointed(True), torch.ones(1, 2)
+    if block:
+        with bp.probe(model) as recording:
+            model(x).backward()
+    else:
+        recording = bp.probe(model)(x)
+    assert model.body.weight.grad is None
+    for name in ("body.weight", "body"):
+        (finding,) = bp.explain(recording, name).findings
+        assert finding.kind == "checkpoint"
+        assert finding.source.text == "h = checkpoint(self.body, x, use_reentrant=self.reentrant)"
+
+
+def test_the_other_kind_of_checkpoint_loses_nothing():
+    model, x = Checkpointed(False), torch.ones(1, 2)
+    with bp.probe(model) as recording:
+        model(x).backward()
+    assert bp.explain(recording).ok
+    assert bp.explain(recording, "body.weight").ok
+
+
+# whole recordings
+
+
+def test_a_loop_that_cuts_at_each_turn_is_one_finding():
+    def f(x, w):
+        h = x
+        for _ in range(20):
+            h = (h * w).detach()
+        return (h * w).sum()
+
+    recording = bp.probe(f)(leaf(1.0, 2.0), leaf(0.5, 0.5))
+    (finding,) = bp.explain(recording).findings
+    assert finding.kind == "detach"
+    assert "the gradients that are missing for it: x" in finding.facts
+
+
+def test_by_nature_and_frozen_values_are_notes():
+    def f(x, w):
+        n = 3
+        k = x.argmax()
+        ones = torch.ones(2)
+        return (x * w * ones).sum() * n
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))
+    assert report.ok
+    assert report.heading == "3 of 6 values have their gradient"
+    assert report.notes == (
+        "computed from nothing that requires a gradient: ones", "no tensors: n", "neither floating point nor complex: k"
+    )  # fmt: skip
+
+
+# zeros
+
+
+def test_contributions_that_cancel_are_told_from_a_derivative_that_is_zero():
+    def f(x, w):
+        u = x * w
+        plus = u * 2
+        minus = u * -2
+        return (plus + minus).sum() + w.sum()
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u")
+    assert all("contributions may have cancelled" in " ".join(finding.facts) for finding in report.findings)
+
+
+def test_a_gradient_that_is_not_finite_is_a_note():
+    report = bp.explain(bp.probe(lambda x: x.sqrt().sum())(leaf(0.0, 1.0)), "x")
+    assert "1 of the 2 numbers of the gradient are not finite" in report.notes
+
+
+# without a recording
+
+
+def facts_of(loss, tensor):
+    report = bp.explain(loss, tensor)
+    return report.heading, kinds(report)
+
+
+def test_a_tensor_that_is_no_leaf():
+    weight = torch.ones(3, requires_grad=True) * 0.1
+    report = bp.explain((weight * 2).sum(), weight)
+    assert report.heading == "a path leads from the loss to weight: backward() brings it a gradient"
+    assert kinds(report) == ["not_retained"]
+    assert report.findings[0].facts == (
+        "weight was computed by MulBackward0 from a leaf of shape (3,), and .grad is filled there",
+    )
+    weight.retain_grad()
+    assert bp.explain((weight * 2).sum(), weight).ok
+
+
+def test_leaves_are_called_as_the_caller_calls_them():
+    x = leaf(1.0)
+    u = x.exp()
+    assert "u was computed by ExpBackward0 from x" in str(bp.explain(u * 2, u))
+
+
+def test_a_view_taken_again():
+    b = leaf(1.0, 2.0).exp()
+    t = b[0]
+    report = bp.explain(b[0] * 2, t)
+    assert report.heading == "no path leads from the loss to t: backward() brings it no gradient"
+    assert kinds(report) == ["made_again"]
+    assert facts_of(b[1] * 2, t)[1] == ["unused"]
+
+
+def test_another_leaf_in_the_same_memory():
+    x = leaf(1.0, 2.0)
+    parameter = torch.nn.Parameter(x)
+    (finding,) = bp.explain((parameter * 2).sum(), x).findings
+    assert finding.kind == "shared"
+    assert finding.headline.startswith("parameter lies in the same memory as x")
+
+
+def test_values_that_are_not_reached():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    u = x * 3
+    assert facts_of((x * w).sum(), u)[1] == ["unused"]
+    assert facts_of(w.sum(), x)[1] == ["unused"]
+    assert facts_of(w.sum(), torch.ones(2))[1] == ["frozen"]
+    assert facts_of(w.sum(), torch.tensor([1, 2]))[1] == ["not_float"]
+    with torch.inference_mode():
+        q = torch.ones(2)
+    assert facts_of(w.sum(), q)[1] == ["inference"]
+
+
+def test_a_loss_that_backward_cannot_run_from():
+    x = leaf(1.0, 2.0)
+    assert facts_of(x * 2, x)[1] == ["not_scalar"]
+    assert facts_of(x.detach().sum(), x)[1] == ["no_history", "unused"]
+    loss = x.detach().sum()
+    loss.requires_grad = True
+    assert facts_of(loss, x)[1] == ["made_leaf", "unused"]
+    v = x.exp()
+    loss = (v * x).sum()
+    v.add_(1)
+    assert facts_of(loss, x)[1] == ["in_place"]
+    loss = (x * x).sum()
+    loss.backward()
+    assert facts_of(loss, x)[1] == ["freed"]
+
+
+def test_looking_at_a_graph_runs_nothing_of_it():
+    ran = []
+
+    def part(value):
+        ran.append(1)
+        return value.exp() * value
+
+    x = leaf(1.0, 2.0)
+    loss = checkpoint(part, x, use_reentrant=False).sum()
+    assert len(ran) == 1
+    assert bp.explain(loss, x).ok
+    assert len(ran) == 1
+
+
+# errors
+
+
+def test_an_error_that_is_not_of_the_graph_gets_no_explanation():
+    with pytest.raises(RuntimeError, match="size of tensor a") as caught, bp.probe():
+        leaf(1.0, 2.0) + leaf(1.0, 2.0, 3.0)
+    assert len(caught.value.__notes__) == 1
+
+
+def test_an_error_of_a_checkpoint_runs_nothing_again():
+    ran = []
+
+    def part(value):
+        ran.append(1)
+        return value.exp() * value
+
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"), bp.probe():
+        y = checkpoint(part, x, use_reentrant=False)
+        v = y.exp()
+        v.add_(1)
+        v.sum().backward()
+    assert len(ran) == 1
+
+
+def test_nothing_is_left_after_an_error_that_was_explained():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with nothing_left():
+        for _ in range(2):
+            try:
+                with bp.probe() as rec:
+                    v = x.exp()
+                    array = v.detach().numpy()
+                    z = v * w
+                    v.add_(1)
+                    (z * torch.from_numpy(array)).sum().backward()
+            except RuntimeError as error:
+                assert "written: 'v#1'" in error.__notes__[-1]
+            del rec, v, z, array
+
+
+def test_the_function_form_explains_its_errors_too():
+    def f(x):
+        u = x.exp()
+        u.add_(1)
+        return u * 2
+
+    with pytest.raises(RuntimeError) as caught:
+        bp.probe(f)(1.0)
+    note = caught.value.__notes__[-1]
+    assert "saved:   'u#0'" in note
+    assert "u.add_(1))" in note
+
+
+def test_an_output_that_is_cut_off_names_the_line():
+    def f(x, w):
+        u = x * w
+        d = u.detach()
+        return d * 2
+
+    with pytest.raises(bp.NothingToDifferentiate) as caught:
+        bp.probe(f)(3.0, 2.0)
+    assert "cut:     `u.detach()` has the numbers of 'u'" in caught.value.found
+    assert ": d = u.detach()" in caught.value.found
+
+
+def test_a_number_as_output_names_the_line():
+    def f(x, w):
+        loss = (x * w).sum()
+        return loss.item()
+
+    with pytest.raises(bp.BadOutput) as caught:
+        bp.probe(f)(3.0, 2.0)
+    assert ": return loss.item()" in caught.value.found
+
+
+def test_the_error_is_that_of_the_program_where_names_were_not_selected():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught, bp.probe(select="z"):
+        v = x.exp()
+        z = v * x
+        v.add_(1)
+        z.sum().backward()
+    assert "saved:   'z'" in caught.value.__notes__[-1]
+
+
+# what is kept
+
+
+def test_what_passes_through_names_without_tensors_is_forgotten_with_the_block():
+    x = leaf(1.0, 2.0)
+    with nothing_left():
+        with bp.probe() as rec:
+            seen = []
+            for _ in range(3):
+                u = x * 2
+                seen.append(u.detach().numpy())
+            torch.from_numpy(np.stack(seen)).sum().requires_grad_().backward()
+        del rec, u
+    gc.collect()
+
+
+# texts
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled", "found"),
+    [
+        ("u.detach()", "u", ["detach"]),
+        ("float(u)", "u", ["number"]),
+        ("u.float()", "u", [""]),
+        ("u.to(torch.long)", "u", ["integer"]),
+        ("u.to(torch.float64)", "u", [""]),
+        ("tf.cast(u, tf.int32)", "u", ["integer"]),
+        ("u is None", "u", ["shape"]),
+        ("u > v", "v", ["comparison"]),
+        ("pair[0].detach() + pair[1]", "pair.1", [""]),
+        ("pair[0].detach() + pair[1]", "pair.0", ["detach"]),
+        ("self.scale.item()", "self.scale", ["number"]),
+        ("helper(u) * 2", "u", []),
+        ("[v.item() for v in u]", "u", ["number"]),
+        ("[v for v in u]", "u", [""]),
+        ("return u.detach()", "u", ["detach"]),
+        ("while (v := u.detach()).sum() > 3:", "u", ["detach"]),
+    ],
+)
+def test_what_a_text_does_with_a_name(text, spelled, found):
+    assert [use.kind for use in uses(text, spelled, ("helper",))] == found
+
+
+def test_a_text_that_is_no_python_tells_nothing():
+    assert uses("u = (", "u") is None
+    assert uses("x * 2", "u") is None
+    assert not has_part("u = (", "u[0]")
+
+
+def test_python_warns_of_nothing_while_texts_are_read():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert uses('u.detach() if "\\d" else u', "u") is not None
