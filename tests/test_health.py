@@ -146,7 +146,7 @@ def test_zero_gradients_begin_somewhere():
 
     (zero,) = bp.health(bp.probe(f)(ROWS)).findings
     assert (zero.kind, zero.name, zero.source.text.strip()) == ("zero_gradient", "u", "v = torch.round(u)")
-    assert "1 more gradients are 0 because of it: 'x'" in zero.facts
+    assert "1 more gradient is 0 because of it: 'x'" in zero.facts
 
 
 def test_zero_local_derivatives():

@@ -357,7 +357,7 @@ def test_the_report_prints_lines_and_shapes():
     text = str(bp.explain(bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 4.0]))))
     line = line_of(segment, "torch.sqrt")
     assert text.splitlines() == [
-        f"NaN or Inf begins at 1 place, first at 'r' ({__file__}:{line})",
+        f"NaN or Inf begins at 1 place, first at 'r' (test_nonfinite_programs.py:{line})",
         "  1. Inf is born in the backward of 'r': the derivative of sqrt is infinite at 0",
         f"       at:    {__file__}:{line}",
         "                r = torch.sqrt(v)",
@@ -367,7 +367,7 @@ def test_the_report_prints_lines_and_shapes():
         "       seen:  the gradient of 'v': 1 Inf of 2",
         "       seen:  'v' of shape (2,) is finite, between 0 and 4",
         "  2. NaN and Inf spread from there",
-        "       seen:  1 gradients: v",
+        "       seen:  1 gradient: v",
     ]
 
 

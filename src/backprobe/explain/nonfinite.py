@@ -11,6 +11,7 @@ from backprobe.explain.sources import Sources
 from backprobe.explain.states import States
 from backprobe.findings import Finding, Report
 from backprobe.record import Record
+from backprobe.show.table import place
 
 LATE = (
     "recorded without nonfinite=True: what is held was judged now, and which operation of a line made a gradient NaN "
@@ -42,7 +43,7 @@ def _clean(states: States) -> str:
 
 def _heading(born: Sequence[Finding]) -> str:
     first = born[0]
-    where = "" if first.source is None else f" ({first.source.file}:{first.source.line})"
+    where = "" if first.source is None else f" ({place(first.source.file, first.source.line)})"
     return f"NaN or Inf begins at {len(born)} place{'s' * (len(born) > 1)}, first at {first.name!r}{where}"
 
 
@@ -55,8 +56,8 @@ def _propagated(states: States, born: Sequence[Finding]) -> list[Finding]:
         return []
     outputs = [entries[at].name for at in states.record.outputs if states.values[at].is_bad]
     facts = tuple(
-        f"{len(names)} {what}: {', '.join(names[:MOST])}{' …' * (len(names) > MOST)}"
-        for what, names in (("more values", values), ("gradients", grads)) if names
+        f"{len(names)} {what}{'s' * (len(names) > 1)}: {', '.join(names[:MOST])}{' …' * (len(names) > MOST)}"
+        for what, names in (("more value", values), ("gradient", grads)) if names
     )  # fmt: skip
     reached = f", and come to the output {', '.join(map(repr, outputs))}" if outputs else ""
     return [Finding("propagated", (values or grads)[0], f"NaN and Inf spread from there{reached}", None, facts)]

@@ -77,9 +77,10 @@ def _series(patient: Patient) -> list[list[int]]:
 
 def _along(patient: Patient, layers: Sequence[int]) -> Finding | None:
     """What happens to the gradient from the last layer of a series to its first."""
-    sizes = [rms(patient.grad(at)) for at in layers]
-    if not all(sizes):
-        return None  # zero gradients are found by themselves
+    known = {at: size for at in layers if (size := rms(patient.grad(at)))}  # zeros are found by themselves
+    layers, sizes = list(known), list(known.values())
+    if len(layers) < FEWEST:
+        return None
     first, last = layers[0], layers[-1]
     steps = [before / after for before, after in pairwise(sizes)]
     fall, growth = (sum(step < 1 / RATIO for step in steps), sum(step > RATIO for step in steps))

@@ -24,7 +24,7 @@ def check(patient: Patient) -> Iterator[Finding]:
             if consumers:
                 facts.append(f"not so the gradient of {_names(patient, consumers)}")
             if behind:
-                facts.append(f"{len(behind)} more gradients are 0 because of it: {_names(patient, behind)}")
+                facts.append(f"{_more(len(behind))} 0 because of it: {_names(patient, behind)}")
             source = patient.entries[consumers[0]].source if consumers else entry.source
             yield Finding(
                 "zero_gradient", entry.name, f"the gradient of {entry.name!r} is all zero", source, tuple(facts)
@@ -35,6 +35,10 @@ def check(patient: Patient) -> Iterator[Finding]:
             if numbers is not None and numbers.size and not numbers.any():
                 headline = f"the derivative of {entry.name!r} towards {edge.name!r} is all zero"
                 yield Finding("zero_derivative", entry.name, headline, entry.source, (DERIVATIVE,))
+
+
+def _more(count: int) -> str:
+    return "1 more gradient is" if count == 1 else f"{count} more gradients are"
 
 
 def _names(patient: Patient, places: Sequence[int]) -> str:
