@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from backprobe.backends.base import Options
 from backprobe.backends.choice import BACKENDS, find_backend, find_program, load_backend
+from backprobe.backends.facts import Options
 from backprobe.errors import BadOption, NoBackend
 from backprobe.forms.block import BlockRun, ModelBlock, PlainBlock, users_frame
 from backprobe.forms.cell import CellRun

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-from backprobe.backends.base import Effect
+from backprobe.backends.facts import Effect
 from backprobe.carried import Carried, Carrying, fill
 from backprobe.names import strip
 from backprobe.record import GradStatus

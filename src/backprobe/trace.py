@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Around, Tape
+from backprobe.backends.base import Tape
+from backprobe.backends.facts import Around
 from backprobe.carried import Carrying, carry, hand_over, through, written
 from backprobe.following import Following
 from backprobe.names import Selection, partition, quote

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from backprobe.backends.base import NOTHING_KNOWN, Backend, Backward, Link, MadeAt, Outcome, Sums
+from backprobe.backends.base import Backend
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Link, MadeAt, Outcome, Sums
 from backprobe.carried import Carried
 from backprobe.cuts import causes
 from backprobe.environment import stamp

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.base import Description, Summary
+from backprobe.backends.facts import Description, Summary
 from backprobe.errors import BadRecording
 from backprobe.record import Nonfinite
 

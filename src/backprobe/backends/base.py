@@ -5,167 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from enum import Enum
 from types import CodeType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from backprobe.backends.again import Calls
-from backprobe.record import GradStatus, Nonfinite, Source
-
-
-class Effect(Enum):
-    """What a call may do to the memory of values that have names."""
-
-    READS = "reads"  # certainly writes nothing
-    WRITES = "writes"  # may write to some of its arguments: `Tape.targets` tells which
-    UNKNOWN = "unknown"  # cannot be seen into
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of ``probe`` that a backend carries out."""
-
-    strategy: str = "edges"
-    values: str = "alias"
-    create_graph: bool = False
-    partials: bool | str = False
-    nonfinite: bool = False
-    retain_graph: bool = False  # the program goes on to use its values
-
-
-class Description(NamedTuple):
-    """Shape, dtype and device of a value as the framework gives them; None for what is not a tensor."""
-
-    shape: tuple[int, ...] | None = None
-    dtype: str | None = None
-    device: str | None = None
-
-
-NOTHING_KNOWN = Description()
-
-
-class Link(NamedTuple):
-    """A captured value, by position, that flows directly into another: see ``Edge``."""
-
-    position: int
-    partial: Any = None
-    contribution: Any = None
-
-
-class MadeAt(NamedTuple):
-    """``Made``, with the position of the captured value towards which it flows."""
-
-    operation: str
-    towards: int | None
-    given: str
-    made: str
-
-
-class Outcome(NamedTuple):
-    """What the backward pass gave one captured value."""
-
-    status: GradStatus
-    reason: str
-    value: Any
-    grad: Any
-    inputs: tuple[Link, ...]
-    axes: tuple[str, ...] = ()  # see ``Entry``
-    cause: Source | None = None  # see ``Entry``
-    made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
-
-
-@dataclass(frozen=True)
-class Sums:
-    """``PathSums`` by positions of captured values."""
-
-    judged: int
-    difference: float
-    worst: int | None
-    agree: bool
-    unjudged: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Backward:
-    """What running backward gave: the outcome of each capture, and their positions in the order they were visited."""
-
-    outcomes: list[Outcome]
-    order: tuple[int, ...]
-    sums: Sums | None = None
-    notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
-    scales: tuple[float | None, ...] = ()  # see ``Record``
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What a program that has run asks of its tape: its result, what of it is differentiated, and towards what."""
-
-    result: Any
-    output: Any
-    cotangent: Any
-    captures: Sequence[Any]
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Statistics of one tensor over its finite values: root mean square, largest magnitude, and how many are not."""
-
-    size: int
-    nonfinite: int
-    rms: float
-    largest: float
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
-
-    ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
-    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, after the
-    call of backward at ``earlier``. ``root`` is the tensor that backward was to run from.
-    """
-
-    kind: str
-    values: tuple[int, ...] = ()
-    savers: tuple[tuple[int, str], ...] = ()
-    writers: tuple[int, ...] = ()
-    users: tuple[int, ...] = ()
-    earlier: Source | None = None
-    root: Any = None
-
-
-@dataclass(frozen=True)
-class GraphFacts:
-    """What a framework's graph alone tells of an output and a tensor, without a recording.
-
-    ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
-    operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
-    memory, ``written`` its operations whose saved values were written since.
-    """
-
-    output: str
-    output_requires_grad: bool
-    output_size: int
-    output_is_leaf: bool
-    tensor: str
-    requires_grad: bool
-    is_leaf: bool
-    is_retained: bool
-    is_inference: bool
-    is_floating: bool
-    op: str
-    is_reached: bool
-    leaves: tuple[Any, ...]
-    output_leaves: tuple[Any, ...]
-    again: tuple[str, ...]
-    shared: tuple[Any, ...]
-    written: tuple[str, ...]
-    is_freed: bool
-
-
-Around = tuple[Sequence[Any], bool]
-"""The captures that a value was computed from, as far as the source tells, and whether the source mentions a
-differentiated value besides them."""
+from backprobe.backends.facts import (
+    Around,
+    Backward,
+    Description,
+    Effect,
+    Failure,
+    GraphFacts,
+    Node,
+    Options,
+    Ran,
+    Summary,
+)
+from backprobe.record import Nonfinite, Source
 
 
 class Tensors(Protocol):
@@ -499,18 +355,6 @@ class ModelCall(Protocol):
         What can be done only when the program has been differentiated is added to ``later``.
         """
         ...
-
-
-@dataclass(frozen=True)
-class Node:
-    """One value of a graph that has names of its own, before it runs."""
-
-    names: tuple[str, ...]  # (":u", ":split.1") without counts, the one to print first
-    is_parameter: bool = False
-    by_default: bool = True  # is it recorded where no pattern asks for it?
-    is_output: bool = False  # is it what is differentiated?
-    op: str = ""
-    described: Description = NOTHING_KNOWN  # as far as the graph tells
 
 
 class Program(Tensors, Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.arrays import NumpyArrays
-from backprobe.backends.base import Outcome, Summary, Sums
+from backprobe.backends.facts import Outcome, Summary, Sums
 from backprobe.record import GradStatus
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.base import Failure
+from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
 from backprobe.explain.missing import cut_finding, merged
 from backprobe.names import strip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from backprobe.backends.base import Arrays, Summary
+from backprobe.backends.base import Arrays
+from backprobe.backends.facts import Summary
 from backprobe.cuts import Ways
 from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from backprobe.backends.base import GraphFacts
+from backprobe.backends.facts import GraphFacts
 from backprobe.findings import Finding, Report
 
 NOT_KEPT = (

@@ -13,7 +13,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from backprobe.backends.base import Backend, BlockTape, Differentiator, Ran, Tensors
+from backprobe.backends.base import Backend, BlockTape, Differentiator, Tensors
+from backprobe.backends.facts import Ran
 from backprobe.errors import BackprobeError, BadOption, Unsupported
 from backprobe.forms.model import OUTPUTS_AND_OWN, Modules, names_in
 from backprobe.forms.run import Request, Run, home, name_of

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from backprobe.backends.base import Arrays, Backward, Node, Outcome, Program, Sums
+from backprobe.backends.base import Arrays, Program
 from backprobe.backends.choice import load_arrays
+from backprobe.backends.facts import Backward, Node, Outcome, Sums
 from backprobe.environment import stamp
 from backprobe.errors import BackprobeError, BadOption, NothingMatched
 from backprobe.finiteness import judged

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from backprobe.backends.base import Backend, Backward, Options, Ran, Tape
+from backprobe.backends.base import Backend, Tape
 from backprobe.backends.choice import BACKENDS
+from backprobe.backends.facts import Backward, Options, Ran
 from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
 from backprobe.finiteness import judged
 from backprobe.forms.failing import explain_unconnected, explained

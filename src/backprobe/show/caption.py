@@ -6,7 +6,8 @@ import math
 from functools import cached_property
 from typing import Any
 
-from backprobe.backends.base import Arrays, Summary
+from backprobe.backends.base import Arrays
+from backprobe.backends.facts import Summary
 from backprobe.errors import Overwritten
 from backprobe.graph import Flow, Graph
 from backprobe.names import split, strip

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.base import Description, ModelCall, Options
+from backprobe.backends.base import ModelCall
+from backprobe.backends.facts import Description, Options
 from backprobe.backends.host import HostArrays
 from backprobe.backends.jax import calls, models
 from backprobe.backends.jax.again import JaxCalls

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.base import Backward, Link, Options, Outcome, Ran, Sums
+from backprobe.backends.facts import Backward, Link, Options, Outcome, Ran, Sums
 from backprobe.backends.host import path_sums
 from backprobe.backends.jax.linear import LARGEST_BLOCK, LinearProgram
 from backprobe.backends.jax.primitives import Tap

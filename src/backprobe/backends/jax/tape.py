@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.base import Around, Backward, Description, Effect, Once, Options, Ran
+from backprobe.backends.base import Once
+from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate

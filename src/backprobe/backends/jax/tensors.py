@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.base import Description
+from backprobe.backends.facts import Description
 
 
 def is_array(value: Any) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backprobe.backends.base import ModuleObserver, Options
+from backprobe.backends.base import ModuleObserver
+from backprobe.backends.facts import Options
 from backprobe.backends.tensorflow import graph_targets, layers, refusals
 from backprobe.backends.tensorflow.again import TensorflowCalls
 from backprobe.backends.tensorflow.block import OpenTape

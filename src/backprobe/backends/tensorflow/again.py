@@ -13,7 +13,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.again import Input, Operation
-from backprobe.backends.base import Options
+from backprobe.backends.facts import Options
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.log import OperationLog

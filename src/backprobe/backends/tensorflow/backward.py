@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.base import Backward, Link, Options, Outcome, Ran
+from backprobe.backends.facts import Backward, Link, Options, Outcome, Ran
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials

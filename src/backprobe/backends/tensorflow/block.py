@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.base import Backward, Options, Outcome, Ran
+from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.base import Node
+from backprobe.backends.facts import Node
 from backprobe.backends.tensorflow.graph_definition import renamed, tensors_taken, without
 from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_mode import GraphProgram, user_line

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.base import Backward, Description, Node, Options
+from backprobe.backends.facts import Backward, Description, Node, Options
 from backprobe.backends.tensorflow.graph_gradients import Flows, added, local_flows, once, towards, v1
 from backprobe.backends.tensorflow.graph_outcome import Given, Taken, backward
 from backprobe.backends.tensorflow.graph_values import (

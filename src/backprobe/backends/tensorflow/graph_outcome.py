@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.base import Backward, Link, Outcome
+from backprobe.backends.facts import Backward, Link, Outcome
 from backprobe.backends.host import path_sums
 from backprobe.backends.tensorflow.graph_values import GraphValue, is_floating_dtype
 from backprobe.backends.tensorflow.graph_walk import Upstream, carries

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from backprobe.backends.base import Description, Node
+from backprobe.backends.facts import Description, Node
 from backprobe.backends.tensorflow.graph_walk import Upstream, is_floating
 from backprobe.names import of_graph
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.base import Backward, Link, Outcome, Ran
+from backprobe.backends.facts import Backward, Link, Outcome, Ran
 from backprobe.backends.host import path_sums
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps

@@ -9,7 +9,8 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.base import Around, Backward, Description, Effect, Once, Options, Ran
+from backprobe.backends.base import Once
+from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
 from backprobe.backends.tensorflow import functions, layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import differentiate

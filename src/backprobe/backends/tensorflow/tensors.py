@@ -10,7 +10,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.arrays import DTYPES
-from backprobe.backends.base import Description, Summary
+from backprobe.backends.facts import Description, Summary
 from backprobe.backends.host import HostArrays
 from backprobe.errors import NotSaved
 

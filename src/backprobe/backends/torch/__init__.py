@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Description, Failure, GraphFacts, ModuleObserver, Options, Summary
+from backprobe.backends.base import ModuleObserver
+from backprobe.backends.facts import Description, Failure, GraphFacts, Options, Summary
 from backprobe.backends.torch import explaining, failures, finite, modules, strategies, tensors
 from backprobe.backends.torch.again import TorchCalls
 from backprobe.backends.torch.capture import Capture

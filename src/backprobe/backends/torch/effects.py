@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import Effect
+from backprobe.backends.facts import Effect
 from backprobe.backends.torch.modules import parts
 from backprobe.structure import leaves
 

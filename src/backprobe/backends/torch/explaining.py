@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.base import GraphFacts
+from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
 from backprobe.backends.torch.failures import broken
 from backprobe.backends.torch.graph import LEAF, Key, key, nodes

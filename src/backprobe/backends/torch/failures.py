@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.base import Failure
+from backprobe.backends.facts import Failure
 from backprobe.backends.torch.capture import Capture, gradient_edge, version
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall

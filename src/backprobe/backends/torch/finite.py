@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
-from backprobe.backends.base import Backward, MadeAt
+from backprobe.backends.facts import Backward, MadeAt
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, key
 from backprobe.backends.torch.passes import current_pass

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import get_gradient_edge
 
-from backprobe.backends.base import Around, Backward, Link, Options
+from backprobe.backends.facts import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from backprobe.backends.base import Link, Sums
+from backprobe.backends.facts import Link, Sums
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.edges import Arrivals, removing

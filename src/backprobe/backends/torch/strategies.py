@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from backprobe.backends.base import Backward, Link, Options, Outcome
+from backprobe.backends.facts import Backward, Link, Options, Outcome
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.edges import Gradients, arrive

@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Around, Backward, Description, Effect, Link, Once, Options, Ran
+from backprobe.backends.base import Once
+from backprobe.backends.facts import Around, Backward, Description, Effect, Link, Options, Ran
 from backprobe.backends.torch import effects, graph, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version

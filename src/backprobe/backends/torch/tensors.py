@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.arrays import check_bounds, nested_text
-from backprobe.backends.base import Description, Summary
+from backprobe.backends.facts import Description, Summary
 from backprobe.errors import NotSaved
 
 
