@@ -20,13 +20,14 @@ class Verdict:
     """What is known of one call when it was judged.
 
     ``error`` is the largest of those that were found to be no more than noise. ``unjudged`` says why nothing of the
-    call was judged, ``notes`` what of it was not.
+    call was judged, ``unknown`` are the inputs towards which nothing was, ``notes`` tell what else was not.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
     error: float = 0.0
     notes: list[str] = field(default_factory=list)
     unjudged: str = ""
+    unknown: list[int] = field(default_factory=list)
 
 
 def judge(operation: Operation) -> Verdict:
@@ -56,7 +57,10 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
             verdict.notes.append(f"{count} of {len(judge.at_rest)} of its outputs are {why}")
     cotangent = judge.cotangent(outline.judged)
     gradients = judge.pull(cotangent)
+    verdict.unknown = sorted(outline.hopeless)
     for at, direction in enumerate(directions):
+        if at in outline.hopeless:
+            continue
         found = outline.slopes[at]
         if not numpy.isfinite(gradients[at]).all():
             _judge_infinite(judge, at, outline.judged, gradients, verdict)
