@@ -36,6 +36,11 @@ class Comparison:
         return not abs(self.said - self.done) <= TRUSTED * self.noise
 
     @property
+    def is_coarse(self) -> bool:
+        """Is the noise such that an error that matters may hide where terms cancel by chance?"""
+        return self.noise > MATTERS * self.scale
+
+    @property
     def error(self) -> float:
         """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
         return abs(self.said - self.done) / self.scale if self.scale > TRUSTED * self.noise else 0.0
@@ -114,16 +119,24 @@ class Judge:
             raise Unjudged("it has a kink here: one-sided differences differ")
         judged, hopeless = ~kinked, []
         for at, found in enumerate(slopes):
-            finite = numpy.isfinite(found.error) & ~kinked
-            scale, size = _rms(found.value[finite]), _rms(self.at_rest[finite & numpy.isfinite(self.at_rest)])
-            typical = float(numpy.median(found.error[finite])) if finite.any() else numpy.inf
-            if typical > max(HOPELESS * scale, MATTERS * size):
-                hopeless.append(at)
+            known = self.known(found, ~kinked)
+            if known.any():
+                judged &= known
             else:
-                judged &= found.error <= max(STRAY * typical, MATTERS * scale)
+                hopeless.append(at)
         if len(hopeless) == len(slopes) or not judged.any():
             raise Unjudged("differences of it do not settle")
         return Outline(slopes, int(kinked.sum()), int((~judged & ~kinked).sum()), judged, frozenset(hopeless))
+
+    def known(self, found: Slope, among: Any) -> Any:
+        """A mask of the outputs, among some, whose slope is known well enough to judge by: none, or most."""
+        finite = numpy.isfinite(found.error) & among
+        scale, size = _rms(found.value[finite]), _rms(self.at_rest[finite & numpy.isfinite(self.at_rest)])
+        moving = finite & (found.value != 0) if found.value[finite].any() else finite
+        typical = float(numpy.median(found.error[moving])) if finite.any() else numpy.inf
+        if typical > max(HOPELESS * scale, MATTERS * size):
+            return numpy.zeros_like(finite)
+        return among & (found.error <= max(STRAY * typical, MATTERS * scale))
 
     def pull(self, cotangent: Any) -> list[Any]:
         """The gradient towards each input, None as zeros."""

@@ -68,6 +68,8 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
             gradients[at] = numpy.where(numpy.isfinite(gradients[at]), gradients[at], 0.0)
             found = judge.slope(at, direction)
         compared = judge.compare(found, cotangent, gradients[at], direction)
+        if compared.is_coarse and not compared.differs:
+            compared = _compared(judge, at, outline.judged, judge.direction(at))[0]
         if not compared.differs:
             verdict.error = max(verdict.error, compared.error)
         elif _is_right_if_symmetric(judge, at, outline.judged):
@@ -94,7 +96,7 @@ def _compared(
 ) -> tuple[Comparison, Any, list[Any]]:
     """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
     found = judge.slope(at, direction, widest)
-    cotangent = judge.cotangent(judged & numpy.isfinite(found.error) & ~found.is_kinked)
+    cotangent = judge.cotangent(judge.known(found, judged & ~found.is_kinked))
     gradients = judge.pull(cotangent)
     return judge.compare(found, cotangent, gradients[at], direction), cotangent, gradients
 
