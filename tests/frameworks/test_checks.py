@@ -11,13 +11,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from backends import FRAMEWORKS
+import torch
 
 import backprobe as bp
 
 check = functools.partial(bp.check, backend="tensorflow")
 check_jax = functools.partial(bp.check, backend="jax")
 ROWS = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+
+
+def supports(claim, **said):
+    return pytest.mark.supports(claim, "Checks of derivatives", **said)
 
 
 def line(text):
@@ -48,17 +52,21 @@ def custom_jax(forward, backward):
     return function
 
 
-MAKERS = {"tensorflow": (custom_tensorflow, tf, tf.constant), "jax": (custom_jax, jnp, jnp.asarray)}
+def custom_torch(forward, backward):
+    class Custom(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *inputs):
+            ctx.save_for_backward(*inputs)
+            return forward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return backward(g, *ctx.saved_tensors)
+
+    return Custom.apply
 
 
-class Math:
-    """The few functions that the wrong derivatives use, spelled alike."""
-
-    def __init__(self, name):
-        self.sin, self.cos, self.exp = MAKERS[name][1].sin, MAKERS[name][1].cos, MAKERS[name][1].exp
-        self.where, self.abs = MAKERS[name][1].where, MAKERS[name][1].abs
-        self.sum = tf.reduce_sum if name == "tensorflow" else jnp.sum
-        self.mean = tf.reduce_mean if name == "tensorflow" else jnp.mean
+MAKERS = {"torch": custom_torch, "tensorflow": custom_tensorflow, "jax": custom_jax}
 
 
 WRONG = {
@@ -76,19 +84,19 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MAKERS)
+@supports("a custom derivative that is wrong: the line, the input, the size of its error, what it looks like")
 @pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_custom_derivative_is_found(name, what):
-    make, _, tensor = MAKERS[name]
+def test_a_wrong_custom_derivative_is_found(framework, what):
+    make = MAKERS[framework.name]
     parts, looks, error = WRONG[what]
-    wrong, right = make(*parts(Math(name))), make(lambda x: x * x, lambda g, x: 2 * g * x)
+    wrong, right = make(*parts(framework.ops)), make(lambda x: x * x, lambda g, x: 2 * g * x)
 
     def f(x):
         u = right(x) + x
         y = wrong(u)  # of the custom function
         return y * 2
 
-    report = bp.check(f, backend=name)(tensor(ROWS))
+    report = bp.check(f, backend=framework.name)(framework.tensor(ROWS))
     (finding,) = report.findings
     assert (finding.name, finding.input, finding.source.line) == ("y", "u", line("of the custom function"))
     assert looks in "\n".join(finding.facts)
@@ -97,21 +105,21 @@ def test_a_wrong_custom_derivative_is_found(name, what):
     assert report.judged == 4
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_the_input_is_named(name):
-    make, _, tensor = MAKERS[name]
-    swapped = make(lambda a, b: a * b, lambda g, a, b: (g * a, g * b))
+@supports("several inputs, of which some are wrong")
+def test_the_input_is_named(framework):
+    swapped = MAKERS[framework.name](lambda a, b: a * b, lambda g, a, b: (g * a, g * b))
 
     def f(x, w):
         y = swapped(x, w + 1)
         return y
 
-    report = bp.check(f, backend=name)(tensor(ROWS), tensor(ROWS[::-1].copy() ** 2))
+    tensor = framework.tensor
+    report = bp.check(f, backend=framework.name)(tensor(ROWS), tensor(ROWS[::-1].copy() ** 2))
     assert [finding.input for finding in report.findings] == ["x", "w + 1"]
     assert "it is what w + 1 should get" in report.findings[0].facts
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=str)
+@supports("operators and functions of the framework, `stop_gradient`: none is blamed")
 def test_programs_that_are_right_are_not_blamed(framework):
     ops = framework.ops
 
@@ -130,14 +138,13 @@ def test_programs_that_are_right_are_not_blamed(framework):
     assert report.error < 1e-8
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=str)
+@supports("kinks, which are not judged")
 def test_a_kink_is_not_judged(framework):
     report = bp.check(lambda x: framework.ops.relu(x), backend=framework.name)(framework.tensor([0.0, 0.0]))
     assert report.judged == 0
     assert report.unjudged[0].endswith("not judged, it has a kink here: one-sided differences differ")
 
 
-@pytest.mark.parametrize("framework", FRAMEWORKS.values(), ids=str)
 def test_the_same_words_in_every_framework(framework):
     report = bp.check(lambda x: x * x, backend=framework.name)(framework.tensor([1.0, 2.0]))
     assert str(report).startswith(
@@ -151,6 +158,7 @@ def test_the_same_words_in_every_framework(framework):
 half = custom_tensorflow(lambda x: x * x, lambda g, x: g * x)
 
 
+@supports("inside compiled functions and loops", on="tensorflow")
 def test_inside_a_tf_function_and_its_loops():
     @tf.function
     def f(x):
@@ -161,6 +169,7 @@ def test_inside_a_tf_function_and_its_loops():
     assert finding.source.line == line("in the loop")
 
 
+@supports("calls that are random", answer="not judged", on="tensorflow")
 def test_what_tensorflow_draws_at_random_is_not_judged_and_not_drawn_again():
     def f(x):
         return tf.reduce_sum(tf.nn.dropout(x, 0.5) + tf.random.normal(x.shape))
@@ -189,6 +198,7 @@ def test_variables_are_inputs_and_stay_as_they_are():
     assert np.array_equal(weight.numpy(), ROWS.T)
 
 
+@supports("models, which stay as they are", on="tensorflow")
 def test_keras_layers_are_judged_as_a_whole_and_stay_as_they_are():
     @keras.saving.register_keras_serializable("checks")
     class Wrong(keras.layers.Layer):
@@ -248,6 +258,7 @@ def test_double_precision_is_had_where_it_is_off():
     assert not jax.config.jax_enable_x64 and jnp.ones(1).dtype == jnp.float32
 
 
+@supports("inside compiled functions and loops", on="jax")
 def test_inside_jit_and_scan_and_under_grad():
     @jax.jit
     def f(x):
@@ -276,6 +287,7 @@ def test_indexed_updates_and_methods_of_arrays_are_judged():
     assert report.judged == 6
 
 
+@supports("complex numbers", on="jax")
 def test_the_conventions_of_complex_numbers_are_one():
     def wrong(g, z):
         return 2 * g * jnp.conj(z)  # right in PyTorch's convention, and not in JAX's
@@ -286,6 +298,7 @@ def test_the_conventions_of_complex_numbers_are_one():
     assert check_jax(lambda z: jnp.abs(z * z.conj() + jnp.exp(z)).sum())(z).ok
 
 
+@supports("models, which stay as they are", on="jax")
 def test_models_that_are_pytrees():
     class Layer(equinox.Module):
         linear: equinox.nn.Linear
@@ -301,6 +314,7 @@ def test_models_that_are_pytrees():
     assert report.judged == 3
 
 
+@supports("models, which stay as they are", on="jax")
 def test_models_of_nnx_and_what_a_call_changes_in_them():
     class Layer(flax.nnx.Module):
         def __init__(self, rngs):
@@ -321,6 +335,7 @@ def test_models_of_nnx_and_what_a_call_changes_in_them():
     assert all(np.allclose(a, b, rtol=1e-6) for a, b in zip(after, expected, strict=True))
 
 
+@supports("models, which stay as they are", on="jax")
 def test_models_of_linen():
     class Block(flax.linen.Module):
         @flax.linen.compact
@@ -337,3 +352,49 @@ def test_models_of_linen():
     variables = model.init(jax.random.key(0), jnp.asarray(ROWS))
     report = check_jax(model)(variables, jnp.asarray(ROWS))
     assert [finding.source.line for finding in report.findings] == [line("in the linen module")]
+
+
+# PyTorch, whose other tests are in tests/test_check.py
+
+
+@supports("inside compiled functions and loops", on="torch", answer="loops; not what `torch.compile` made")
+def test_loops_in_pytorch():
+    half_torch = custom_torch(lambda x: x * x, lambda g, x: g * x)
+
+    def f(x):
+        for _ in range(2):
+            x = half_torch(x)  # in the loop of PyTorch
+        return x
+
+    report = bp.check(f)(torch.tensor(ROWS))
+    assert [finding.source.line for finding in report.findings] == [line("in the loop of PyTorch")]
+
+
+@supports("calls that are random", on="torch", answer="judged with the random state put back")
+def test_dropout_in_pytorch():
+    assert bp.check(lambda x: torch.nn.functional.dropout(x))(torch.tensor(ROWS)).ok
+
+
+@supports("calls that are random", on="jax")
+def test_dropout_in_jax():
+    key = jax.random.key(0)
+    assert check_jax(lambda x: x * jax.random.bernoulli(key, 0.5, x.shape))(jnp.asarray(ROWS)).ok
+
+
+@supports("models, which stay as they are", on="torch")
+def test_a_model_in_pytorch():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
+    before = model[0].weight.clone()
+    assert bp.check(model)(torch.tensor(ROWS)).ok
+    assert torch.equal(model[0].weight, before) and int(model[1].num_batches_tracked) == 1
+
+
+@supports("complex numbers", on="torch")
+@supports("complex numbers", on="tensorflow")
+@pytest.mark.parametrize("name", ["torch", "tensorflow"])
+def test_a_conjugate_is_missed(name):
+    given = {"torch": torch.tensor, "tensorflow": tf.constant}[name](ROWS + 1j * ROWS[::-1])
+    wrong = MAKERS[name](lambda z: z * z, lambda g, z: 2 * g * z)
+    report = bp.check(lambda z: wrong(z), backend=name)(given)
+    assert [finding.input for finding in report.findings] == ["z"]
+    assert bp.check(lambda z: z * z * z, backend=name)(given).ok

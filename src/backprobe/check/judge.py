@@ -17,7 +17,7 @@ from backprobe.backends.again import Operation
 from backprobe.check.differences import TRUSTED, Slope, slope
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
-HOPELESS = 1e-2  # of a slope: differences that are known no better than that judge nothing
+HOPELESS = 1e-2  # of a slope: differences that are known no better judge nothing, unless all of it is next to nothing
 STRAY = 100  # times the error that half of the outputs keep below
 
 
@@ -36,6 +36,11 @@ class Comparison:
         return not abs(self.said - self.done) <= TRUSTED * self.noise
 
     @property
+    def is_coarse(self) -> bool:
+        """Is the noise such that an error that matters may hide where terms cancel by chance?"""
+        return self.noise > MATTERS * self.scale
+
+    @property
     def error(self) -> float:
         """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
         return abs(self.said - self.done) / self.scale if self.scale > TRUSTED * self.noise else 0.0
@@ -49,7 +54,7 @@ class Outline:
     kinked: int  # outputs, of all
     unsettled: int
     judged: Any  # a mask: where neither is
-    precision: float  # to which half of the slopes are known
+    hopeless: frozenset[int]  # inputs towards which no slope is known well enough
 
 
 class Unjudged(Exception):
@@ -107,25 +112,31 @@ class Judge:
         return slope(moved, self.at_rest, widest or self.widest, self.operation.epsilon)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
-        """How the outputs move with each input, and which of them can be judged. Raises Unjudged if none can."""
+        """How the outputs move with each input, and which of both can be judged. Raises Unjudged if none can."""
         slopes = tuple(self.slope(at, direction) for at, direction in enumerate(directions))
         kinked = numpy.any([found.is_kinked for found in slopes], axis=0)
-        judged = ~kinked
-        precisions = []
-        for found in slopes:
-            finite = numpy.isfinite(found.error) & judged
-            scale = _rms(found.value[finite])
-            typical = float(numpy.median(found.error[finite])) if finite.any() else numpy.inf
-            precisions.append(typical / scale if scale else 0.0)
-            judged &= found.error <= max(STRAY * typical, MATTERS * scale)
         if kinked.all():
             raise Unjudged("it has a kink here: one-sided differences differ")
-        if not judged.any() or max(precisions) > 1:
+        judged, hopeless = ~kinked, []
+        for at, found in enumerate(slopes):
+            known = self.known(found, ~kinked)
+            if known.any():
+                judged &= known
+            else:
+                hopeless.append(at)
+        if len(hopeless) == len(slopes) or not judged.any():
             raise Unjudged("differences of it do not settle")
-        if max(precisions) > HOPELESS:
-            raise Unjudged(f"differences of it are known to no better than {max(precisions):.0%}")
-        unsettled = int((~judged & ~kinked).sum())
-        return Outline(slopes, int(kinked.sum()), unsettled, judged, max(precisions))
+        return Outline(slopes, int(kinked.sum()), int((~judged & ~kinked).sum()), judged, frozenset(hopeless))
+
+    def known(self, found: Slope, among: Any) -> Any:
+        """A mask of the outputs, among some, whose slope is known well enough to judge by: none, or most."""
+        finite = numpy.isfinite(found.error) & among
+        scale, size = _rms(found.value[finite]), _rms(self.at_rest[finite & numpy.isfinite(self.at_rest)])
+        moving = finite & (found.value != 0) if found.value[finite].any() else finite
+        typical = float(numpy.median(found.error[moving])) if finite.any() else numpy.inf
+        if typical > max(HOPELESS * scale, MATTERS * size):
+            return numpy.zeros_like(finite)
+        return among & (found.error <= max(STRAY * typical, MATTERS * scale))
 
     def pull(self, cotangent: Any) -> list[Any]:
         """The gradient towards each input, None as zeros."""

@@ -29,7 +29,8 @@ class Hearsay:
     def add(self, scope: HearingScope, site: CallSite, inputs: Sequence[tuple[str, str]], verdict: Verdict) -> None:
         """A call was judged. ``inputs`` are the place and path of each input of it."""
         where = called_at(scope, site)
-        for note in verdict.notes:
+        unknown = [f"towards {input_text(site, *inputs[at])} differences of it do not settle" for at in verdict.unknown]
+        for note in (*verdict.notes, *unknown):
             self.notes[where, note] = self.notes.get((where, note), 0) + 1
         if verdict.unjudged:
             self.unjudged[where, verdict.unjudged] = self.unjudged.get((where, verdict.unjudged), 0) + 1

@@ -20,13 +20,14 @@ class Verdict:
     """What is known of one call when it was judged.
 
     ``error`` is the largest of those that were found to be no more than noise. ``unjudged`` says why nothing of the
-    call was judged, ``notes`` what of it was not.
+    call was judged, ``unknown`` are the inputs towards which nothing was, ``notes`` tell what else was not.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
     error: float = 0.0
     notes: list[str] = field(default_factory=list)
     unjudged: str = ""
+    unknown: list[int] = field(default_factory=list)
 
 
 def judge(operation: Operation) -> Verdict:
@@ -56,7 +57,10 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
             verdict.notes.append(f"{count} of {len(judge.at_rest)} of its outputs are {why}")
     cotangent = judge.cotangent(outline.judged)
     gradients = judge.pull(cotangent)
+    verdict.unknown = sorted(outline.hopeless)
     for at, direction in enumerate(directions):
+        if at in outline.hopeless:
+            continue
         found = outline.slopes[at]
         if not numpy.isfinite(gradients[at]).all():
             _judge_infinite(judge, at, outline.judged, gradients, verdict)
@@ -64,6 +68,8 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
             gradients[at] = numpy.where(numpy.isfinite(gradients[at]), gradients[at], 0.0)
             found = judge.slope(at, direction)
         compared = judge.compare(found, cotangent, gradients[at], direction)
+        if compared.is_coarse and not compared.differs:
+            compared = _compared(judge, at, outline.judged, judge.direction(at))[0]
         if not compared.differs:
             verdict.error = max(verdict.error, compared.error)
         elif _is_right_if_symmetric(judge, at, outline.judged):
@@ -90,7 +96,7 @@ def _compared(
 ) -> tuple[Comparison, Any, list[Any]]:
     """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
     found = judge.slope(at, direction, widest)
-    cotangent = judge.cotangent(judged & numpy.isfinite(found.error) & ~found.is_kinked)
+    cotangent = judge.cotangent(judge.known(found, judged & ~found.is_kinked))
     gradients = judge.pull(cotangent)
     return judge.compare(found, cotangent, gradients[at], direction), cotangent, gradients
 

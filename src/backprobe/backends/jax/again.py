@@ -36,6 +36,7 @@ class JaxCalls:
         lifted = Lifted({HELD: taken.held, **inputs}, None)
         if not lifted.arrays:
             taken.run(program, taken.held, inputs)
+            taken.over()
             return
 
         def linearized(*tracers: Any) -> Any:
