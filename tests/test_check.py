@@ -498,3 +498,44 @@ def test_noise_shows_in_the_error():
 
     found = slope(moved, moved(0.0), 2.0**-10, 2.0**-52)
     assert (abs(found.value - numpy.cos(1.0)) <= 10 * found.error).mean() > 0.99
+
+
+class Rounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+def test_what_is_meant_is_left_out():
+    def f(x):
+        y = Rounded.apply(x * 3)
+        return (y * x.exp()).sum()
+
+    x = torch.tensor([0.3, 0.7])
+    assert not bp.check(f)(x).ok
+    report = bp.check(f, skip=[Rounded])(x)
+    assert report.ok
+    assert report.judged == 4
+    assert report.notes == ("Rounded: left out as asked, 1 call",)
+    assert bp.check(f, skip=[Rounded.apply])(x).ok
+
+
+def test_a_function_of_the_users_is_left_out_whole():
+    def inner(x):
+        return Rounded.apply(x)
+
+    def f(x):
+        return inner(x) * 2
+
+    assert bp.check(f, skip=[inner])(torch.tensor(0.3)).ok
+
+
+def test_what_is_left_out_must_be_called():
+    with pytest.raises(bp.BadOption, match="Rounded was to be left out, and is never called"):
+        bp.check(lambda x: x * 2, skip=[Rounded])(torch.tensor(1.0))
+    with pytest.raises(bp.BadOption, match="skip is a list of functions and classes"):
+        bp.check(lambda x: x * 2, skip=Rounded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from backprobe.structure import leaves
 __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
 
 
-def check(target: Any, *, backend: str | None = None) -> Check:
+def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) -> Check:
     """Make a function or model that, called with its arguments, returns a report: which derivatives are wrong?
 
     The program runs once. Each call that it and the functions of yours that it calls make, of the framework's own
@@ -42,13 +43,24 @@ def check(target: Any, *, backend: str | None = None) -> Check:
     >>> report.ok, report.judged, report.findings[0].name, report.findings[0].input
     (False, 3, 'y', 'u')
 
+    ``skip`` leaves functions out whose derivative is meant to be another, as that of a straight-through estimator:
+    each as the program calls it, or the class of an ``autograd.Function``.
+
+    >>> bp.check(f, skip=[Square])(torch.tensor([1.0, 2.0]), 3.0).ok
+    True
+
     ``backend`` is needed only where the arguments do not tell. Raises BadOption, NoBackend, NothingToDifferentiate and
     Unsupported; what the program itself raises comes out as it is, with a note added.
 
     Differences are extrapolated as by C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75, which also gives
     the threshold of each comparison.
     """
-    return Check(target, backend)
+    if not isinstance(skip, Sequence) or isinstance(skip, str):
+        raise BadOption(
+            "skip is a list of functions and classes", asked=f"skip={skip!r}", found=f"a {type(skip).__name__}",
+            next="skip=[Round], with class Round(torch.autograd.Function)",
+        )  # fmt: skip
+    return Check(target, backend, tuple(skip))
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,7 @@ class Check:
 
     target: Any
     backend: str | None
+    skip: tuple[Any, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Run the target once with these arguments, and judge each call that it makes. Returns the report."""
@@ -77,7 +90,7 @@ class Check:
         found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
         for part in (self.target, *values):
             found.refuse(part, asked)
-        return CheckRun(self.target, found).report(args, kwargs)
+        return CheckRun(self.target, found, self.skip).report(args, kwargs)
 
 
 def _is_graph(target: Any, backend: str | None) -> bool:

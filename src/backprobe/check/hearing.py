@@ -9,6 +9,7 @@ from types import BuiltinFunctionType
 from typing import Any
 
 from backprobe.backends.again import Calls, Operation
+from backprobe.check.left_out import LeftOut
 from backprobe.errors import NoSource
 from backprobe.following import Following
 from backprobe.names import quote
@@ -57,6 +58,8 @@ class HearingScope:
         """What to call instead of a function: its reporting version, or what calls and judges it."""
         if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
             return own_names.seen_by(function)
+        if self.hearing.left_out.takes(function):
+            return function
         self.calling = self.sites[at]
         followed = self.hearing.following.follow(self, function)
         if followed is not None:
@@ -108,8 +111,10 @@ class Hearing:
     operations = False
     in_function = True
 
-    def __init__(self, tape: Calls, judge: Judge, home: str | None, paths: Mapping[int, str]) -> None:
-        self.tape, self.judge, self.home, self.paths = tape, judge, home, paths
+    def __init__(
+        self, tape: Calls, judge: Judge, home: str | None, paths: Mapping[int, str], left_out: LeftOut
+    ) -> None:  # fmt: skip
+        self.tape, self.judge, self.home, self.paths, self.left_out = tape, judge, home, paths, left_out
         self.selection = self  # of which what follows asks no more than in_function
         self.values: list[Any] = []
         self.notes: dict[str, None] = {}

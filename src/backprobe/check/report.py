@@ -13,7 +13,7 @@ from backprobe.record import Source
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 
-MEANT = "correct it, or leave it out of the check if it is meant (a straight-through estimator, a reversed gradient)"
+MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[Function])"
 
 
 class Hearsay:

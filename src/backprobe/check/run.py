@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.again import Operation
 from backprobe.backends.base import Backend
 from backprobe.check.answer import CheckReport
 from backprobe.check.hearing import Hearing, HearingScope
+from backprobe.check.left_out import LeftOut
 from backprobe.check.report import Hearsay
 from backprobe.check.verdict import Verdict, judge
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
@@ -22,14 +23,15 @@ from backprobe.source.follow import innermost
 class CheckRun:
     """A target that is run once."""
 
-    def __init__(self, target: Any, backend: Backend) -> None:
+    def __init__(self, target: Any, backend: Backend, skip: Sequence[Any] = ()) -> None:
         self.target, self.backend = target, backend
         self.calls = backend.calls()
         self.hearsay = Hearsay()
         called = self.calls.called(target, True)
         inner = innermost(target if called is None else called[0])
         within = None if inner is None else home(inner.__code__.co_filename)
-        self.hearing = Hearing(self.calls, self._judge, within, self.calls.paths(target))
+        self.left_out = LeftOut(skip)
+        self.hearing = Hearing(self.calls, self._judge, within, self.calls.paths(target), self.left_out)
 
     def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
         if not self.backend.is_model(self.target):
@@ -44,7 +46,8 @@ class CheckRun:
             raise
         finally:
             self.calls.release()
-        return self.hearsay.report(name_of(self.target), list(self.hearing.notes))
+        self.left_out.refuse_unused(name_of(self.target))
+        return self.hearsay.report(name_of(self.target), [*self.left_out.notes(), *self.hearing.notes])
 
     def _refuse_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise BadOption for arguments that the target does not take, as far as it says what it takes."""

@@ -1,0 +1,55 @@
+"""What a check is told to leave out: functions whose derivative is meant to be another than the true one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import BuiltinMethodType, MethodType
+from typing import Any
+
+from backprobe.errors import BadOption
+from backprobe.forms.run import name_of
+
+
+class LeftOut:
+    """The functions that are left out, and how often each was called.
+
+    Each is the function as the program calls it, or a class that it belongs to, as an ``autograd.Function``.
+    """
+
+    def __init__(self, functions: Sequence[Any]) -> None:
+        self.functions = tuple(functions)
+        self.calls = [0] * len(self.functions)
+
+    def takes(self, function: Any) -> bool:
+        """Is this function about to be called one of them?"""
+        for at, one in enumerate(self.functions):
+            if _is(function, one):
+                self.calls[at] += 1
+                return True
+        return False
+
+    def notes(self) -> list[str]:
+        return [
+            f"{name_of(one)}: left out as asked, {calls} call{'s' * (calls != 1)}"
+            for one, calls in zip(self.functions, self.calls, strict=True)
+        ]
+
+    def refuse_unused(self, target: str) -> None:
+        """Raise BadOption where one of them was never called."""
+        unused = [name_of(one) for one, calls in zip(self.functions, self.calls, strict=True) if not calls]
+        if unused:
+            raise BadOption(
+                f"{', '.join(unused)} was to be left out, and is never called", asked=f"bp.check({target}, skip=...)",
+                found="the calls that the program makes of functions and classes of other names",
+                why="a name in skip that matches nothing would be overlooked",
+                next="the function as the program calls it, or the class of an autograd.Function",
+            )  # fmt: skip
+
+
+METHODS = (MethodType, BuiltinMethodType)
+
+
+def _is(function: Any, one: Any) -> bool:
+    if isinstance(function, METHODS):  # each look at a method makes another object
+        return function.__self__ is one or (isinstance(one, METHODS) and function == one)
+    return function is one or type(function) is one
