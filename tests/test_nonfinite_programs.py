@@ -128,6 +128,22 @@ def test_what_is_not_recorded_is_not_ruled_out():
     assert "it also mentions SCALE, which is not recorded: what that holds may have brought it in" in found.facts
 
 
+def inverse(r):
+    a = 1 / r
+    return a
+
+
+def test_what_a_transform_hides_is_not_ruled_out():
+    def f(x):
+        y = torch.vmap(inverse)(x)
+        return y.sum()
+
+    report = bp.explain(bp.probe(f, nonfinite=True)(tensor([[0.0], [2.0]])))
+    (found,) = report.of_kind("born", "unknown")
+    assert (found.kind, found.name) == ("unknown", "y")
+    assert found.headline == "Inf is born at 'y', or came there from '/inverse:a', whose value is not known"
+
+
 # the branch that where does not select
 
 
@@ -330,6 +346,15 @@ def test_a_saved_recording_is_explained_alike(tmp_path):
         loaded = bp.load(tmp_path / "rec", to=to)
         assert loaded["r"].finiteness == rec["r"].finiteness
         assert str(bp.explain(loaded)) == str(bp.explain(rec))
+
+
+def test_a_scale_is_saved(tmp_path):
+    x = tensor([3.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        loss = (x * 30).sum()
+        (loss * 4).backward()
+    rec.save(tmp_path / "rec")
+    assert bp.load(tmp_path / "rec").record.scales == rec.record.scales == (4.0,)
 
 
 def test_a_recording_without_the_option_is_judged_by_what_it_holds():
