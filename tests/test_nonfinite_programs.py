@@ -200,6 +200,20 @@ def test_an_overflow_under_a_known_scale_says_so():
     )
 
 
+def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
+    """A model's block under a real GradScaler: the loss is computed outside of the model."""
+    torch.manual_seed(0)
+    layer, scaler = nn.Linear(4, 1), torch.amp.GradScaler("cpu", init_scale=2.0**20)
+    with bp.probe(layer, nonfinite=True) as rec:
+        with torch.autocast("cpu", dtype=torch.float16):
+            y = layer(torch.ones(2, 4))
+        scaler.scale((y.float() * 100).square().mean()).backward()
+    found = bp.explain(rec).of_kind("unknown", "came_in_backward", "born_backward")[0]
+    assert found.kind == "unknown"
+    assert "on the way from 'backward()': by an operation between them, a hook, or the sum" in found.headline
+    assert any("a number that is not known" in fact for fact in found.facts)
+
+
 # no observer
 
 
