@@ -113,6 +113,28 @@ def test_a_block_around_a_model(model):
     assert [finding.name for finding in bp.explain(rec).of_kind("born")] == ["attn:scores", "attn:weights"]
 
 
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Linear(2, 2)
+
+    def forward(self, x):
+        h = x * 1
+        y = self.wide(h) + 1
+        return y.sum()
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+def test_a_birth_in_a_line_of_the_framework_says_which_line_of_yours_uses_it(select):
+    model = Half().half()
+    model.wide.weight.data.fill_(300.0)
+    rec = bp.probe(model, select, nonfinite=True)(torch.full((1, 2), 200.0, dtype=torch.float16, requires_grad=True))
+    (found,) = bp.explain(rec).of_kind("born")
+    assert found.name == "wide"
+    line = line_of(Half.forward, "y = ")
+    assert f"it is used first by 'y' (test_nonfinite_programs.py:{line}): y = self.wide(h) + 1" in found.facts
+
+
 # what the source mentions and nobody recorded
 
 SCALE = tensor(float("inf"))

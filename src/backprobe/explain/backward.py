@@ -24,6 +24,7 @@ DOUBLE_WHERE = (
     "put a harmless number in before the operation, too: safe = where(condition, x, 1), then where(condition, f(safe), "
     "other); the values stay, and no zero meets an infinite derivative"
 )
+BETWEEN = "an operation between them, a hook, or the sum of what arrives"
 SEE_BETWEEN = "with bp.probe(nonfinite=True) as rec: around the same lines, which records the variables in between"
 REENTRANT = "CheckpointFunction"
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
@@ -193,6 +194,7 @@ class Backward:
         facts += masked
         if birth.made is State.INF and self.states.record.scales:
             facts.append(self._scaled())
+        facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
         return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
 
@@ -287,7 +289,7 @@ class Backward:
         elif starts:  # the hooks of a block are there when backward comes to the first value that is recorded
             kind = "unknown"
             way = f"{entry.name!r} on the way from {self.entries[starts[0]].name!r}"
-            headline = f"{word} comes to the gradient of {way}: by an operation between them, a hook, or the sum of what arrives"
+            headline = f"{word} comes to the gradient of {way}: by {BETWEEN}"
             facts += [self._scaled()] if self.states.record.scales else []
         else:
             headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
