@@ -94,3 +94,18 @@ def test_memory_returns_to_what_it_was(tmp_path):
     finally:
         gc.enable()
     assert bp.load(tmp_path / "rec")["u#0"].value.device.type == "cpu"
+
+
+def test_births_of_nan_are_told_on_the_device_as_on_the_cpu():
+    def born(x):
+        y = torch.where(x > 0, torch.log(x), 0)
+        z = y / (x - x)
+        return z.sum()
+
+    def told(x):
+        report = bp.explain(bp.probe(born, nonfinite=True)(x))
+        return [(finding.kind, finding.name, finding.headline) for finding in report.findings]
+
+    x = torch.tensor([0.0, 2.0])
+    assert told(x.cuda()) == told(x)
+    assert told(x)

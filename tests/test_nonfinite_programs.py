@@ -112,6 +112,28 @@ def test_a_block_around_a_model(model):
     assert [finding.name for finding in bp.explain(rec).of_kind("born")] == ["attn:scores", "attn:weights"]
 
 
+class Half(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wide = nn.Linear(2, 2)
+
+    def forward(self, x):
+        h = x * 1
+        y = self.wide(h) + 1
+        return y.sum()
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+def test_a_birth_in_a_line_of_the_framework_says_which_line_of_yours_uses_it(select):
+    model = Half().half()
+    model.wide.weight.data.fill_(300.0)
+    rec = bp.probe(model, select, nonfinite=True)(torch.full((1, 2), 200.0, dtype=torch.float16, requires_grad=True))
+    (found,) = bp.explain(rec).of_kind("born")
+    assert found.name == "wide"
+    line = line_of(Half.forward, "y = ")
+    assert f"it is used first by 'y' (test_nonfinite_programs.py:{line}): y = self.wide(h) + 1" in found.facts
+
+
 # what the source mentions and nobody recorded
 
 SCALE = tensor(float("inf"))
@@ -125,6 +147,22 @@ def by_a_global(x):
 def test_what_is_not_recorded_is_not_ruled_out():
     (found,) = bp.explain(bp.probe(by_a_global, nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
     assert "it also mentions SCALE, which is not recorded: what that holds may have brought it in" in found.facts
+
+
+def inverse(r):
+    a = 1 / r
+    return a
+
+
+def test_what_a_transform_hides_is_not_ruled_out():
+    def f(x):
+        y = torch.vmap(inverse)(x)
+        return y.sum()
+
+    report = bp.explain(bp.probe(f, nonfinite=True)(tensor([[0.0], [2.0]])))
+    (found,) = report.of_kind("born", "unknown")
+    assert (found.kind, found.name) == ("unknown", "y")
+    assert found.headline == "Inf is born at 'y', or came there from '/inverse:a', whose value is not known"
 
 
 # the branch that where does not select
@@ -181,6 +219,20 @@ def test_an_overflow_under_a_known_scale_says_so():
     assert any(
         fact.startswith("the loss was multiplied by 65536 before backward; under a GradScaler") for fact in found.facts
     )
+
+
+def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
+    """A model's block under a real GradScaler: the loss is computed outside of the model."""
+    torch.manual_seed(0)
+    layer, scaler = nn.Linear(4, 1), torch.amp.GradScaler("cpu", init_scale=2.0**20)
+    with bp.probe(layer, nonfinite=True) as rec:
+        with torch.autocast("cpu", dtype=torch.float16):
+            y = layer(torch.ones(2, 4))
+        scaler.scale((y.float() * 100).square().mean()).backward()
+    found = bp.explain(rec).of_kind("unknown", "came_in_backward", "born_backward")[0]
+    assert found.kind == "unknown"
+    assert "on the way from 'backward()': by an operation between them, a hook, or the sum" in found.headline
+    assert any("a number that is not known" in fact for fact in found.facts)
 
 
 # no observer
@@ -329,6 +381,15 @@ def test_a_saved_recording_is_explained_alike(tmp_path):
         loaded = bp.load(tmp_path / "rec", to=to)
         assert loaded["r"].finiteness == rec["r"].finiteness
         assert str(bp.explain(loaded)) == str(bp.explain(rec))
+
+
+def test_a_scale_is_saved(tmp_path):
+    x = tensor([3.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        loss = (x * 30).sum()
+        (loss * 4).backward()
+    rec.save(tmp_path / "rec")
+    assert bp.load(tmp_path / "rec").record.scales == rec.record.scales == (4.0,)
 
 
 def test_a_recording_without_the_option_is_judged_by_what_it_holds():

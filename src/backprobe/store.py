@@ -41,6 +41,7 @@ FORMAT = "backprobe recording"
 VERSION = 2
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
+KINDS = ("finite", "inf", "nan")  # what ``Made`` says of a gradient
 DEEPEST = 64  # containers within containers of a result; a list that holds itself has no end
 
 
@@ -330,6 +331,8 @@ def _check(record: Record, backend: Arrays) -> None:
         raise ValueError("an entry has a printed name that none of its names has")
     for text in (*record.names, *record.written.values(), *record.unseen, *record.notes, *_stamp_texts(record.stamp)):
         _check_text(text)
+    if any(scale is not None and type(scale) not in (int, float) for scale in record.scales):
+        raise ValueError(f"{record.scales} where numbers belong")
     for name in record.names:
         strip(name)
     for entry in record.entries:
@@ -350,8 +353,10 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
     for count in () if entry.finiteness is None else (entry.finiteness.value, entry.finiteness.grad):
         numbers += [] if count is None else [count.nan, count.inf, count.of]
     for made in () if entry.finiteness is None else entry.finiteness.made or ():
-        for text in (made.operation, made.towards or "", made.given, made.made):
-            _check_text(text)
+        _check_text(made.operation)
+        _check_text(made.towards or "")
+        if made.given not in KINDS or made.made not in KINDS:
+            raise ValueError(f"{made.given!r} and {made.made!r} where {', '.join(KINDS)} belong")
     for way in entry.passages:
         for text in (way.spelled, way.name, way.through):
             _check_text(text)

@@ -1,7 +1,10 @@
 """Where NaN and Inf were born, and how healthy a recording is, in every framework."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import backprobe as bp
 
@@ -108,3 +111,49 @@ def test_health(framework):
         "dead", "zero_gradient"
     }  # fmt: skip
     assert bp.health(bp.probe(dead(framework.ops))(x + 10.5)).ok
+
+
+@pytest.mark.supports(
+    "`nonfinite=True` inside of what is traced", SECTION, on="jax", answer="`Unsupported`, says what to return"
+)
+def test_what_is_only_traced_has_no_numbers():
+    def probed(x):
+        return bp.probe(lambda x: jnp.sum(x / x), nonfinite=True)(x)["x"].grad
+
+    with pytest.raises(bp.Unsupported, match="a recording made inside jit has no numbers yet"):
+        jax.jit(probed)(jnp.zeros(2))
+
+
+def logarithm(x):
+    y = jnp.log(x)
+    return y.sum()
+
+
+@pytest.mark.supports("births inside of `jit`", SECTION, on="jax")
+def test_inside_of_jit():
+    report = bp.explain(bp.probe(jax.jit(logarithm), nonfinite=True)(jnp.array([0.0, 1.0])))
+    assert [finding.headline for finding in report.of_kind("born")] == ["Inf is born at 'y': log(0)"]
+
+
+@pytest.mark.supports("births in a graph and its session", SECTION, on="tensorflow")
+def test_in_a_graph():
+    graph = tf.Graph()
+    with graph.as_default():
+        x = tf.compat.v1.placeholder(tf.float32, (2,), name="x")
+        y = tf.math.log(x, name="y")
+        output = tf.reduce_sum(y, name="output")
+    with tf.compat.v1.Session(graph=graph) as session:
+        report = bp.explain(bp.probe(output, session=session, nonfinite=True)({x: [0.0, 1.0]}))
+    (born,) = report.of_kind("born")
+    assert (born.headline, born.source.text.strip()) == (
+        "Inf is born at 'y': log(0)", 'y = tf.math.log(x, name="y")',
+    )  # fmt: skip
+
+
+@pytest.mark.supports("births in a block", SECTION, on="tensorflow")
+def test_in_a_block():
+    v = tf.Variable([0.0, 2.0])
+    with bp.probe(nonfinite=True) as rec:
+        a = 1 / v
+        loss = tf.reduce_sum(a)
+    assert [finding.headline for finding in bp.explain(rec).of_kind("born")] == ["Inf is born at 'a': division by zero"]

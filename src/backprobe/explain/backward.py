@@ -24,6 +24,8 @@ DOUBLE_WHERE = (
     "put a harmless number in before the operation, too: safe = where(condition, x, 1), then where(condition, f(safe), "
     "other); the values stay, and no zero meets an infinite derivative"
 )
+BETWEEN = "an operation between them, a hook, or the sum of what arrives"
+SEE_BETWEEN = "with bp.probe(nonfinite=True) as rec: around the same lines, which records the variables in between"
 REENTRANT = "CheckpointFunction"
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
 
@@ -192,6 +194,7 @@ class Backward:
         facts += masked
         if birth.made is State.INF and self.states.record.scales:
             facts.append(self._scaled())
+        facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
         return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
 
@@ -273,16 +276,25 @@ class Backward:
             is_made = at in made_for or any(birth.towards is None for birth in self.made)
             if not state.is_bad or given.is_bad or is_made or self._is_read_where_made(at):
                 continue
-            entry, word = self.entries[at], WORDS[state]
-            if at in self.states.record.outputs:
-                headline = f"{word} comes in with the gradient that backward starts from, at {entry.name!r}"
-            elif self.states.sees_operations:
-                headline = (
-                    f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
-                )
-            else:
-                continue
-            yield Finding("came_in_backward", entry.name, headline, entry.source, (self._gradient(at),))
+            if at in self.states.record.outputs or self.states.sees_operations:
+                yield self._appeared(at, WORDS[state], followers)
+
+    def _appeared(self, at: int, word: str, followers: Sequence[int]) -> Finding:
+        """A gradient that is not finite, and what may have made it so."""
+        entry, kind = self.entries[at], "came_in_backward"
+        facts = [self._gradient(at)]
+        starts = [one for one in followers if one in self.states.record.outputs and self.entries[one].source is None]
+        if at in self.states.record.outputs:
+            headline = f"{word} comes in with the gradient that backward starts from, at {entry.name!r}"
+        elif starts:  # the hooks of a block are there when backward comes to the first value that is recorded
+            kind = "unknown"
+            way = f"{entry.name!r} on the way from {self.entries[starts[0]].name!r}"
+            headline = f"{word} comes to the gradient of {way}: by {BETWEEN}"
+            facts += [self._scaled()] if self.states.record.scales else []
+        else:
+            headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
+        remedy = SEE_BETWEEN if starts else ""
+        return Finding(kind, entry.name, headline, entry.source, tuple(facts), (), remedy)
 
     def _is_read_where_made(self, at: int) -> bool:
         """Was a value written over, or mentioned, where NaN or Inf was made, though no edge leads there?

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.backends.base import Arrays
+from backprobe.backends.choice import BACKENDS
 from backprobe.explain import mechanism
 from backprobe.explain.sources import Sources, operands, parsed, statement
 from backprobe.explain.states import WORDS, State, States
@@ -16,6 +17,7 @@ from backprobe.findings import Finding
 from backprobe.names import split
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
+from backprobe.source.follow import package
 
 HEALING = frozenset({
     "where", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "clamp", "clamp_", "clip", "clip_by_value",
@@ -23,6 +25,7 @@ HEALING = frozenset({
     "sigmoid", "tanh", "exp", "atan", "arctan", "getitem", "reciprocal", "div", "erf", "logsumexp", "select", "gather",
     "masked_select", "multiply_no_nan", "divide_no_nan", "copysign", "sign", "hardtanh", "topk", "sort",
 })  # fmt: skip
+FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
 WRITTEN = ("inf", "nan", "infinity")
@@ -123,7 +126,7 @@ class Forward:
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
-        facts += self.healing(at)
+        facts += [*self.healing(at), *self.use(at)]
         if self._came_in(at):
             what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
             return Finding("came_in", entry.name, f"{word} comes in with {what}{entry.name!r}", entry.source,
@@ -198,6 +201,26 @@ class Forward:
         return mechanism.number(held)
 
     # sentences
+
+    def use(self, at: int) -> list[str]:
+        """Of what no line of the user's made, a module's output or a line of a framework's: where it is used first."""
+        if self._is_users(at) or self.entries[at].name in self.states.record.names:
+            return []
+        seen, pending = {at}, [at]
+        while pending:
+            for consumer in self.sources.consumers[pending.pop(0)]:
+                if self._is_users(consumer):
+                    text = self.entries[consumer].source.text.strip()  # type: ignore[union-attr]
+                    return [f"it is used first by {self.entries[consumer].name!r}{self.at_line(consumer)}: {text}"]
+                if consumer not in seen:
+                    seen.add(consumer)
+                    pending.append(consumer)
+        return []
+
+    def _is_users(self, at: int) -> bool:
+        """Is there a line for it, that is no framework's?"""
+        source = self.entries[at].source
+        return source is not None and package(source.file) not in FRAMEWORKS
 
     def fact(self, what: str, at: int) -> str:
         """What a value is: its shape, and how many numbers of it are NaN or Inf, or between which it lies."""

@@ -36,12 +36,14 @@ class Sources:
         positions = {entry.name: at for at, entry in enumerate(record.entries)}
         scopes = scopes_of(record)
         made: dict[Place, dict[str, int]] = {}  # what each expression of a line computed last
-        direct, unknown, every = [], [], []
+        direct: list[tuple[int, ...]] = []
+        unknown, every = [], []
         for at, entry in enumerate(record.entries):
             parts = _parts(entry, scopes[at], positions, made)
             mentioned, unresolved = _mentioned(entry, parts)
             inputs = [positions[edge.name] for edge in entry.inputs if edge.name in positions]
-            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned) if one != at)))
+            returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
+            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
             if entry.source is not None and entry.source.expression:
@@ -79,6 +81,15 @@ def _mentioned(entry: Entry, parts: Mapping[str, int]) -> tuple[list[int], tuple
     found: list[int] = []
     unknown = () if tree is None else dict.fromkeys(_walk(tree, parts, found, is_whole=True))
     return found, tuple(unknown)
+
+
+def _returned_unseen(
+    entry: Entry, parts: Mapping[str, int], found: set[int], direct: Sequence[tuple[int, ...]]
+) -> list[int]:
+    """What functions returned that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``."""
+    told = found.union(*(direct[one] for one in found if one < len(direct)))
+    calls = [parts.get(read.spelled) for read in entry.reads if read.spelled.endswith("()")]
+    return [at for at in calls if at is not None and at not in told]
 
 
 @lru_cache(4096)

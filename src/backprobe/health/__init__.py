@@ -36,8 +36,10 @@ def health(recording: Recording) -> Report:
 
     patient = Patient(recording.record, load_arrays(recording.record.backend))
     found = [finding for check in CHECKS for finding in check(patient)]
-    heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else "nothing looks ill"
-    judged = f"{patient.counts[0]} values and {patient.counts[1]} gradients were looked at"
+    values, grads = patient.counts
+    well = "nothing else looks ill" if patient.not_finite else "nothing looks ill"
+    heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else well
+    judged = f"{values} values and {grads} gradients were looked at"
     return Report(f"{heading}: {judged}", tuple(found), tuple(patient.notes))
 
 

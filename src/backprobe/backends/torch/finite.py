@@ -136,6 +136,7 @@ class Judge:
 
     def listen(self, roots: Iterable[Node]) -> None:
         """Judge what the nodes do from which backward is about to run."""
+        self.passing.clear()  # what an earlier pass left on its way lies elsewhere by now
         new = [node for node in all_nodes(roots) if node not in self.numbers]
         for node in new:
             self.numbers[node] = len(self.numbers)
