@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain import mechanism
-from backprobe.explain.forward import Forward
-from backprobe.explain.sources import parsed
-from backprobe.explain.states import TOLD, WORDS, State
+from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite.forward import Forward
+from backprobe.explain.nonfinite.sources import parsed
+from backprobe.explain.nonfinite.states import TOLD, WORDS, State
 from backprobe.findings import Finding
 from backprobe.names import strip
 from backprobe.record import GradStatus

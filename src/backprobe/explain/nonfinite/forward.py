@@ -9,10 +9,10 @@ from typing import Any
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.choice import BACKENDS
-from backprobe.explain import mechanism
-from backprobe.explain.sources import Sources, operands, parsed, statement
-from backprobe.explain.states import WORDS, State, States
-from backprobe.explain.within import NOT_SEEN, to_look_into, within
+from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
+from backprobe.explain.nonfinite.states import WORDS, State, States
+from backprobe.explain.nonfinite.within import NOT_SEEN, to_look_into, within
 from backprobe.findings import Finding
 from backprobe.names import split
 from backprobe.record import Entry, GradStatus

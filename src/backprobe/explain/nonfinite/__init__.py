@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.backends.choice import load_arrays
-from backprobe.explain.backward import Backward
-from backprobe.explain.forward import Forward
-from backprobe.explain.sources import Sources
-from backprobe.explain.states import States
+from backprobe.explain.nonfinite.backward import Backward
+from backprobe.explain.nonfinite.forward import Forward
+from backprobe.explain.nonfinite.sources import Sources
+from backprobe.explain.nonfinite.states import States
 from backprobe.findings import Finding, Report
 from backprobe.record import Record
 from backprobe.show.table import place
