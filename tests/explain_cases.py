@@ -460,6 +460,19 @@ def optimizer_between(x, w, probe):
     return rec
 
 
+@error("`retain_graph=True` in a loop that updates the parameter", "in_place")
+def retained_and_updated(x, w, probe):
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    with probe() as rec:
+        h = x * 1
+        for _ in range(3):
+            h = h * w  # <- saved
+            loss = h.sum()
+            loss.backward(retain_graph=True)
+            optimizer.step()  # <- written
+    return rec
+
+
 class Squares(torch.autograd.Function):
     @staticmethod
     def forward(ctx, value):
