@@ -329,6 +329,24 @@ def in_a_helper(x, w):
     return (helper(u) * w).sum()
 
 
+@function("an argument of a function of one's own", "x", "detach")
+def cut_argument(x, w):
+    u = x * w
+    half = doubled(u.detach())  # <- here
+    return (half * w).sum()
+
+
+def doubled(value):
+    twice = value * 2
+    return twice
+
+
+@function("an argument of a call of itself", "x", "detach")
+def recursive(x, w, depth=2):
+    u = x * w
+    return u.sum() if not depth else recursive(u.detach(), w, depth - 1)  # <- here
+
+
 @function("several cuts, one after the other", "x", "detach", "index", "number")
 def several(x, w):
     u = x * w

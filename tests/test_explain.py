@@ -167,6 +167,31 @@ def test_parameters_that_are_frozen_are_told_from_those():
     assert bp.explain(recording).ok
 
 
+class Separated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.critic = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        h = self.body(x)
+        value = self.critic(h.detach())
+        return value.sum()
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_what_a_module_is_given_is_cut_off(block):
+    model, x = Separated(), torch.ones(1, 2)
+    if block:
+        with bp.probe(model, ["**", ":*"]) as recording:
+            model(x).backward()
+    else:
+        recording = bp.probe(model, ["**", ":*"])(x)
+    (finding,) = bp.explain(recording, "body.weight").findings
+    assert (finding.kind, finding.source.text) == ("detach", "value = self.critic(h.detach())")
+    assert finding.chain[0] == "body.weight"
+    assert recording["body.weight"].cause == finding.source
+
+
 class Checkpointed(torch.nn.Module):
     def __init__(self, reentrant):
         super().__init__()

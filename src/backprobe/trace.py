@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Around, Tape
-from backprobe.carried import Carrying, carry, hand_over, through, written
+from backprobe.carried import Carrying, carry, given, hand_over, through, written
 from backprobe.following import Following
 from backprobe.names import Selection, partition, quote, strip
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
+from backprobe.source.mentions import may_cut
 from backprobe.source.rewrite import Origin, Site
 from backprobe.structure import children, exchanged, leaves
 
@@ -309,6 +310,8 @@ class Trace:
                 value.is_explained = True
                 origin = site.origin if not leaf else site.origin.at(leaf)
                 self._explain_one(value, origin, scope)
+            elif value.scope is not scope and may_cut(site.origin.expression):
+                value.passages = [*value.passages, *given(scope, site, value)]
         self.renewed.clear()
 
     def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
