@@ -329,6 +329,24 @@ def in_a_helper(x, w):
     return (helper(u) * w).sum()
 
 
+@function("an argument of a function of one's own", "x", "detach")
+def cut_argument(x, w):
+    u = x * w
+    half = doubled(u.detach())  # <- here
+    return (half * w).sum()
+
+
+def doubled(value):
+    twice = value * 2
+    return twice
+
+
+@function("an argument of a call of itself", "x", "detach")
+def recursive(x, w, depth=2):
+    u = x * w
+    return u.sum() if not depth else recursive(u.detach(), w, depth - 1)  # <- here
+
+
 @function("several cuts, one after the other", "x", "detach", "index", "number")
 def several(x, w):
     u = x * w
@@ -457,6 +475,19 @@ def optimizer_between(x, w, probe):
         u.sum().backward(retain_graph=True)
         optimizer.step()  # <- written
         u.sum().backward()
+    return rec
+
+
+@error("`retain_graph=True` in a loop that updates the parameter", "in_place")
+def retained_and_updated(x, w, probe):
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    with probe() as rec:
+        h = x * 1
+        for _ in range(3):
+            h = h * w  # <- saved
+            loss = h.sum()
+            loss.backward(retain_graph=True)
+            optimizer.step()  # <- written
     return rec
 
 

@@ -533,3 +533,66 @@ def test_check_says_what_it_does_not_understand(folder):
         result = CliRunner().invoke(main, ["check", *words], catch_exceptions=False)
         assert result.exit_code == 1
         assert said in result.stderr
+
+
+# explain
+
+CUT = """\
+import torch
+
+def f(x, w):
+    u = x * w
+    d = u.detach()
+    return (d * torch.as_tensor(w)).sum()
+
+def all_cut(x):
+    d = x.detach()
+    return d.sum()
+"""
+
+
+@pytest.fixture
+def explained(folder):
+    """Runs ``backprobe explain`` in a folder with a program that cuts its graph: exit code, output, errors."""
+    (folder / "cut.py").write_text(CUT)
+
+    def explain(*words):
+        result = CliRunner().invoke(main, ["explain", *words], catch_exceptions=False)
+        return result.exit_code, result.stdout, result.stderr
+
+    return explain
+
+
+def test_explain_a_value(explained, folder):
+    code, out, err = explained("cut.py:f", "u", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
+    assert (code, err) == (0, "")
+    lines = [line.strip() for line in out.splitlines()]
+    assert lines[0] == "'u' has no gradient (not_connected): no path leads from it to the output"
+    assert f"at:    {folder / 'cut.py'}:5" in lines
+    assert "d = u.detach()" in lines
+
+
+def test_explain_every_value(explained):
+    code, out, err = explained("cut.py:f", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
+    assert (code, err) == (0, "")
+    assert out.startswith("2 of 5 values have their gradient")
+    assert "the gradients that are missing for it: x, u" in out
+
+
+def test_explain_takes_the_options_of_run(explained):
+    code, out, err = explained("cut.py:f", "w", "x=1.0", "w=2.0", "--wrt", "x", "-s", "**")
+    assert code == 1
+    assert err.startswith("NothingToDifferentiate: ")
+    assert "d = u.detach()" in err
+
+
+def test_explain_a_name_that_is_not_there(explained):
+    code, out, err = explained("cut.py:f", "v", "x=1.0", "w=2.0")
+    assert (code, out) == (1, "")
+    assert err.startswith("UnknownName: no value is named 'v'")
+
+
+def test_explain_an_output_that_is_cut_off(explained):
+    code, out, err = explained("cut.py:all_cut", "x", "x=1.0")
+    assert (code, out) == (1, "")
+    assert "cut.py:9: d = x.detach()" in err

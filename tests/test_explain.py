@@ -70,7 +70,7 @@ def test_a_recording_takes_a_name(given):
 def test_what_is_neither_a_recording_nor_a_tensor():
     with pytest.raises(bp.BadOption, match=r"a recording and a name, or a loss and a tensor[\s\S]*found: a str"):
         bp.explain(torch.ones(1), "u")
-    with pytest.raises(bp.BadOption, match="found: a int"):
+    with pytest.raises(bp.BackprobeError, match="next:"):
         bp.explain(3, 4)
 
 
@@ -165,6 +165,31 @@ def test_parameters_that_are_frozen_are_told_from_those():
     assert recording["body.0"].status == "frozen"
     assert kinds(bp.explain(recording, "body.0.weight")) == ["frozen_leaf"]
     assert bp.explain(recording).ok
+
+
+class Separated(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.critic = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        h = self.body(x)
+        value = self.critic(h.detach())
+        return value.sum()
+
+
+@pytest.mark.parametrize("block", [True, False])
+def test_what_a_module_is_given_is_cut_off(block):
+    model, x = Separated(), torch.ones(1, 2)
+    if block:
+        with bp.probe(model, ["**", ":*"]) as recording:
+            model(x).backward()
+    else:
+        recording = bp.probe(model, ["**", ":*"])(x)
+    (finding,) = bp.explain(recording, "body.weight").findings
+    assert (finding.kind, finding.source.text) == ("detach", "value = self.critic(h.detach())")
+    assert finding.chain[0] == "body.weight"
+    assert recording["body.weight"].cause == finding.source
 
 
 class Checkpointed(torch.nn.Module):
@@ -398,8 +423,9 @@ def test_an_output_that_is_cut_off_names_the_line():
 
     with pytest.raises(bp.NothingToDifferentiate) as caught:
         bp.probe(f)(3.0, 2.0)
-    assert "cut:     `u.detach()` has the numbers of 'u'" in caught.value.found
-    assert ": d = u.detach()" in caught.value.found
+    (note,) = caught.value.__notes__
+    assert "cut:     `u.detach()` has the numbers of 'u'" in note
+    assert ": d = u.detach()" in note
 
 
 def test_a_number_as_output_names_the_line():
@@ -409,7 +435,7 @@ def test_a_number_as_output_names_the_line():
 
     with pytest.raises(bp.BadOutput) as caught:
         bp.probe(f)(3.0, 2.0)
-    assert ": return loss.item()" in caught.value.found
+    assert ": return loss.item()" in caught.value.__notes__[0]
 
 
 def test_the_error_is_that_of_the_program_where_names_were_not_selected():

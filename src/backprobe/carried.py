@@ -85,6 +85,14 @@ def written(scope: Scope, site: Site, local: str, before: Value) -> list[tuple[s
     return [(local, Carried(local, before, scope, site)), *held, *through(scope, site.reads)]
 
 
+def given(scope: Scope, site: Site, result: Value) -> list[tuple[str, Carried]]:
+    """What a statement mentions that binds the result of a function or module: it may cut what it gives to that."""
+    return [
+        (f"{name}{leaf}", Carried(name + leaf, value, scope, site))
+        for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is not result
+    ]  # fmt: skip
+
+
 def _mentioned(scope: Scope, site: Site, but: str = "") -> tuple[Carried, ...]:
     carried = [one for name, one in through(scope, site.reads) if name != but]
     known = {id(one.value) for one in carried}  # a function that was called has said more of them

@@ -134,7 +134,7 @@ def _recorded(
 
 
 def _fail(error: BackprobeError) -> NoReturn:
-    click.echo(f"{type(error).__name__}: {error}", err=True)
+    click.echo("\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]), err=True)
     sys.exit(1)
 
 

@@ -14,12 +14,13 @@ from typing import Any, TypeVar
 
 from backprobe.backends.base import Tape
 from backprobe.backends.facts import Around
-from backprobe.carried import Carrying, carry, hand_over, through, written
+from backprobe.carried import Carrying, carry, given, hand_over, through, written
 from backprobe.following import Following
 from backprobe.names import Selection, partition, quote
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
 from backprobe.scope import OWN, Scope, Slot, Value
+from backprobe.source.mentions import may_cut
 from backprobe.source.sites import Origin, Site
 from backprobe.structure import exchanged, holds, leaves
 
@@ -313,6 +314,8 @@ class Trace:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
                     self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
+                elif value.scope is not scope and may_cut(site.origin.expression):
+                    value.passages = [*value.passages, *given(scope, site, value)]
         if self.renewed:
             self.renewed.clear()
 

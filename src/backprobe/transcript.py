@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 
@@ -54,11 +54,25 @@ def transcribe(
 
 def with_causes(record: Record) -> Record:
     """The record, with the line that cut the way from each value that no path leads from."""
-    if all(entry.status is not GradStatus.NOT_CONNECTED for entry in record.entries):
+    lost = {entry.name for entry in record.entries if entry.status is GradStatus.NOT_CONNECTED}
+    if not lost or not any(_may_cut(entry, lost) for entry in record.entries):
         return record
     found = causes(record)
     entries = [replace(entry, cause=found[at]) if at in found else entry for at, entry in enumerate(record.entries)]
     return replace(record, entries=tuple(entries))
+
+
+def _may_cut(entry: Entry, lost: Set[str]) -> bool:
+    """May the way of a lost gradient end here? Most recordings have no such entry, and are not looked into further.
+
+    So it may where a value is mentioned and no edge leads to it, where backward brought nothing along an edge, and
+    where a backend knows the line itself.
+    """
+    edges = {edge.name for edge in entry.inputs}
+    if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
+        return True
+    mentioned = {read.name for read in entry.reads} | {way.name for way in entry.passages}
+    return entry.cause is not None or not (mentioned & lost <= edges)
 
 
 def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:

@@ -119,7 +119,7 @@ def no_gradient(framework):
     asked: rec['u'].grad
     found: no path leads from it to the output
     why:   The value has a history, but no path leads from it to the output.
-    next:  rec['u'].grad_or_none for None instead of an error
+    next:  bp.explain(rec, 'u'), or rec['u'].grad_or_none for None
     """
     probed(framework, unused, 3.0)["u"].grad
 

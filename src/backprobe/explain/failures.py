@@ -65,10 +65,10 @@ def _in_place(told: Told) -> Lines:
     said += [f"written: {_at(entry)}" for entry in told.writers]
     if not told.writers:
         said.append("written: at a line that is not known: no name that was recorded was live there")
-    return [
-        *said,
-        f"next:    an ordinary operation instead, {told.first} = {told.first} * 2 and not {told.first}.mul_(2)",
-    ]
+    if told.values and told.values[0].source is None:
+        return [*said, "next:    update it after the last backward() through what was computed from it"]
+    name = told.first
+    return [*said, f"next:    an ordinary operation instead, {name} = {name} * 2 and not {name}.mul_(2)"]
 
 
 def _freed(told: Told) -> Lines:
@@ -96,9 +96,10 @@ def _without_history(told: Told) -> Lines:
     at = [ways.position[root.name]]
     said = [f"{root.name!r} leads back to nothing that requires a gradient", *cuts_towards(told.record, at)]
     if len(said) == 1:
+        before = ways.before(at) - {*at} or range(len(ways.entries))  # where only modules are recorded: all
         frozen = [
-            ways.entries[each] for each in sorted(ways.before(at))
-            if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each)
+            ways.entries[each] for each in sorted(before)
+            if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each) and each not in at
         ]  # fmt: skip
         said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
         if frozen:

@@ -302,7 +302,7 @@ def explain_all(ways: Ways) -> Report:
         if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
             findings += _not_connected(ways, at)
     opaque = (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED)
-    findings += [_by_status(ways.entries[at]) for at in missing if ways.entries[at].status in opaque]
+    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status in opaque])
     findings += made_leaves(ways)
     notes = [*_frozen_note(ways, missing), *_by_nature(ways, missing)]
     there = len(ways.entries) - len(missing)
@@ -318,6 +318,20 @@ def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
         line = cut.mention.line
         groups.setdefault(cut.target if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
     return list(groups.values())
+
+
+def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
+    """Entries whose gradient is missing for one reason, as one finding."""
+    groups: dict[object, list[Entry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.status, entry.reason, entry.cause), []).append(entry)
+    found = []
+    for first, *others in groups.values():
+        names = ", ".join(entry.name for entry in others[:LISTED])
+        more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
+        finding = _by_status(first)
+        found.append(_with_fact(finding, f"the same of {names}{more}") if others else finding)
+    return found
 
 
 def _with_fact(finding: Finding, fact: str) -> Finding:

@@ -43,8 +43,10 @@ def explain_unconnected(run: Run, error: BackprobeError) -> None:
     """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
     returned = [value for value in run.trace.values if any(_is_returned(run, name) for name in value.names)]
     record, _ = so_far(run, returned)
-    if record is not None:
-        error.found = "\n".join([error.found, *cuts_towards(record, record.outputs)])
+    lines = [] if record is None else cuts_towards(record, record.outputs)
+    if lines:
+        error.add_note("\n".join(["backprobe: what was returned is cut off from what is differentiated",
+                                  *(f"  {line}" for line in lines)]))  # fmt: skip
 
 
 def _is_returned(run: Run, name: NamedAs) -> bool:

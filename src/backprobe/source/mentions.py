@@ -62,6 +62,15 @@ class Use:
     is_conditional: bool = False
 
 
+CUTTING = re.compile(rf"\b(?:{'|'.join(CUTTERS)})\b")
+
+
+@lru_cache(16384)
+def may_cut(text: str) -> bool:
+    """Does a text hold a word that may cut?"""
+    return CUTTING.search(text) is not None
+
+
 @lru_cache(16384)
 def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, ...] | None:
     """What an expression or statement does with a name; None where it is not found in the text, or that is no Python.

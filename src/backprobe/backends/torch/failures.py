@@ -7,6 +7,7 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 from __future__ import annotations
 
 import linecache
+import math
 import re
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -121,6 +122,8 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
         now, expected = int(versions[1]), int(versions[2])
         around = {at for node, _ in savers for at in _around(node, owners[node], known)}
         candidates = [at for at, c in enumerate(known.captures) if _fits(c, now, expected, text)]
+        near = [at for at in sorted(around) if _is_seen_through(known.captures[at], now, expected, text)]
+        candidates = candidates or near
         for at in [at for at in candidates if at in around] or candidates:
             saved[at] = None
             writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
@@ -133,20 +136,36 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
 
 
 def _around(node: Node, owner: int, known: Known) -> set[int]:
-    """The captures that a node may have saved: what it computes, and what flows into it."""
-    inputs = (known.edges.get((follower, at)) for follower, at in node.next_functions if follower is not None)
-    return {at for at in (owner, *inputs) if at is not None}
+    """The captures that a node may have saved, or views of them: what it computes, and what flows into it."""
+    found, seen, pending = {owner} if owner >= 0 else set(), {node}, [node]
+    for each in pending:
+        for follower, at in each.next_functions:
+            if follower is not None and (follower, at) in known.edges:
+                found.add(known.edges[follower, at])
+            elif follower is not None and follower not in seen:
+                seen.add(follower)
+                pending.append(follower)
+    return found
 
 
 def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
     """Is it what the message speaks of: now at that version, and captured when it was at the expected one?"""
+    sizes = _sizes(text)
+    fits = sizes is None or tuple(capture.tensor.shape) == sizes
+    return fits and capture.version == expected and version(capture.tensor) == now
+
+
+def _is_seen_through(capture: Capture, now: int, expected: int, text: str) -> bool:
+    """May the message speak of a view of all of it, as of a weight that is transposed?"""
+    sizes = _sizes(text)
+    fits = sizes is not None and capture.tensor.numel() == math.prod(sizes)
+    return fits and capture.version == expected and version(capture.tensor) == now
+
+
+def _sizes(text: str) -> tuple[int, ...] | None:
+    """The shape of the tensor that a message speaks of."""
     shape = SHAPE.search(text)
-    sizes = (
-        None if shape is None or shape[2] is None else tuple(int(size) for size in shape[2].split(",") if size.strip())
-    )
-    if sizes is not None and tuple(capture.tensor.shape) != sizes:
-        return False
-    return capture.version == expected and version(capture.tensor) == now
+    return None if shape is None or shape[2] is None else tuple(map(int, filter(None, shape[2].split(", "))))
 
 
 def _only_writes(captures: Sequence[Capture], expected: int, now: int) -> dict[int, None]:
