@@ -13,7 +13,7 @@ from backprobe.show import findings as shown
 class Finding:
     """One thing that was found: what it is, where, what was seen that shows it, and what would change it.
 
-    ``kind`` is a word of the answer that it belongs to (``detached``, ``born``, ``wrong_derivative``), for programs
+    ``kind`` is a word of the answer that it belongs to (``detach``, ``born``, ``wrong_derivative``), for programs
     that read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
     ``source`` the line of the user's that caused it, None where no line did. ``facts`` are what was seen, a sentence
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
