@@ -252,6 +252,24 @@ def test_a_write_through_numpy_is_never_silently_wrong():
     assert rec["u"].status == "opaque"
 
 
+def test_data_that_is_set_is_never_silently_wrong():
+    def f(x):
+        u = x * 2
+        u.data = torch.ones(2)
+        return (u * u).sum()
+
+    rec = bp.probe(f)(torch.tensor([3.0, 4.0]))
+    assert rec["u"].status == "opaque"
+    assert rec["u"].reason == "its .data was set to another tensor's, which autograd cannot see"
+    assert rec["u"].value.tolist() == [6.0, 8.0]
+    x = torch.tensor([3.0, 4.0], requires_grad=True)
+    with bp.probe() as rec:
+        u = x * 2
+        u.data = torch.ones(2)
+        (u * u).sum().backward()
+    assert rec["u"].status == "opaque"
+
+
 def test_reading_through_data_changes_nothing():
     def f(x):
         u = x * 2

@@ -34,6 +34,7 @@ TOGETHER = (
     "it was written in place where autograd did not look (no_grad, detach or another argument on the same memory), so "
     "what was computed before and after that write has one gradient together"
 )
+EXCHANGED = "its .data was set to another tensor's, which autograd cannot see"
 BEHIND_AUTOGRAD = "it was overwritten through .data or NumPy, which autograd cannot see"
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
@@ -343,6 +344,8 @@ class TorchTape(Once):
                 capture.opaque = BEHIND_AUTOGRAD
         for capture in captures:
             self.late_edge(capture)
+            if not capture.tensor.is_leaf and _is_exchanged(capture):
+                capture.opaque = EXCHANGED
 
     def release(self) -> None:
         """Keep no tensor, hook or node any longer."""
@@ -393,3 +396,11 @@ def _unchanged(capture: Capture) -> bool:
     if capture.alias is not None and not is_there(capture.alias):
         return True  # it is not changed but freed
     return capture.snapshot is None or capture.alias is None or same_content(capture.alias, capture.snapshot)
+
+
+def _is_exchanged(capture: Capture) -> bool:
+    """Does the tensor lie elsewhere than when it was captured? Subclasses may keep no memory of their own."""
+    tensor, alias = capture.tensor, capture.alias
+    if type(tensor) is not Tensor or alias is None or tensor.layout is not torch.strided or tensor.is_nested:
+        return False
+    return bool(tensor.untyped_storage()._cdata != alias.untyped_storage()._cdata)
