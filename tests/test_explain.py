@@ -83,6 +83,19 @@ def test_an_open_block_is_explained_as_far_as_it_is():
         assert bp.explain(rec, "u").ok
 
 
+# an ordinary step
+
+
+def test_a_loss_of_a_model_that_is_no_entry_was_not_made_to_require_a_gradient():
+    net, data, target = torch.nn.Linear(3, 1), torch.randn(8, 3), torch.randn(8, 1)
+    with bp.probe() as rec:
+        loss = torch.nn.functional.mse_loss(net(data), target)
+        loss.backward()
+    assert rec["loss"].is_leaf is False
+    assert bp.explain(rec).ok
+    assert "made_leaf" not in kinds(bp.explain(rec, "data"))
+
+
 # what a recording cannot tell
 
 

@@ -69,6 +69,7 @@ class Outcome(NamedTuple):
     axes: tuple[str, ...] = ()  # see ``Entry``
     cause: Source | None = None  # see ``Entry``
     made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
+    is_leaf: bool | None = None  # see ``Entry``
 
 
 @dataclass(frozen=True)

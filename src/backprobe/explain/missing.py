@@ -251,11 +251,11 @@ def _is_returned(ways: Ways, at: int) -> bool:
 
 
 def made_leaves(ways: Ways) -> list[Finding]:
-    """Outputs that nothing leads back from, and that were made to require a gradient by themselves."""
+    """Outputs that were computed from recorded values, and are leaves: made to require a gradient by themselves."""
     found = []
     for at in ways.record.outputs:
         entry = ways.entries[at]
-        if entry.status is GradStatus.OK and not ways.edges[at] and ways.sources(at):
+        if entry.status is GradStatus.OK and entry.is_leaf and ways.sources(at):
             flag = ways.entries[ways.position.get(f"{entry.name}.requires_grad", at)]
             facts = [f"no edge leads from {entry.name!r} to anything that it is computed from"]
             found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
