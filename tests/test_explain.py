@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from backprobe.source.mentions import has_part, uses
+from backprobe.source.mentions import has_part, unseen_uses, uses
 from block_cases import nothing_left
 
 
@@ -94,6 +94,80 @@ def test_a_loss_of_a_model_that_is_no_entry_was_not_made_to_require_a_gradient()
     assert rec["loss"].is_leaf is False
     assert bp.explain(rec).ok
     assert "made_leaf" not in kinds(bp.explain(rec, "data"))
+
+
+# what is cut off, and has no entry
+
+
+NET, HEAD, DATA = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1), torch.ones(8, 3)
+
+
+def test_a_model_that_is_no_entry_and_runs_under_no_grad():
+    net, head, data = NET, HEAD, DATA
+    with bp.probe() as rec:
+        with torch.no_grad():
+            h = net(data)
+        loss = head(h).mean()
+        loss.backward()
+    report = bp.explain(rec, "h")
+    assert [(finding.kind, finding.source.text) for finding in report.findings] == [("no_grad", "h = net(data)")]
+    assert report.findings[0].headline.startswith("'h' is computed from `net(data)` under torch.no_grad()")
+    assert bp.explain(rec).ok
+    assert any(note.startswith("cut off from `net(data)`, which is not recorded (no_grad): 'h'")
+               for note in bp.explain(rec).notes)  # fmt: skip
+
+
+def test_what_a_model_gives_is_detached_where_the_model_is_no_entry():
+    net, head, data = NET, HEAD, DATA
+    with bp.probe() as rec:
+        h = net(data).detach()
+        k = torch.sin(data).detach()
+        loss = head(h + k).mean()
+        loss.backward()
+    (finding,) = bp.explain(rec, "h").findings
+    assert (finding.kind, finding.source.text, finding.name) == ("detach", "h = net(data).detach()", "h")
+    assert finding.headline.startswith("`net(data).detach()` has the numbers of `net(data)`")
+    assert kinds(bp.explain(rec, "k")) == ["frozen"]  # torch.sin has no history of its own
+
+
+@pytest.mark.parametrize("cut", ["net(data).detach().mean()", "torch.tensor(net(data).mean().item())"])
+def test_an_error_names_the_line_that_cuts_off_a_model_that_is_no_entry(cut):
+    net, data = NET, DATA
+    program = {
+        "net(data).detach().mean()": lambda: net(data).detach().mean(),
+        "torch.tensor(net(data).mean().item())": lambda: torch.tensor(net(data).mean().item()),
+    }[cut]
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        loss = program()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "frozen" not in note
+    assert "cut:" in note
+    assert cut in note.partition("at: ")[2]
+
+
+def test_an_error_where_the_probed_model_runs_under_no_grad():
+    net, data = NET, DATA
+    with pytest.raises(RuntimeError) as caught, bp.probe(net):
+        with torch.no_grad():
+            out = net(data)
+        out.sum().backward()
+    note = caught.value.__notes__[-1]
+    assert "frozen" not in note
+    assert "cut:     'return' is computed from 'weight' under torch.no_grad()" in note
+
+
+def test_what_an_expression_computes_with_that_is_not_recorded():
+    def found(text, *known):
+        return [(part, use.kind) for part, use in unseen_uses(text, frozenset(known), frozenset({"relu"}))]
+
+    assert found("relu(x).detach()", "x") == []
+    assert found("f(x).detach()", "x", "f()") == []
+    assert found("(x * w).detach()", "x") == [("w", "detach")]
+    assert found("self.layer(x).mean().item()", "x") == [("self.layer(x)", "number")]
+    assert found("[t.item() for t in xs]", "xs") == []
+    assert found("torch.zeros(n.shape[0]).detach()") == []
+    assert found("x +") == []
 
 
 # what a recording cannot tell

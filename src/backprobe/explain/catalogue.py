@@ -111,7 +111,7 @@ CAUSES = {
         "the one that the output was computed from: {others}",
     ),
     "frozen": Cause(
-        "nothing that {value} is computed from requires a gradient",
+        "nothing recorded that {value} is computed from requires a gradient",
         "requires_grad_() on what should be differentiated, before it is used; wrt= in the function form",
     ),
     "frozen_leaf": Cause(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
-from backprobe.explain.missing import cut_finding, merged
+from backprobe.explain.missing import cut_finding, hidden_findings, merged
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
 
@@ -94,11 +94,12 @@ def _without_history(told: Told) -> Lines:
     root = told.values[0]
     ways = Ways(told.record, has_run=False)
     at = [ways.position[root.name]]
-    said = [f"{root.name!r} leads back to nothing that requires a gradient", *cuts_towards(told.record, at)]
+    before = ways.before(at)
+    among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
+    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among)]
     if len(said) == 1:
-        before = ways.before(at) - {*at} or range(len(ways.entries))  # where only modules are recorded: all
         frozen = [
-            ways.entries[each] for each in sorted(before)
+            ways.entries[each] for each in sorted(among)
             if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each) and each not in at
         ]  # fmt: skip
         said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
@@ -111,8 +112,13 @@ def _without_history(told: Told) -> Lines:
 def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
     """The lines that cut these entries off from what is differentiated, where backward has not run."""
     ways = Ways(record, has_run=False)
+    return _cuts_among(ways, ways.before(at))
+
+
+def _cuts_among(ways: Ways, among: set[int]) -> Lines:
     said = []
-    for found in merged([cut_finding(ways, cut) for cut in ways.among(ways.before(at))])[:MOST]:
+    cuts = [cut_finding(ways, cut) for cut in ways.among(among)] or hidden_findings(ways, among)
+    for found in merged(cuts)[:MOST]:
         said.append(f"cut:     {found.headline}")
         if found.source is not None:
             said.append(f"at:      {_line(found.source)}")

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from backprobe.cuts import Cut, Ways
 from backprobe.explain.catalogue import CAUSES
 from backprobe.findings import Finding, Report
+from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Source
 from backprobe.source.mentions import has_part
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
+FROZEN = ("frozen", "frozen_leaf")
 LISTED = 8
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
@@ -21,13 +23,15 @@ IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that 
 def explain_missing(ways: Ways, entry: Entry) -> Report:
     """Every cause that keeps a gradient from one entry."""
     at = ways.position[entry.name]
-    heading = f"{entry.name!r} has no gradient ({entry.status}): {entry.reason}"
     if entry.status is GradStatus.NOT_CONNECTED:
         findings = _not_connected(ways, at)
     elif entry.status in CUT_BEFORE:
         findings = _without_history(ways, at)
     else:
         findings = [_by_status(entry)]
+    heading = f"{entry.name!r} has no gradient ({entry.status})"
+    is_hidden = entry.status is GradStatus.FROZEN and not any(finding.kind in FROZEN for finding in findings)
+    heading += "" if is_hidden else f": {entry.reason}"
     return Report(heading, tuple(merged([*findings, *made_leaves(ways)])))
 
 
@@ -216,9 +220,26 @@ def _without_history(ways: Ways, at: int) -> list[Finding]:
     ]
     if cuts:
         return [cut_finding(ways, cut, ways.chain(ways.after(cut.mention.source), at)) for cut in cuts]
+    hidden = hidden_findings(ways, before, at)
+    if hidden:
+        return hidden
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
         return [_by_status(entry)]
     return [_no_history_seen(ways, at, before)]
+
+
+def hidden_findings(ways: Ways, among: Iterable[int], at: int | None = None) -> list[Finding]:
+    """Lines that cut off what has no entry, such as what a model gives; ``at`` is what they lead to."""
+    found = []
+    for each in sorted(among):
+        entry = ways.entries[each]
+        for text, use in hidden_cuts(entry):
+            fields = {"value": f"`{text}`", "target": repr(entry.name), "text": f"`{use.text}`",
+                      "mode": mode_of(entry.reason), "dtype": entry.dtype}  # fmt: skip
+            facts = [f"`{text}` is not recorded: of what it had, this line lets nothing through"]
+            chain = () if at is None or at == each else ways.chain(ways.after(each), at)
+            found.append(_found(use.kind, entry.name, entry.source, fields, facts=facts, chain=chain))
+    return found
 
 
 def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
@@ -350,8 +371,15 @@ def _listed(ways: Ways, positions: Sequence[int]) -> str:
 
 def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     frozen = [at for at in missing if ways.entries[at].status is GradStatus.FROZEN]
-    if frozen:
-        yield f"computed from nothing that requires a gradient: {_listed(ways, frozen)}"
+    cut_off = {at: found for at in missing if (found := hidden_cuts(ways.entries[at]))}
+    behind = [at for at in frozen if not cut_off.keys().isdisjoint(ways.before([at]))]
+    plain = [at for at in frozen if at not in behind]
+    if plain:
+        yield f"computed from nothing that requires a gradient: {_listed(ways, plain)}"
+    for at, cuts in [found for found in cut_off.items() if found[0] in ways.to_outputs][:LISTED]:
+        kinds = ", ".join(dict.fromkeys(use.kind for _, use in cuts))
+        of = ", ".join(dict.fromkeys(f"`{text}`" for text, _ in cuts))
+        yield f"cut off from {of}, which is not recorded ({kinds}): {_made_at(ways.entries[at])}"
 
 
 def _by_nature(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
