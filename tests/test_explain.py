@@ -83,6 +83,38 @@ def test_an_open_block_is_explained_as_far_as_it_is():
         assert bp.explain(rec, "u").ok
 
 
+# a gradient that is there, and lacks a part
+
+
+def test_ways_along_which_nothing_comes_back_are_notes():
+    def gate(x, w):
+        h = x * w
+        g = torch.sigmoid(h.sum()).item()
+        n = h.detach().norm()
+        return (h * g / n / h.detach().max()).sum()
+
+    rec = bp.probe(gate)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    for name in ("h", "x"):
+        report = bp.explain(rec, name)
+        assert report.ok
+        assert report.heading == f"{name!r} has its gradient, and not along each way that its numbers go"
+        ways = [note.split("`")[1] for note in report.notes if "nothing comes back to 'h': meant, or lost?" in note]
+        assert ways == ["torch.sigmoid(h.sum()).item()", "h.detach()", "h.detach()"]
+    assert bp.explain(rec).notes[:3] == bp.explain(rec, "h").notes[:3]
+
+
+def test_what_goes_along_each_way_lacks_nothing():
+    def f(x, w):
+        u = x * w
+        mask = u > 1
+        k = u.argmax()
+        print_me = u.sum().item()
+        return (u * mask).sum() + u[k]
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u")
+    assert report.heading == "'u' has its gradient: nothing is missing"
+
+
 # an ordinary step
 
 

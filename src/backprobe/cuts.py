@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from backprobe.hidden import FIRM
+from backprobe.hidden import CERTAIN, FIRM, LOSING
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record, Source
 from backprobe.source.mentions import Use, uses
@@ -150,6 +150,21 @@ class Ways:
             ]
             found += [self._silent(source, target) for source in self.edges[target]
                       if source in values and self._is_silent(source, target)]  # fmt: skip
+        return found
+
+    def lost_beside(self, values: set[int]) -> list[Mention]:
+        """The mentions among these along which nothing comes back to a value that has a gradient by another way."""
+        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
+        found = []
+        for mention in mentions:
+            source, target = self.entries[mention.source], self.entries[mention.target]
+            if mention.source not in values or source.status is not GradStatus.OK:
+                continue
+            flows = self._flows(mention.source, mention.target)
+            kinds = {use.kind for use in mention.uses}
+            is_cut = not flows and target.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
+            if is_cut or not kinds.isdisjoint(CERTAIN if flows else LOSING):
+                found.append(mention)
         return found
 
     def _cut(self, mention: Mention) -> Cut | None:

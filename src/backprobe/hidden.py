@@ -12,6 +12,10 @@ from backprobe.source.mentions import Use, unseen_uses
 
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
+CERTAIN = ("detach", "data", "number", "stop_gradient")
+"""Those that cut also where the same expression uses the value in another way as well."""
+LOSING = (*CERTAIN, "numpy", "copied", "parameter")
+"""Those that lose a derivative; what an index is computed of has none to lose."""
 SWITCHED_OFF = "gradients were switched off there:"
 """In the reason of a value that was computed of nothing that is known to require a gradient, in such a place."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

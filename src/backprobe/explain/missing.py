@@ -7,6 +7,7 @@ from typing import Any
 
 from backprobe.cuts import Cut, Ways
 from backprobe.explain.catalogue import CAUSES
+from backprobe.explain.present import lost_beside
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
@@ -325,7 +326,7 @@ def explain_all(ways: Ways) -> Report:
     opaque = (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED)
     findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status in opaque])
     findings += made_leaves(ways)
-    notes = [*_frozen_note(ways, missing), *_by_nature(ways, missing)]
+    notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values have their gradient"
     return Report(heading + (f"; {len(lost)} have none though they have a history" if lost else ""),
