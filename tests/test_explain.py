@@ -202,6 +202,47 @@ def test_what_an_expression_computes_with_that_is_not_recorded():
     assert found("x +") == []
 
 
+# a second backward
+
+
+def test_two_losses_over_one_trunk():
+    net = torch.nn.Linear(2, 2)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = net(torch.ones(1, 2)).tanh()
+        first = h.sum()
+        second = (h**2).sum()
+        first.backward()
+        second.backward()
+    _, freed, survived, used, _, or_else = caught.value.__notes__[-1].splitlines()
+    assert freed.endswith("first.backward()")
+    assert survived.startswith("  survived: 'h' ")
+    assert used.startswith("  used:     'second' ")
+    assert "retain_graph=True in the call that comes first" in or_else
+
+
+def test_a_call_that_keeps_the_graph_has_freed_nothing():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = x.exp()
+        h.sum().backward(retain_graph=True)
+        h.prod().backward()
+        h.exp().sum().backward()
+    note = caught.value.__notes__[-1]
+    assert "freed:    " in note
+    assert "h.prod().backward()" in note
+
+
+def test_a_backward_before_the_block_has_freed_the_graph():
+    w = leaf(1.0, 2.0)
+    y = (w**2).sum()
+    y.backward()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y.backward()
+    note = caught.value.__notes__[-1]
+    assert "an earlier backward() or grad(), not seen here, has gone through what 'y' leads to" in note
+    assert "retain_graph=True there" in note
+
+
 # what a recording cannot tell
 
 

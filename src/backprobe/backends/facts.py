@@ -119,8 +119,9 @@ class Failure:
     """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
 
     ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
-    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, after the
-    call of backward at ``earlier``. ``root`` is the tensor that backward was to run from.
+    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, and the
+    call of backward at ``earlier`` has gone through it; ``is_one_forward`` says that they were there before that call.
+    ``root`` is the tensor that backward was to run from.
     """
 
     kind: str
@@ -129,6 +130,7 @@ class Failure:
     writers: tuple[int, ...] = ()
     users: tuple[int, ...] = ()
     earlier: Source | None = None
+    is_one_forward: bool = False
     root: Any = None
 
 
