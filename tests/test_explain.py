@@ -479,6 +479,48 @@ def test_another_leaf_in_the_same_memory():
     assert finding.headline.startswith("parameter lies in the same memory as x")
 
 
+def test_a_view_that_is_not_used_is_cut_off_by_nothing():
+    w = leaf(1.0, 2.0)
+    view = w.view(2, 1)
+    assert kinds(bp.explain((w * 2).sum(), view)) == ["unused"]
+
+
+def test_a_detached_tensor_was_made_so_or_cut_off():
+    w = leaf(1.0, 2.0)
+    d = w.detach()
+    (finding,) = bp.explain((d * 2).sum() + w.sum(), d).findings
+    assert finding.headline == "d requires no gradient: it was made so, or was cut off"
+    assert finding.facts[-1] == "it lies in the same memory as w"
+
+
+def test_what_a_reentrant_checkpoint_leads_to_is_unknown():
+    w, part = leaf(1.0, 2.0, 3.0), torch.nn.Linear(3, 3)
+    loss = checkpoint(lambda given: part(given).sum(), w, use_reentrant=True)
+    weight = part.weight
+    report = bp.explain(loss, weight)
+    assert kinds(report) == ["unknown"]
+    assert report.heading == "no path is seen from loss to weight, and not all of the graph can be seen"
+    loss.backward()
+    assert weight.grad is not None
+
+
+def test_a_backward_in_python_may_give_none():
+    class Silent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return None
+
+    w = leaf(1.0, 2.0)
+    loss = Silent.apply(w).sum()
+    report = bp.explain(loss, w)
+    assert report.heading == "a path leads from loss to w"
+    assert report.notes == ("SilentBackward: written in Python, and may give None for w; only running it tells",)
+
+
 def test_values_that_are_not_reached():
     x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
     u = x * 3

@@ -140,7 +140,8 @@ class GraphFacts:
 
     ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
     operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
-    memory, ``written`` its operations whose saved values were written since.
+    memory, ``written`` its operations whose saved values were written since. ``own`` are its operations whose backward
+    is written in Python, which may give None, and ``checkpoints`` those of them that run a backward pass of their own.
     """
 
     output: str
@@ -161,6 +162,8 @@ class GraphFacts:
     shared: tuple[Any, ...]
     written: tuple[str, ...]
     is_freed: bool
+    own: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
 
 
 Around = tuple[Sequence[Any], bool]
