@@ -202,6 +202,66 @@ def test_what_an_expression_computes_with_that_is_not_recorded():
     assert found("x +") == []
 
 
+# what the way goes through out of sight
+
+
+class Part(torch.nn.Module):
+    def __init__(self, cut):
+        super().__init__()
+        self.cut, self.first, self.last = cut, torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+
+    @torch.no_grad()
+    def features(self, x):
+        return self.first(x)
+
+    def forward(self, x):
+        if self.cut == "no_grad":
+            return self.last(self.features(x))
+        return self.last(torch.tensor(self.first(x).tolist()))
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+def test_a_method_under_no_grad_is_found_with_the_locals_and_without(select):
+    rec = bp.probe(Part("no_grad"), select, of=lambda y: y.sum())(torch.ones(1, 2))
+    assert kinds(bp.explain(rec, "first.weight")) == ["no_grad"]
+
+
+def test_what_a_caller_does_with_what_a_module_returns_is_unknown_without_its_locals():
+    part = Part("copied")
+    report = bp.explain(bp.probe(part, of=lambda y: y.sum())(torch.ones(1, 2)), "first.weight")
+    assert kinds(report) == ["unknown"]
+    assert "['**', '**:*']" in report.findings[0].remedy
+
+
+def test_an_attribute_that_one_method_detaches_and_another_reads():
+    class State:
+        def run(self, x, w):
+            self.cache = x * w
+            self.cache = self.cache.detach()
+            return self.use(w)
+
+        def use(self, w):
+            return (self.cache * w).sum()
+
+    def carried(x, w):
+        return State().run(x, w)
+
+    (finding,) = bp.explain(bp.probe(carried)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "x").findings
+    assert (finding.kind, finding.source.text) == ("detach", "self.cache = self.cache.detach()")
+
+
+def test_a_closure_that_detaches_what_it_has_from_around_it():
+    def outer(x, w):
+        def inner():
+            return (x * w).detach()
+
+        y = inner()
+        return (y * w).sum()
+
+    (finding,) = bp.explain(bp.probe(outer)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "x").findings
+    assert (finding.kind, finding.source.text) == ("detach", "return (x * w).detach()")
+
+
 # a second backward
 
 
