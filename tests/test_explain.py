@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from backprobe.source.mentions import has_part, uses
+from backprobe.source.mentions import has_part, unseen_uses, uses
 from block_cases import nothing_left
 
 
@@ -81,6 +81,226 @@ def test_an_open_block_is_explained_as_far_as_it_is():
         assert kinds(bp.explain(rec, "u")) == ["backward_not_run"]
         u.sum().backward()
         assert bp.explain(rec, "u").ok
+
+
+# a gradient that is there, and lacks a part
+
+
+def test_ways_along_which_nothing_comes_back_are_notes():
+    def gate(x, w):
+        h = x * w
+        g = torch.sigmoid(h.sum()).item()
+        n = h.detach().norm()
+        return (h * g / n / h.detach().max()).sum()
+
+    rec = bp.probe(gate)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    for name in ("h", "x"):
+        report = bp.explain(rec, name)
+        assert report.ok
+        assert report.heading == f"{name!r} has its gradient, and not along each way that its numbers go"
+        ways = [note.split("`")[1] for note in report.notes if "nothing comes back to 'h': meant, or lost?" in note]
+        assert ways == ["torch.sigmoid(h.sum()).item()", "h.detach()", "h.detach()"]
+    assert bp.explain(rec).notes[:3] == bp.explain(rec, "h").notes[:3]
+
+
+def test_what_goes_along_each_way_lacks_nothing():
+    def f(x, w):
+        u = x * w
+        mask = u > 1
+        k = u.argmax()
+        print_me = u.sum().item()
+        return (u * mask).sum() + u[k]
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u")
+    assert report.heading == "'u' has its gradient: nothing is missing"
+
+
+# an ordinary step
+
+
+def test_a_loss_of_a_model_that_is_no_entry_was_not_made_to_require_a_gradient():
+    net, data, target = torch.nn.Linear(3, 1), torch.randn(8, 3), torch.randn(8, 1)
+    with bp.probe() as rec:
+        loss = torch.nn.functional.mse_loss(net(data), target)
+        loss.backward()
+    assert rec["loss"].is_leaf is False
+    assert bp.explain(rec).ok
+    assert "made_leaf" not in kinds(bp.explain(rec, "data"))
+
+
+# what is cut off, and has no entry
+
+
+NET, HEAD, DATA = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1), torch.ones(8, 3)
+
+
+def test_a_model_that_is_no_entry_and_runs_under_no_grad():
+    net, head, data = NET, HEAD, DATA
+    with bp.probe() as rec:
+        with torch.no_grad():
+            h = net(data)
+        loss = head(h).mean()
+        loss.backward()
+    report = bp.explain(rec, "h")
+    assert [(finding.kind, finding.source.text) for finding in report.findings] == [("no_grad", "h = net(data)")]
+    assert report.findings[0].headline.startswith("'h' is computed from `net(data)` under torch.no_grad()")
+    assert bp.explain(rec).ok
+    assert any(note.startswith("cut off from `net(data)`, which is not recorded (no_grad): 'h'")
+               for note in bp.explain(rec).notes)  # fmt: skip
+
+
+def test_what_a_model_gives_is_detached_where_the_model_is_no_entry():
+    net, head, data = NET, HEAD, DATA
+    with bp.probe() as rec:
+        h = net(data).detach()
+        k = torch.sin(data).detach()
+        loss = head(h + k).mean()
+        loss.backward()
+    (finding,) = bp.explain(rec, "h").findings
+    assert (finding.kind, finding.source.text, finding.name) == ("detach", "h = net(data).detach()", "h")
+    assert finding.headline.startswith("`net(data).detach()` has the numbers of `net(data)`")
+    assert kinds(bp.explain(rec, "k")) == ["frozen"]  # torch.sin has no history of its own
+
+
+@pytest.mark.parametrize("cut", ["net(data).detach().mean()", "torch.tensor(net(data).mean().item())"])
+def test_an_error_names_the_line_that_cuts_off_a_model_that_is_no_entry(cut):
+    net, data = NET, DATA
+    program = {
+        "net(data).detach().mean()": lambda: net(data).detach().mean(),
+        "torch.tensor(net(data).mean().item())": lambda: torch.tensor(net(data).mean().item()),
+    }[cut]
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        loss = program()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "frozen" not in note
+    assert "cut:" in note
+    assert cut in note.partition("at: ")[2]
+
+
+def test_an_error_where_the_probed_model_runs_under_no_grad():
+    net, data = NET, DATA
+    with pytest.raises(RuntimeError) as caught, bp.probe(net):
+        with torch.no_grad():
+            out = net(data)
+        out.sum().backward()
+    note = caught.value.__notes__[-1]
+    assert "frozen" not in note
+    assert "cut:     'return' is computed from 'weight' under torch.no_grad()" in note
+
+
+def test_what_an_expression_computes_with_that_is_not_recorded():
+    def found(text, *known):
+        return [(part, use.kind) for part, use in unseen_uses(text, frozenset(known), frozenset({"relu"}))]
+
+    assert found("relu(x).detach()", "x") == []
+    assert found("f(x).detach()", "x", "f()") == []
+    assert found("(x * w).detach()", "x") == [("w", "detach")]
+    assert found("self.layer(x).mean().item()", "x") == [("self.layer(x)", "number")]
+    assert found("[t.item() for t in xs]", "xs") == []
+    assert found("torch.zeros(n.shape[0]).detach()") == []
+    assert found("x +") == []
+
+
+# what the way goes through out of sight
+
+
+class Part(torch.nn.Module):
+    def __init__(self, cut):
+        super().__init__()
+        self.cut, self.first, self.last = cut, torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+
+    @torch.no_grad()
+    def features(self, x):
+        return self.first(x)
+
+    def forward(self, x):
+        if self.cut == "no_grad":
+            return self.last(self.features(x))
+        return self.last(torch.tensor(self.first(x).tolist()))
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+def test_a_method_under_no_grad_is_found_with_the_locals_and_without(select):
+    rec = bp.probe(Part("no_grad"), select, of=lambda y: y.sum())(torch.ones(1, 2))
+    assert kinds(bp.explain(rec, "first.weight")) == ["no_grad"]
+
+
+def test_what_a_caller_does_with_what_a_module_returns_is_unknown_without_its_locals():
+    part = Part("copied")
+    report = bp.explain(bp.probe(part, of=lambda y: y.sum())(torch.ones(1, 2)), "first.weight")
+    assert kinds(report) == ["unknown"]
+    assert "['**', '**:*']" in report.findings[0].remedy
+
+
+def test_an_attribute_that_one_method_detaches_and_another_reads():
+    class State:
+        def run(self, x, w):
+            self.cache = x * w
+            self.cache = self.cache.detach()
+            return self.use(w)
+
+        def use(self, w):
+            return (self.cache * w).sum()
+
+    def carried(x, w):
+        return State().run(x, w)
+
+    (finding,) = bp.explain(bp.probe(carried)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "x").findings
+    assert (finding.kind, finding.source.text) == ("detach", "self.cache = self.cache.detach()")
+
+
+def test_a_closure_that_detaches_what_it_has_from_around_it():
+    def outer(x, w):
+        def inner():
+            return (x * w).detach()
+
+        y = inner()
+        return (y * w).sum()
+
+    (finding,) = bp.explain(bp.probe(outer)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "x").findings
+    assert (finding.kind, finding.source.text) == ("detach", "return (x * w).detach()")
+
+
+# a second backward
+
+
+def test_two_losses_over_one_trunk():
+    net = torch.nn.Linear(2, 2)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = net(torch.ones(1, 2)).tanh()
+        first = h.sum()
+        second = (h**2).sum()
+        first.backward()
+        second.backward()
+    _, freed, survived, used, _, or_else = caught.value.__notes__[-1].splitlines()
+    assert freed.endswith("first.backward()")
+    assert survived.startswith("  survived: 'h' ")
+    assert used.startswith("  used:     'second' ")
+    assert "retain_graph=True in the call that comes first" in or_else
+
+
+def test_a_call_that_keeps_the_graph_has_freed_nothing():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = x.exp()
+        h.sum().backward(retain_graph=True)
+        h.prod().backward()
+        h.exp().sum().backward()
+    note = caught.value.__notes__[-1]
+    assert "freed:    " in note
+    assert "h.prod().backward()" in note
+
+
+def test_a_backward_before_the_block_has_freed_the_graph():
+    w = leaf(1.0, 2.0)
+    y = (w**2).sum()
+    y.backward()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y.backward()
+    note = caught.value.__notes__[-1]
+    assert "an earlier backward() or grad(), not seen here, has gone through what 'y' leads to" in note
+    assert "retain_graph=True there" in note
 
 
 # what a recording cannot tell
@@ -317,6 +537,48 @@ def test_another_leaf_in_the_same_memory():
     (finding,) = bp.explain((parameter * 2).sum(), x).findings
     assert finding.kind == "shared"
     assert finding.headline.startswith("parameter lies in the same memory as x")
+
+
+def test_a_view_that_is_not_used_is_cut_off_by_nothing():
+    w = leaf(1.0, 2.0)
+    view = w.view(2, 1)
+    assert kinds(bp.explain((w * 2).sum(), view)) == ["unused"]
+
+
+def test_a_detached_tensor_was_made_so_or_cut_off():
+    w = leaf(1.0, 2.0)
+    d = w.detach()
+    (finding,) = bp.explain((d * 2).sum() + w.sum(), d).findings
+    assert finding.headline == "d requires no gradient: it was made so, or was cut off"
+    assert finding.facts[-1] == "it lies in the same memory as w"
+
+
+def test_what_a_reentrant_checkpoint_leads_to_is_unknown():
+    w, part = leaf(1.0, 2.0, 3.0), torch.nn.Linear(3, 3)
+    loss = checkpoint(lambda given: part(given).sum(), w, use_reentrant=True)
+    weight = part.weight
+    report = bp.explain(loss, weight)
+    assert kinds(report) == ["unknown"]
+    assert report.heading == "no path is seen from loss to weight, and not all of the graph can be seen"
+    loss.backward()
+    assert weight.grad is not None
+
+
+def test_a_backward_in_python_may_give_none():
+    class Silent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return None
+
+    w = leaf(1.0, 2.0)
+    loss = Silent.apply(w).sum()
+    report = bp.explain(loss, w)
+    assert report.heading == "a path leads from loss to w"
+    assert report.notes == ("SilentBackward: written in Python, and may give None for w; only running it tells",)
 
 
 def test_values_that_are_not_reached():

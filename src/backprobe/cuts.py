@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from backprobe.hidden import CERTAIN, FIRM, LOSING
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record, Source
 from backprobe.source.mentions import Use, uses
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
-FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
-"""Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +81,12 @@ class Ways:
     def _mention_parameters(self) -> None:
         """No expression mentions the parameters of a module that returns something without a history."""
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
+        if "return" in cut:  # of the model itself
+            cut[""] = cut["return"]
         for name, at in self.record.names.items() if cut else ():
             if split(name)[1] is None:
                 segments = partition(name, ".")
-                for length in range(len(segments) - 1, 0, -1):
+                for length in range(len(segments) - 1, -1, -1):
                     target = cut.get(".".join(segments[:length]))
                     if target is not None:
                         self.mentions[target].append(Mention(at, target, self.entries[target].cause))
@@ -149,6 +150,21 @@ class Ways:
             ]
             found += [self._silent(source, target) for source in self.edges[target]
                       if source in values and self._is_silent(source, target)]  # fmt: skip
+        return found
+
+    def lost_beside(self, values: set[int]) -> list[Mention]:
+        """The mentions among these along which nothing comes back to a value that has a gradient by another way."""
+        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
+        found = []
+        for mention in mentions:
+            source, target = self.entries[mention.source], self.entries[mention.target]
+            if mention.source not in values or source.status is not GradStatus.OK:
+                continue
+            flows = self._flows(mention.source, mention.target)
+            kinds = {use.kind for use in mention.uses}
+            is_cut = not flows and target.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
+            if is_cut or not kinds.isdisjoint(CERTAIN if flows else LOSING):
+                found.append(mention)
         return found
 
     def _cut(self, mention: Mention) -> Cut | None:

@@ -225,7 +225,8 @@ class Entry:
     ``passages`` are the values that went into this one by ways that its expression does not tell. ``cause`` is the
     line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
     more than this one (``bp.explain``).
-    ``finiteness`` is there where ``nonfinite=True`` asked for it.
+    ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
+    itself, as at a parameter; it is None where there is no gradient, or the framework has no such thing.
     """
 
     name: str
@@ -245,6 +246,7 @@ class Entry:
     passages: tuple[Passage, ...] = ()
     cause: Source | None = None
     finiteness: Finiteness | None = None
+    is_leaf: bool | None = None
 
     @property
     def value(self) -> Any:

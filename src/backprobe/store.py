@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from backprobe.backends.base import Arrays
@@ -260,7 +261,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
-        "finiteness": None if entry.finiteness is None else asdict(entry.finiteness),
+        "finiteness": None if entry.finiteness is None else asdict(entry.finiteness), "is_leaf": entry.is_leaf,
     }  # fmt: skip
 
 
@@ -307,7 +308,7 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
             Passage(**{**way, "source": _decode_source(way["source"])}) for way in data.get("passages", ())
         ),
         cause=None if data.get("cause") is None else _decode_source(data["cause"]),
-        finiteness=_decode_finiteness(data.get("finiteness")),
+        finiteness=_decode_finiteness(data.get("finiteness")), is_leaf=data.get("is_leaf"),
     )  # fmt: skip
 
 
@@ -365,6 +366,8 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
             for text in (source.file, source.text, source.expression, *source.calls):
                 _check_text(text)
             numbers.append(source.line)
+    if type(entry.is_leaf) not in (bool, NoneType):
+        raise ValueError(f"{entry.is_leaf!r} where true, false or null belongs")
     if any(type(number) is not int for number in numbers):
         raise ValueError(f"{numbers} where whole numbers belong")
 

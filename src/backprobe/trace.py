@@ -28,6 +28,8 @@ PLAIN = (bool, int, float, complex, type(None))
 T = TypeVar("T")
 Leaves = Sequence[tuple[str, Any]]
 NO_SITE = Site("", 0, "")
+RETURNED = Site("return", 0, "")
+"""Of what the model that was probed returns: no statement is known, as of what its modules return."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class Parameters:
     def inside(self, module: str) -> Sequence[Any]:
         for path, capture in self.named[self.placed :]:
             segments = partition(path, ".")
-            for length in range(1, len(segments)):
+            for length in range(len(segments)):  # the model itself is ""
                 self.by_module.setdefault(".".join(segments[:length]), []).append(capture)
         self.placed = len(self.named)
         return self.by_module.get(module, ())
@@ -77,7 +79,7 @@ def _around(scope: Scope, site: Site) -> Around:
 
     Of what a module returns no statement is known, but its parameters are.
     """
-    if site is NO_SITE and scope.path and scope.parent is None:
+    if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
         return scope.trace.parameters.inside(scope.stripped), False
     reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
     return reads, any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
@@ -309,7 +311,7 @@ class Trace:
 
     def _explain(self, slot: Slot, scope: Scope, site: Site) -> None:
         """Note what computes the values that this statement made, and those that this mentions, as they were before."""
-        if site is not NO_SITE:
+        if site is not NO_SITE and site is not RETURNED:
             for leaf, value in slot:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
@@ -397,7 +399,7 @@ class Trace:
             scope = finished.pop()
         else:
             scope = self._entered(path, "", ())
-        return self.name(scope, "return", output, NO_SITE)
+        return self.name(scope, "return", output, NO_SITE if path else RETURNED)
 
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""

@@ -154,7 +154,7 @@ class _Writer:
             status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
             return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
                          reads, value.plain, None, (), passages)  # fmt: skip
-        status, reason, held, grad, links, axes, cause, made = outcome
+        status, reason, held, grad, links, axes, cause, made, is_leaf = outcome
         described = NOTHING_KNOWN
         if value.tensor is not None:
             described = self.backend.describe(held if self.backend.is_tensor(held) else value.tensor)
@@ -164,6 +164,7 @@ class _Writer:
         return Entry(
             written[0], tuple(written[1:]), status, reason, *described, source, site.op, self._edges(links), reads,
             held, grad, axes, passages, cause, None if made is None else Finiteness(None, None, self._made(made)),
+            is_leaf,
         )  # fmt: skip
 
     def _edges(self, links: Sequence[Link]) -> tuple[Edge, ...]:

@@ -69,6 +69,7 @@ class Outcome(NamedTuple):
     axes: tuple[str, ...] = ()  # see ``Entry``
     cause: Source | None = None  # see ``Entry``
     made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
+    is_leaf: bool | None = None  # see ``Entry``
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,9 @@ class Failure:
     """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
 
     ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
-    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, after the
-    call of backward at ``earlier``. ``root`` is the tensor that backward was to run from.
+    framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, and the
+    call of backward at ``earlier`` has gone through it; ``is_one_forward`` says that they were there before that call.
+    ``root`` is the tensor that backward was to run from.
     """
 
     kind: str
@@ -128,6 +130,7 @@ class Failure:
     writers: tuple[int, ...] = ()
     users: tuple[int, ...] = ()
     earlier: Source | None = None
+    is_one_forward: bool = False
     root: Any = None
 
 
@@ -137,7 +140,8 @@ class GraphFacts:
 
     ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
     operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
-    memory, ``written`` its operations whose saved values were written since.
+    memory, ``written`` its operations whose saved values were written since. ``own`` are its operations whose backward
+    is written in Python, which may give None, and ``checkpoints`` those of them that run a backward pass of their own.
     """
 
     output: str
@@ -158,6 +162,8 @@ class GraphFacts:
     shared: tuple[Any, ...]
     written: tuple[str, ...]
     is_freed: bool
+    own: tuple[str, ...] = ()
+    checkpoints: tuple[str, ...] = ()
 
 
 Around = tuple[Sequence[Any], bool]

@@ -9,9 +9,10 @@ from typing import Any
 from backprobe.backends.choice import find_backend, load_arrays
 from backprobe.cuts import Ways
 from backprobe.errors import BadOption
-from backprobe.explain.missing import explain_all, explain_missing
+from backprobe.explain.missing import explain_missing
 from backprobe.explain.present import explain_present
 from backprobe.explain.tensors import explain_tensor
+from backprobe.explain.whole import explain_all
 from backprobe.findings import Report
 from backprobe.record import GradStatus, Record
 from backprobe.recording import Recording

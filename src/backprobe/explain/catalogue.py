@@ -102,6 +102,10 @@ CAUSES = {
         "use {value} itself in what is computed, or ask for the value that is used;\n"
         "what goes through objects, closures and functions that are not followed is not seen: give it a name",
     ),
+    "not_seen": Cause(
+        "no way from {value} to {outputs} is recorded: it is not used there, or is cut off on the way",
+        "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
+    ),
     "made_again": Cause(
         "{again} computes {text} once more: that is another tensor, and {value} is not in the graph",
         "{value} itself in that line, and its gradient is there",
@@ -111,7 +115,7 @@ CAUSES = {
         "the one that the output was computed from: {others}",
     ),
     "frozen": Cause(
-        "nothing that {value} is computed from requires a gradient",
+        "nothing recorded that {value} is computed from requires a gradient",
         "requires_grad_() on what should be differentiated, before it is used; wrt= in the function form",
     ),
     "frozen_leaf": Cause(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
-from backprobe.explain.missing import cut_finding, merged
+from backprobe.explain.missing import cut_finding, hidden_findings, merged
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
 
@@ -24,6 +24,7 @@ class Told:
     writers: list[Entry]
     users: list[Entry]
     earlier: Source | None
+    is_one_forward: bool
 
     @property
     def first(self) -> str:
@@ -45,7 +46,7 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
 
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     writers, users = entries(failure.writers), entries(failure.users)
-    told = Told(record, entries(failure.values), savers, writers, users, failure.earlier)
+    told = Told(record, entries(failure.values), savers, writers, users, failure.earlier, failure.is_one_forward)
     if not told.values and failure.kind not in ("in_place", "not_float"):
         return None
     said = SAYING[failure.kind](told)
@@ -72,15 +73,23 @@ def _in_place(told: Told) -> Lines:
 
 
 def _freed(told: Told) -> Lines:
+    if told.earlier is None:
+        return [
+            f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
+            "next:     retain_graph=True there; or compute it again",
+        ]  # fmt: skip
     said = ["what is differentiated now goes on from what an earlier backward() has gone through and freed"]
-    said += [f"freed:    {_line(told.earlier)}"] if told.earlier is not None else []
+    said += [f"freed:    {_line(told.earlier)}"]
     said += [f"survived: {_at(value)}" for value in told.values]
     if not told.users:
         return [
-            f"backward() has run from {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            f"backward() has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
             "next:     call backward() once; two losses of the same values are summed first: (a + b).backward()",
         ]  # fmt: skip
     said += [f"used:     {_at(user)}" for user in told.users]
+    if told.is_one_forward:
+        return [*said, "next:     sum the losses and call backward() once: (a + b).backward();",
+                "          or retain_graph=True in the call that comes first"]  # fmt: skip
     return [
         *said,
         f"next:     {told.first} = {told.first}.detach() before it is used again, where gradients need not flow into "
@@ -94,11 +103,12 @@ def _without_history(told: Told) -> Lines:
     root = told.values[0]
     ways = Ways(told.record, has_run=False)
     at = [ways.position[root.name]]
-    said = [f"{root.name!r} leads back to nothing that requires a gradient", *cuts_towards(told.record, at)]
+    before = ways.before(at)
+    among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
+    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among)]
     if len(said) == 1:
-        before = ways.before(at) - {*at} or range(len(ways.entries))  # where only modules are recorded: all
         frozen = [
-            ways.entries[each] for each in sorted(before)
+            ways.entries[each] for each in sorted(among)
             if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each) and each not in at
         ]  # fmt: skip
         said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
@@ -111,8 +121,13 @@ def _without_history(told: Told) -> Lines:
 def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
     """The lines that cut these entries off from what is differentiated, where backward has not run."""
     ways = Ways(record, has_run=False)
+    return _cuts_among(ways, ways.before(at))
+
+
+def _cuts_among(ways: Ways, among: set[int]) -> Lines:
     said = []
-    for found in merged([cut_finding(ways, cut) for cut in ways.among(ways.before(at))])[:MOST]:
+    cuts = [cut_finding(ways, cut) for cut in ways.among(among)] or hidden_findings(ways, among)
+    for found in merged(cuts)[:MOST]:
         said.append(f"cut:     {found.headline}")
         if found.source is not None:
             said.append(f"at:      {_line(found.source)}")

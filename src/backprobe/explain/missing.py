@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from backprobe.cuts import Cut, Ways
 from backprobe.explain.catalogue import CAUSES
 from backprobe.findings import Finding, Report
+from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
-from backprobe.record import Entry, GradStatus, Source
+from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
 from backprobe.source.mentions import has_part
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
+FROZEN = ("frozen", "frozen_leaf")
 LISTED = 8
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
@@ -21,13 +24,15 @@ IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that 
 def explain_missing(ways: Ways, entry: Entry) -> Report:
     """Every cause that keeps a gradient from one entry."""
     at = ways.position[entry.name]
-    heading = f"{entry.name!r} has no gradient ({entry.status}): {entry.reason}"
     if entry.status is GradStatus.NOT_CONNECTED:
-        findings = _not_connected(ways, at)
+        findings = not_connected(ways, at)
     elif entry.status in CUT_BEFORE:
         findings = _without_history(ways, at)
     else:
-        findings = [_by_status(entry)]
+        findings = [by_status(entry)]
+    heading = f"{entry.name!r} has no gradient ({entry.status})"
+    is_hidden = entry.status is GradStatus.FROZEN and not any(finding.kind in FROZEN for finding in findings)
+    heading += "" if is_hidden else f": {entry.reason}"
     return Report(heading, tuple(merged([*findings, *made_leaves(ways)])))
 
 
@@ -47,18 +52,44 @@ def _as_one(group: list[Finding]) -> Finding:
     if not names:
         return group[0]
     shown = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
-    return _with_fact(group[0], f"the same line does the same to {shown}")
+    return with_fact(group[0], f"the same line does the same to {shown}")
 
 
 # what keeps its history, and has no way to the output
 
 
-def _not_connected(ways: Ways, at: int) -> list[Finding]:
+def not_connected(ways: Ways, at: int) -> list[Finding]:
     after = ways.after(at)
     cuts = ways.cuts(at)
     if cuts:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in cuts]
-    return [_made_again(ways, at) or _other_call(ways, at) or _unused(ways, at, after)]
+    again = _made_again(ways, at)
+    found = [] if again else _out_of_sight(ways, at, after)
+    return found or [again or _other_call(ways, at) or _unused(ways, at, after)]
+
+
+def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Finding]:
+    """Cuts where the way to the output is not seen to its end: of what leaves a function, and of a closure's names."""
+    entries = ways.entries
+    dead = [cut for cut in ways.among({*after}) if entries[cut.target].status in LINES_OF_THEIR_OWN]
+    left = [cut for cut in dead if _leaves(ways, cut.target)]
+    if left:
+        return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in left]
+    return hidden_findings(ways, ways.leading, of=at)
+
+
+def _name_in(ways: Ways, at: int, line: int) -> str:
+    """What a value is called where another is computed: ``self.weight`` in the module that has that parameter."""
+    name = strip(ways.entries[at].name)
+    module, _, last = name.rpartition(".")
+    scopes = {strip(full).partition(":")[0] for full, position in ways.record.names.items() if position == line}
+    return f"self.{last}" if ways.entries[at].source is None and module in scopes else name.rpartition(":")[2]
+
+
+def _leaves(ways: Ways, at: int) -> bool:
+    """Is it kept or given where others may take it: what is returned, attributes and items of objects?"""
+    full = [strip(name) for name, position in ways.record.names.items() if position == at]
+    return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in full)
 
 
 def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, ...]:
@@ -147,7 +178,7 @@ def _made_again(ways: Ways, at: int) -> Finding | None:
         if {spelled: name for spelled, name in _reads(other) if spelled in read} == read:
             again = {"value": repr(entry.name), "text": f"`{text}`", "again": repr(other.name)}
             chain = (*(name for name in dict.fromkeys(read.values())), entry.name)
-            facts = [_made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]
+            facts = [made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]
             return _found("made_again", entry.name, other.source, again, chain=chain, facts=facts)
     return None
 
@@ -175,6 +206,10 @@ def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
     entry = ways.entries[at]
     fields = {"value": repr(entry.name), "outputs": _outputs(ways)}
     end = _last(ways, after)
+    if end != at and _is_returned(ways, end) and not any(entry.source for entry in ways.entries):
+        facts = [*_ends(ways, at, after), GOES_ON]
+        chain = ways.chain(after, end)
+        return replace(_found("not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
     chain = ways.chain(after, end) if end != at else ()
     return _found("unused", entry.name, ways.entries[end].source, fields, chain=chain, facts=_ends(ways, at, after))
 
@@ -185,7 +220,7 @@ def _ends(ways: Ways, at: int, after: dict[int, int | None]) -> list[str]:
     if not ends:
         nothing = [f"no recorded value is computed from {ways.entries[at].name!r}"]
         return nothing if ways.entries[at].source is not None else [*nothing, GOES_ON]
-    named = [_made_at(ways.entries[each]) for each in ends[:LISTED]]
+    named = [made_at(ways.entries[each]) for each in ends[:LISTED]]
     more = [f"and {len(ends) - LISTED} more"] if len(ends) > LISTED else []
     return [f"what is computed from it ends there: {one}" for one in named] + more
 
@@ -194,7 +229,7 @@ def _last(ways: Ways, after: dict[int, int | None]) -> int:
     return next((each for each in after if not ways.consumers.get(each)), next(iter(after)))
 
 
-def _made_at(entry: Entry) -> str:
+def made_at(entry: Entry) -> str:
     where = entry.source
     return repr(entry.name) + (f" ({where.file}:{where.line}: {where.text.strip()})" if where is not None else "")
 
@@ -216,9 +251,34 @@ def _without_history(ways: Ways, at: int) -> list[Finding]:
     ]
     if cuts:
         return [cut_finding(ways, cut, ways.chain(ways.after(cut.mention.source), at)) for cut in cuts]
+    hidden = hidden_findings(ways, before, to=at)
+    if hidden:
+        return hidden
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
-        return [_by_status(entry)]
+        return [by_status(entry)]
     return [_no_history_seen(ways, at, before)]
+
+
+def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, of: int | None = None) -> list[Finding]:
+    """Lines that cut off what has no entry, such as what a model gives.
+
+    ``to`` is what they lead to. ``of`` is a value: only lines in which its name stands where it was not seen, as in a
+    function inside of the one that it belongs to.
+    """
+    found = []
+    for each in sorted(among):
+        entry = ways.entries[each]
+        for text, use in hidden_cuts(entry):
+            if of is not None and text != _name_in(ways, of, each):
+                continue
+            fields = {"value": f"`{text}`", "target": repr(entry.name), "text": f"`{use.text}`",
+                      "mode": mode_of(entry.reason), "dtype": entry.dtype}  # fmt: skip
+            facts = [f"`{text}` is not recorded: of what it had, this line lets nothing through"]
+            if of is not None:
+                facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
+            chain = () if to is None or to == each else ways.chain(ways.after(each), to)
+            found.append(_found(use.kind, entry.name, entry.source, fields, facts=facts, chain=chain))
+    return found
 
 
 def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
@@ -236,7 +296,7 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
                       "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
     leaves = [each for each in sorted(before - {at}) if ways.entries[each].status is GradStatus.FROZEN
               and not ways.sources(each)]  # fmt: skip
-    facts = [f"computed from {_made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
+    facts = [f"computed from {made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
     if _is_returned(ways, at):
         facts.append(GOES_ON)
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
@@ -251,11 +311,11 @@ def _is_returned(ways: Ways, at: int) -> bool:
 
 
 def made_leaves(ways: Ways) -> list[Finding]:
-    """Outputs that nothing leads back from, and that were made to require a gradient by themselves."""
+    """Outputs that were computed from recorded values, and are leaves: made to require a gradient by themselves."""
     found = []
     for at in ways.record.outputs:
         entry = ways.entries[at]
-        if entry.status is GradStatus.OK and not ways.edges[at] and ways.sources(at):
+        if entry.status is GradStatus.OK and entry.is_leaf and ways.sources(at):
             flag = ways.entries[ways.position.get(f"{entry.name}.requires_grad", at)]
             facts = [f"no edge leads from {entry.name!r} to anything that it is computed from"]
             found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
@@ -265,7 +325,7 @@ def made_leaves(ways: Ways) -> list[Finding]:
 # the rest: what the status says already
 
 
-def _by_status(entry: Entry) -> Finding:
+def by_status(entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
     if entry.status is GradStatus.OPAQUE and entry.cause is not None:
@@ -285,81 +345,6 @@ def _found(
     return Finding(kind, name, cause.headline(**fields), source, tuple(facts), chain, cause.instead(**fields))
 
 
-# a whole recording
-
-
-def explain_all(ways: Ways) -> Report:
-    """Every cause in a recording, each once, with the names whose gradients are missing for it."""
-    missing = [at for at, entry in enumerate(ways.entries) if entry.status is not GradStatus.OK]
-    lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
-    findings, explained = [], set()
-    for group in _by_line(ways, ways.among(ways.leading)):
-        behind = ways.before([cut.mention.source for cut in group]) & lost
-        explained |= behind
-        finding = merged([cut_finding(ways, cut) for cut in group])[0]
-        findings.append(_with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    for at in sorted(lost - explained):
-        if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
-            findings += _not_connected(ways, at)
-    opaque = (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED)
-    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status in opaque])
-    findings += made_leaves(ways)
-    notes = [*_frozen_note(ways, missing), *_by_nature(ways, missing)]
-    there = len(ways.entries) - len(missing)
-    heading = f"{there} of {len(ways.entries)} values have their gradient"
-    return Report(heading + (f"; {len(lost)} have none though they have a history" if lost else ""),
-                  tuple(findings), tuple(notes))  # fmt: skip
-
-
-def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    """Cuts of the same line, or of the same value where no line is known."""
-    groups: dict[object, list[Cut]] = {}
-    for cut in cuts:
-        line = cut.mention.line
-        groups.setdefault(cut.target if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
-    return list(groups.values())
-
-
-def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
-    """Entries whose gradient is missing for one reason, as one finding."""
-    groups: dict[object, list[Entry]] = {}
-    for entry in entries:
-        groups.setdefault((entry.status, entry.reason, entry.cause), []).append(entry)
-    found = []
-    for first, *others in groups.values():
-        names = ", ".join(entry.name for entry in others[:LISTED])
-        more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
-        finding = _by_status(first)
-        found.append(_with_fact(finding, f"the same of {names}{more}") if others else finding)
-    return found
-
-
-def _with_fact(finding: Finding, fact: str) -> Finding:
+def with_fact(finding: Finding, fact: str) -> Finding:
     return Finding(finding.kind, finding.name, finding.headline, finding.source, (*finding.facts, fact), finding.chain,
                    finding.remedy)  # fmt: skip
-
-
-def _missing_for_it(ways: Ways, at: set[int]) -> str:
-    return "the gradients that are missing for it: " + _listed(ways, sorted(at))
-
-
-def _listed(ways: Ways, positions: Sequence[int]) -> str:
-    names = ", ".join(ways.entries[at].name for at in positions[:LISTED])
-    return names + (f" and {len(positions) - LISTED} more" if len(positions) > LISTED else "")
-
-
-def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
-    frozen = [at for at in missing if ways.entries[at].status is GradStatus.FROZEN]
-    if frozen:
-        yield f"computed from nothing that requires a gradient: {_listed(ways, frozen)}"
-
-
-def _by_nature(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
-    kinds: dict[str, Callable[[Entry], bool]] = {
-        "no tensors": lambda entry: entry.status is GradStatus.NOT_TENSOR,
-        "neither floating point nor complex": lambda entry: entry.status is GradStatus.NOT_FLOAT,
-    }
-    for words, is_one in kinds.items():
-        found = [at for at in missing if is_one(ways.entries[at])]
-        if found:
-            yield f"{words}: {_listed(ways, found)}"

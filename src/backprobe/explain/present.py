@@ -11,15 +11,34 @@ from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
 
+MOST = 8  # lines that are listed
+
 
 def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     """What is to be said of an entry that has its gradient."""
     at = ways.position[entry.name]
     findings = [*_overwritten(ways, at), *_zero(ways, at, arrays)]
+    lost = lost_beside(ways, {*ways.after(at)} & ways.to_outputs)
     heading = f"{entry.name!r} has its gradient: nothing is missing"
+    if lost:
+        heading = f"{entry.name!r} has its gradient, and not along each way that its numbers go"
     if findings:
         heading += ", and that much is to be known of it"
-    return Report(heading, tuple(findings), tuple(_notes(ways, entry, arrays)))
+    return Report(heading, tuple(findings), (*lost, *_notes(ways, entry, arrays)))
+
+
+def lost_beside(ways: Ways, among: set[int]) -> list[str]:
+    """Lines along which nothing comes back to values that have a gradient. That is often meant, so it is no finding."""
+    lines: dict[str, dict[str, None]] = {}
+    for mention in ways.lost_beside(among):
+        target = ways.entries[mention.target]
+        line = mention.line or target.source
+        if line is not None:
+            place = f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
+            lines.setdefault(place, {})[ways.entries[mention.source].name] = None
+    found = [f"along {place} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
+             for place, names in lines.items()]  # fmt: skip
+    return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
 
 
 def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:

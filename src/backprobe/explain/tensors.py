@@ -20,13 +20,22 @@ Named = Callable[[Any], str]
 def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Report:
     """What keeps a gradient from a tensor. ``named`` gives what the caller calls a tensor, or an empty text."""
     findings = (*_of_loss(facts, loss, named), *_of_tensor(facts, name, loss, named))
-    if facts.is_reached and not any(finding.kind not in HARMLESS for finding in findings):
+    if facts.checkpoints and not facts.is_reached and facts.requires_grad:
+        heading = f"no path is seen from {loss} to {name}, and not all of the graph can be seen"
+    elif facts.is_reached and not facts.own and not any(finding.kind not in HARMLESS for finding in findings):
         heading = f"a path leads from {loss} to {name}: backward() brings it a gradient"
     elif facts.is_reached:
         heading = f"a path leads from {loss} to {name}"
     else:
         heading = f"no path leads from {loss} to {name}: backward() brings it no gradient"
-    return Report(heading, findings, () if facts.is_reached else (NOT_KEPT,))
+    return Report(heading, findings, tuple(_notes(facts, name)))
+
+
+def _notes(facts: GraphFacts, name: str) -> Iterator[str]:
+    if not facts.is_reached:
+        yield NOT_KEPT
+    elif facts.own:
+        yield f"{', '.join(facts.own)}: written in Python, and may give None for {name}; only running it tells"
 
 
 HARMLESS = ("not_retained",)
@@ -75,8 +84,9 @@ def _of_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Iterato
         yield Finding("inference", name, f"{name} was made under torch.inference_mode(), and can have no gradient",
                       remedy=f"{name}.clone() outside of it, or torch.no_grad() instead")  # fmt: skip
     elif not facts.requires_grad:
-        yield Finding("frozen", name, f"{name} requires no gradient: nothing of what it was computed from does",
-                      facts=(f"{name} is {facts.tensor}, and has no grad_fn",),
+        beside = (f"it lies in the same memory as {_listed(facts.shared, named)}",) if facts.shared else ()
+        yield Finding("frozen", name, f"{name} requires no gradient: it was made so, or was cut off",
+                      facts=(f"{name} is {facts.tensor}, and has no grad_fn", *beside),
                       remedy=f"{name}.requires_grad_() before it is used; where it was computed from something that "
                       "requires a gradient, detach(), no_grad or the like cut it off")  # fmt: skip
     elif facts.is_reached:
@@ -99,6 +109,12 @@ def _reached(facts: GraphFacts, name: str, named: Named) -> Iterator[Finding]:
 
 
 def _unreached(facts: GraphFacts, name: str, loss: str, named: Named) -> Finding:
+    if facts.checkpoints:
+        return Finding(
+            "unknown", name, f"{loss} was computed through a reentrant checkpoint, whose parameters its graph does not "
+            "have", facts=(f"{', '.join(facts.checkpoints)} runs a backward pass of its own",),
+            remedy="use_reentrant=False, and ask again; or run backward() and look",
+        )  # fmt: skip
     leads = f"{loss} leads back to {_listed(facts.output_leaves, named)}"
     if facts.again:
         return Finding(
@@ -109,7 +125,8 @@ def _unreached(facts: GraphFacts, name: str, loss: str, named: Named) -> Finding
     if facts.shared:
         return Finding(
             "shared", name, f"{_listed(facts.shared, named)} lies in the same memory as {name}, and is what {loss} "
-            "leads back to", facts=("it was made of it by detach(), .data or Parameter(), which cut the history",),
+            "leads back to",
+            facts=("one was made of the other by detach(), .data or Parameter(), which cut the history",),
             remedy=f"its .grad is filled; or use {name} itself",
         )  # fmt: skip
     shared = [leaf for leaf in facts.leaves if any(leaf is other for other in facts.output_leaves)]

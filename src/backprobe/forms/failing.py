@@ -28,7 +28,7 @@ def explained(run: Run, error: BaseException) -> str | None:
         return None
     at = _users(error.__traceback__)
     outputs: list[Value] = []
-    if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar"):
+    if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar", "freed"):
         outputs = [_hold(run, failure.root, at)]
     record, captured = so_far(run, outputs)
     if record is None:

@@ -7,6 +7,7 @@ themselves have for what loses a derivative.
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 import warnings
 from collections.abc import Collection, Iterator
@@ -44,6 +45,12 @@ OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", 
 
 CASTS = frozenset({"to", "type", "astype", "cast", "asarray", "as_tensor", "view"})
 INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTensor|BoolTensor)\b")
+
+
+LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
+"""Names of functions and methods that give nothing with a history of its own."""
+MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "keras", "jnp", "jax", "math")
+"""What libraries are called, of which an expression uses functions and settings."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +101,50 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
+
+
+@lru_cache(4096)
+def unseen_uses(text: str, known: frozenset[str], library: frozenset[str]) -> tuple[tuple[str, Use], ...]:
+    """What an expression computes with that has none of the known names, each with what is done to it.
+
+    So are the results of calls, but for those of the functions of a ``library``, and objects that are named.
+
+    >>> [(text, use.kind) for text, use in unseen_uses("net(x).detach() + torch.sin(x)", frozenset("x"), frozenset())]
+    [('net(x)', 'detach')]
+    """
+    tree = parsed(text)
+    if tree is None:
+        return ()
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    unseen = [node for node in ast.walk(tree) if _is_unseen(node, above, known | bound, library)]
+    outer = [node for node in unseen if not any(o is not node and _is_inside(node, o, above) for o in unseen)]
+    found = [(ast.unparse(node), _use(node, "", above, ())) for node in outer]
+    return tuple((text, use) for text, use in found if use is not None and use.kind != "shape")
+
+
+def _is_unseen(node: ast.AST, above: dict[ast.AST, ast.AST], known: frozenset[str], library: frozenset[str]) -> bool:
+    """Is it the result of a call, or an object with a name, that is not known where it stands?"""
+    around = above.get(node)
+    if isinstance(node, ast.Call):
+        name = _last(node.func)
+        if f"{name}()" in known or name in library or name in LIBRARY:
+            return False
+        return isinstance(node.func, ast.Name) or _root(node.func) not in (*known, *MODULES, "")
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return False
+    is_called = isinstance(around, ast.Call) and around.func is node
+    is_part = is_called or isinstance(around, ast.Attribute) or _last(node) in SHAPES
+    root = _root(node)
+    return not is_part and not {ast.unparse(node), root} & known and root not in (*MODULES, *dir(builtins), "")
+
+
+def _root(node: ast.AST) -> str:
+    """The name that a chain of attributes and items begins with; none for what a call gives."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 @lru_cache(4096)

@@ -10,6 +10,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
+from backprobe.backends.torch.checkpoints import REENTRANT
 from backprobe.backends.torch.failures import broken
 from backprobe.backends.torch.graph import LEAF, Key, key, nodes
 from backprobe.backends.torch.tensors import describe
@@ -31,6 +32,8 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
         output_leaves=tuple(_leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
         written=tuple(node.name() for node in reached if any(broken(node, WRITTEN))),
         is_freed=any(any(broken(node, FREED)) for node in reached),
+        own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, torch._C._FunctionBase))),
+        checkpoints=tuple(node.name() for node in reached if getattr(node, "_forward_cls", None) is REENTRANT),
     )  # fmt: skip
 
 
@@ -69,8 +72,8 @@ def _settings(node: Node) -> dict[str, str]:
 
 
 def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
-    """The leaves of a graph that lie where a tensor lies: the same numbers under another history."""
-    if tensor.layout is not torch.strided or tensor.is_nested:
+    """The leaves of a graph that lie where a tensor without a history lies: the same numbers, and a cut between."""
+    if tensor.grad_fn is not None or tensor.layout is not torch.strided or tensor.is_nested:
         return ()
     place = tensor.untyped_storage()._cdata, tensor.storage_offset()
     return tuple(

@@ -40,6 +40,7 @@ KINDS = {
 }
 """What messages of PyTorch 2.6 to 2.13 say, and the word for it."""
 
+NOTHING = Failure("freed")
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
@@ -61,7 +62,7 @@ def failure(
     if kind == "in_place":
         return _in_place(str(error), known, roots)
     if kind == "freed":
-        return _freed(known, roots, earlier)
+        return _freed(known, call, roots, earlier)
     if kind == "unused":
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written"):
@@ -201,13 +202,14 @@ def _memory(tensor: Tensor) -> int:
 # a second backward
 
 
-def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
+def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
     """The nearest values that an earlier call of backward has gone through, each with the value that goes on from it.
 
-    A value is older than a call that came after it got its name. That its node is freed says nothing: the failing call
-    frees what it runs through.
+    That a node is freed says nothing: the failing call frees what it runs through.
     """
+    gone_through = _gone_through(calls[:-1])
     survivors: dict[int, int | None] = {}
+    passed: BackwardCall | None = None
     seen: set[Node] = set()
     pending: list[tuple[Node, int | None]] = [(node, None) for node in _nodes(roots)]
     for node, user in pending:
@@ -215,15 +217,32 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall])
             continue
         seen.add(node)
         at = known.nodes.get(node)
-        if at is not None and not known.captures[at].tensor.is_leaf and len(calls) - known.captures[at].calls > 1:
+        if at is not None and not known.captures[at].tensor.is_leaf and node in gone_through:
             survivors.setdefault(at, user)
+            passed = passed or gone_through[node]
         else:
             on = user if at is None else at
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
-    place = next((calls[known.captures[at].calls].at for at in survivors), None)
-    earlier = None if place is None else Source(*place, linecache.getline(*place).strip())
+    if passed is None:  # where the call of ours failed, an inner one of the program's has freed it
+        of_user = call is not None and call.f_code is BACKWARD
+        return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None) if of_user else NOTHING
+    earlier = None if passed.at is None else Source(*passed.at, linecache.getline(*passed.at).strip())
     users = tuple(user for user in survivors.values() if user is not None)
-    return Failure("freed", values=tuple(survivors), users=users, earlier=earlier)
+    before = next(number for number, one in enumerate(calls) if one is passed)
+    is_one = all(known.captures[user].calls <= before for user in users)
+    return Failure("freed", values=tuple(survivors), users=users, earlier=earlier, is_one_forward=is_one)
+
+
+def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
+    """The nodes that these calls of backward have gone through and freed, each with the first call that did."""
+    found: dict[Node, BackwardCall] = {}
+    for call in calls:
+        pending = [] if call.keeps_graph else _nodes(call.roots)
+        for node in pending:
+            if node not in found:
+                found[node] = call
+                pending += [follower for follower, _ in node.next_functions if follower is not None]
+    return found
 
 
 # what was not used

@@ -33,6 +33,7 @@ class BackwardCall:
     cotangents: tuple[Tensor | None, ...] = ()
     is_limited: bool = False  # to ``inputs=``
     at: tuple[str, int] | None = None  # file and line in the user's code
+    keeps_graph: bool = False  # does it free nothing?
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
 
     @classmethod
@@ -44,9 +45,10 @@ class BackwardCall:
         cotangents += [None] * (len(roots) - len(cotangents))
         pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
         is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
+        keeps_graph = bool(given["retain_graph"] or given["create_graph"])
         is_nested = _innermost(frame.f_back) is not None
         roots, cotangents = [root for root, _ in pairs], [given for _, given in pairs]
-        return cls(tuple(roots), tuple(cotangents), is_limited, users_line(frame), is_nested)
+        return cls(tuple(roots), tuple(cotangents), is_limited, users_line(frame), keeps_graph, is_nested)
 
 
 def users_line(frame: FrameType | None) -> tuple[str, int] | None:

@@ -98,7 +98,7 @@ def outcome(
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
     if gradient is None:
         return Outcome(*missing, value, None, inputs)
-    return Outcome(GradStatus.OK, "", value, gradient, inputs)
+    return Outcome(GradStatus.OK, "", value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
 
 
 def _value(capture: Capture, live: bool) -> Any:

@@ -35,6 +35,7 @@ TOGETHER = (
     "what was computed before and after that write has one gradient together"
 )
 EXCHANGED = "its .data was set to another tensor's, which autograd cannot see"
+UNGRADED = "nothing recorded that it was computed from requires a gradient, and gradients were switched off there:"
 BEHIND_AUTOGRAD = "it was overwritten through .data or NumPy, which autograd cannot see"
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
@@ -167,15 +168,16 @@ class TorchTape(Once):
         sources = unrecorded or any(read.is_followed for read in (*reads, *beside))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and not torch.is_grad_enabled():
-            mode = "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
-            return GradStatus.NO_GRAD, f"it was computed under {mode} from values that are differentiated"
+            return GradStatus.NO_GRAD, f"it was computed under {_mode()} from values that are differentiated"
         if sources:
             return GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no history"
         if cut:
             return cut[0].status, f"it was computed from a value that is itself {cut[0].status}"
         if tensor.requires_grad:  # as its base does, though autograd leads nothing to it
             return GradStatus.DETACHED, UNLED
-        return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
+        if not torch.is_grad_enabled():
+            return GradStatus.FROZEN, f"{UNGRADED} under {_mode()}"
+        return GradStatus.FROZEN, "nothing recorded that it was computed from requires a gradient"
 
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
@@ -369,6 +371,10 @@ class TorchTape(Once):
 def _no_modes() -> Iterator[None]:
     with _disable_current_modes(), torch._C.DisableTorchFunction():
         yield
+
+
+def _mode() -> str:
+    return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
 
 
 def _is_copy_slices(base: Tensor) -> bool:
