@@ -465,6 +465,33 @@ def causal_mask(x):
     return (weights * x).sum()
 
 
+@case("a running minimum that begins at Inf", tensor([[1.0, 2.0], [0.5, 1.0]]), births=[])
+def running_minimum(x):
+    best = float("inf")
+    for row in x:
+        total = row.sum()
+        if total.item() < best:
+            best, kept = total.item(), total
+    return kept * 2
+
+
+@case("padded with NaN, and then filled", tensor([1.0, 2.0]), births=[])
+def filled(x):
+    out = torch.empty(3)
+    out[:] = float("nan")
+    out[:2] = x
+    out[2] = 1
+    return out.sum()
+
+
+@case("padded with NaN, and not filled", tensor([1.0, 2.0]), births=[("born", "out#1", "it is written there")])
+def not_filled(x):
+    out = torch.empty(3)
+    out[:] = float("nan")  # forward
+    out[:2] = x
+    return out.sum()
+
+
 @case("the double where", tensor([0.0, 4.0]), births=[])
 def double_where(x):
     safe = torch.where(x > 0, x, 1)

@@ -235,6 +235,26 @@ def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
     assert any("a number that is not known" in fact for fact in found.facts)
 
 
+def test_what_lies_between_a_model_and_backward_is_not_said_to_be_in_the_model():
+    net = nn.Linear(2, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        ((net(torch.full((4, 2), 1e30)) * 1e5) ** 2).mean().backward()
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("unknown", "backward()")
+    assert "an operation between 'return' and it made it, or something else that went in there" in found.headline
+    assert found.remedy.startswith("with bp.probe(nonfinite=True) as rec: around the same lines")
+
+
+def test_a_number_that_is_not_finite_says_so():
+    def f(x):
+        c = float("inf")
+        y = x * c
+        return y.sum()
+
+    found = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0]))).findings[0]
+    assert (found.kind, found.name, found.facts[0]) == ("born", "c", "its value is inf")
+
+
 # no observer
 
 

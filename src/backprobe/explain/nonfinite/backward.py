@@ -14,6 +14,7 @@ from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import parsed
 from backprobe.explain.nonfinite.states import TOLD, WORDS, State
+from backprobe.explain.nonfinite.within import SEE_BETWEEN, scaled
 from backprobe.findings import Finding
 from backprobe.names import strip
 from backprobe.record import GradStatus
@@ -25,9 +26,7 @@ DOUBLE_WHERE = (
     "other); the values stay, and no zero meets an infinite derivative"
 )
 BETWEEN = "an operation between them, a hook, or the sum of what arrives"
-SEE_BETWEEN = "with bp.probe(nonfinite=True) as rec: around the same lines, which records the variables in between"
 REENTRANT = "CheckpointFunction"
-NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
 
 
 Following = Callable[[int], list[int]]
@@ -193,7 +192,7 @@ class Backward:
         masked, remedy = self._masked(birth)
         facts += masked
         if birth.made is State.INF and self.states.record.scales:
-            facts.append(self._scaled())
+            facts.append(scaled(self.states.record.scales))
         facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
         return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
@@ -202,11 +201,6 @@ class Backward:
         entry = self.entries[at]
         count = entry.finiteness.grad if entry.finiteness is not None else None
         return f"the gradient of {entry.name!r}: " + ("not there" if count is None else str(count))
-
-    def _scaled(self) -> str:
-        scale = self.states.record.scales[0]
-        by = "a number that is not known" if scale is None else f"{scale:.6g}"
-        return f"the loss was multiplied by {by} before backward" + NO_SCALE
 
     def _mechanism(self, birth: Birth) -> str:
         if birth.towards is None:
@@ -290,7 +284,7 @@ class Backward:
             kind = "unknown"
             way = f"{entry.name!r} on the way from {self.entries[starts[0]].name!r}"
             headline = f"{word} comes to the gradient of {way}: by {BETWEEN}"
-            facts += [self._scaled()] if self.states.record.scales else []
+            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
         else:
             headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
         remedy = SEE_BETWEEN if starts else ""

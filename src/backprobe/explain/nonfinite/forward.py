@@ -12,7 +12,16 @@ from backprobe.backends.choice import BACKENDS
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
 from backprobe.explain.nonfinite.states import WORDS, State, States
-from backprobe.explain.nonfinite.within import NOT_SEEN, to_look_into, within
+from backprobe.explain.nonfinite.within import (
+    BEFORE,
+    NOT_SEEN,
+    SEE_BETWEEN,
+    START,
+    listed,
+    scaled,
+    to_look_into,
+    within,
+)
 from backprobe.findings import Finding
 from backprobe.names import split
 from backprobe.record import Entry, GradStatus
@@ -28,6 +37,7 @@ HEALING = frozenset({
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
+NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
 LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
 
@@ -98,8 +108,9 @@ class Forward:
             entry = self.entries[at]
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             inputs = {self.positions.get(edge.name) for edge in entry.inputs}
+            written = {self.positions.get(way.name) for way in entry.passages}
             for source in self.sources.direct[at] if state is State.FINITE and is_float else ():
-                if self.states.values[source].is_bad and (source in inputs or entry.op in HEALING):
+                if self.states.values[source].is_bad and (source in inputs | written or entry.op in HEALING):
                     found[source] = at
         return found
 
@@ -108,10 +119,18 @@ class Forward:
         return [(at, self.healers[at]) for at in sorted(self.spread(start)) if at in self.healers]
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:
-        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?"""
+        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?
+
+        A number such as the ``inf`` that a running minimum starts from does harm by what is computed with it alone.
+        """
         spread = self.spread(start)
-        loose = [at for at in spread if not self.sources.consumers[at]]
-        return not (spread & self.harmful or spread & read or loose) and bool(self.ends(start))
+        loose = [at for at in spread if not self.sources.consumers[at] and not self._is_number(at)]
+        if spread & self.harmful or spread & read or loose:
+            return False
+        return bool(self.ends(start)) or all(map(self._is_number, spread))
+
+    def _is_number(self, at: int) -> bool:
+        return self.entries[at].status is GradStatus.NOT_TENSOR
 
     # findings
 
@@ -148,6 +167,10 @@ class Forward:
         """A birth of which no line is known: between recorded values, as the outputs of modules are."""
         entry = self.entries[at]
         inputs = [self.entries[one].name for one in self.sources.direct[at]]
+        if entry.name.partition("#")[0] == START:
+            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
+            headline = BEFORE.format(word=word, between=listed(inputs), name=entry.name)
+            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain, SEE_BETWEEN)
         kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])
         return Finding(kind, entry.name, headline, entry.source, (*facts, NOT_SEEN), chain, to_look_into(entry, inputs))
 
@@ -156,7 +179,7 @@ class Forward:
         source = self.entries[at].source
         if self.sources.direct[at]:
             return False
-        return source is None or not source.expression or self.entries[at].op == ""
+        return source is None or ((not source.expression or self.entries[at].op == "") and not self._is_written(at))
 
     def _unrecorded(self, at: int) -> list[str]:
         known = {split(self.entries[one].name)[0].split(".")[-1] for one in self.sources.direct[at]}  # self.w as "w"
@@ -231,6 +254,8 @@ class Forward:
             return f"{what}{shape}: {count}"
         if self.states.values[at] is State.UNKNOWN:
             return f"{what}{shape} is not known"
+        if self.states.values[at].is_bad:  # a number, which nothing was counted in
+            return f"{what} is {entry.held_value}"
         numbers = self.numbers(at)
         if numbers is None or numbers.dtype.kind == "c" or not numbers.size:
             return f"{what}{shape} is finite"
@@ -273,7 +298,7 @@ class Forward:
             if at not in owners and self.is_harmless(at, read):
                 healers = [repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)]
                 what = f"{WORDS[self.states.values[at]]} at {self.entries[at].name!r}{self.at_line(at)} does no harm"
-                yield f"{what}: finite again at {', '.join(healers)}"
+                yield f"{what}: " + (f"finite again at {', '.join(healers)}" if healers else NO_TENSOR)
 
     def _ends_of(self, starts: Iterable[int]) -> list[tuple[int, int]]:
         return list(dict.fromkeys(end for start in starts for end in self.ends(start)))

@@ -43,7 +43,8 @@ class Sources:
             mentioned, unresolved = _mentioned(entry, parts)
             inputs = [positions[edge.name] for edge in entry.inputs if edge.name in positions]
             returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
-            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned) if one != at)))
+            passed = [positions[way.name] for way in entry.passages if way.name in positions]
+            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
             if entry.source is not None and entry.source.expression:
