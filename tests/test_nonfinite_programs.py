@@ -137,6 +137,7 @@ def test_a_birth_in_a_line_of_the_framework_says_which_line_of_yours_uses_it(sel
 # what the source mentions and nobody recorded
 
 SCALE = tensor(float("inf"))
+DROPPED = 0.0
 
 
 def by_a_global(x):
@@ -145,8 +146,60 @@ def by_a_global(x):
 
 
 def test_what_is_not_recorded_is_not_ruled_out():
-    (found,) = bp.explain(bp.probe(by_a_global, nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
-    assert "it also mentions SCALE, which is not recorded: what that holds may have brought it in" in found.facts
+    found = bp.explain(bp.probe(by_a_global, nonfinite=True)(tensor([1.0, 2.0]))).findings[0]
+    assert (found.kind, found.name) == ("unknown", "y")
+    assert found.headline == "Inf is born at 'y', or came in with SCALE, which is not recorded"
+
+
+def test_what_the_numbers_prove_is_born_whatever_else_the_line_mentions():
+    def f(x):
+        y = torch.nn.functional.dropout(x / x, DROPPED)
+        return y.sum()
+
+    found = bp.explain(bp.probe(f, nonfinite=True)(tensor([0.0, 2.0]))).findings[0]
+    assert (found.kind, found.name, found.headline) == ("born", "div()", "NaN is born at 'div()': 0/0")
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(2), nn.Linear(2, 1)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x):
+        h = self.norm(x)
+        y = self.head(h) * self.scale
+        return y.sum()
+
+
+BUFFERS = [("norm.running_mean", "norm"), ("scale", "y")]
+
+
+@pytest.mark.parametrize(("buffer", "name"), BUFFERS)
+@pytest.mark.parametrize("in_block", [False, True])
+def test_nan_comes_in_with_a_buffer(buffer, name, in_block, tmp_path):
+    model = Normed().eval()
+    model.get_buffer(buffer).fill_(float("nan"))
+    if in_block:
+        with bp.probe(model, nonfinite=True) as rec:
+            model(INPUT[:, :2]).backward()
+    else:
+        rec = bp.probe(model, nonfinite=True)(INPUT[:, :2])
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("came_in", name)
+    assert found.headline == f"NaN comes in with the buffer {buffer!r}, at {name!r}"
+    assert any(fact.startswith(f"the buffer {buffer!r} held ") for fact in found.facts)
+    rec.save(tmp_path / "rec")
+    assert str(bp.explain(bp.load(tmp_path / "rec"))) == str(bp.explain(rec))
+
+
+def test_a_buffer_that_became_nan_in_the_run_brought_nothing_in():
+    model = Normed()
+    x = INPUT[:, :2].clone()
+    x[0, 0] = float("nan")
+    found = bp.explain(bp.probe(model, nonfinite=True)(x)).findings[0]
+    assert model.norm.running_mean.isnan().any()
+    assert (found.kind, found.name) == ("came_in", "x")
 
 
 def inverse(r):

@@ -16,7 +16,7 @@ from typing import Any
 from backprobe.backends.base import Backend, BlockTape, Differentiator, Tensors
 from backprobe.backends.facts import Ran
 from backprobe.errors import BackprobeError, BadOption, Unsupported
-from backprobe.forms.model import OUTPUTS_AND_OWN, Modules, names_in
+from backprobe.forms.model import OUTPUTS_AND_OWN, Modules, names_in, unfit_buffers
 from backprobe.forms.run import Request, Run, home, name_of
 from backprobe.forms.variables import computed_in, output_of
 from backprobe.forms.watching import Watching
@@ -139,7 +139,7 @@ class ModelBlock(BlockRun):
         return self.backend.call(self.probe.target, (), {}).forward
 
     def watching(self) -> AbstractContextManager[object]:
-        self.modules = Modules(self)
+        self.modules, self.unfit = Modules(self), unfit_buffers(self)
         observer, differentiator = self.modules.observer(), self.tape.differentiator
         if differentiator is not None:
             observer = replace(observer, given=lambda inputs: differentiator.follow(_leaves(inputs)))

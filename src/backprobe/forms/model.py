@@ -8,9 +8,10 @@ from typing import Any
 
 from backprobe.backends.base import ModelCall, ModuleObserver
 from backprobe.errors import BadOption, NoSource
+from backprobe.finiteness import unfit
 from backprobe.forms.run import CalledRun, Run
 from backprobe.names import quote
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Nonfinite
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
 
@@ -80,6 +81,14 @@ class Modules:
         return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
 
+def unfit_buffers(run: Run) -> Mapping[str, Nonfinite]:
+    """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
+    if not run.probe.options.nonfinite:
+        return {}
+    held = run.backend.buffers(run.probe.target)
+    return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend)
+
+
 def names_in(call: ModelCall) -> list[str]:
     """The names of the modules and parameters of a model."""
     return [_quoted(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
@@ -101,6 +110,7 @@ class ModelRun(CalledRun):
                 why="the flags requires_grad of parameters and inputs stand",
                 next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
+        self.unfit = unfit_buffers(self)
         self.call = self.backend.call(self.probe.target, args, kwargs)
         return self.call.inputs
 

@@ -12,6 +12,7 @@ from backprobe.backends.choice import BACKENDS
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
 from backprobe.explain.nonfinite.states import WORDS, State, States
+from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
 from backprobe.explain.nonfinite.within import (
     BEFORE,
     NOT_SEEN,
@@ -23,7 +24,6 @@ from backprobe.explain.nonfinite.within import (
     within,
 )
 from backprobe.findings import Finding
-from backprobe.names import split
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
 from backprobe.source.follow import package
@@ -36,10 +36,9 @@ HEALING = frozenset({
 })  # fmt: skip
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
+HELD = "the buffer {!r} held {} before the model ran"
 NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
-LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
 
 
 class Forward:
@@ -48,6 +47,7 @@ class Forward:
     def __init__(self, states: States, sources: Sources, arrays: Arrays) -> None:
         self.states, self.sources, self.arrays = states, sources, arrays
         self.entries: Sequence[Entry] = states.record.entries
+        self.unrecorded = Unrecorded(states.record, sources)
         self.positions: Mapping[str, int] = {entry.name: at for at, entry in enumerate(self.entries)}
 
     # who is what
@@ -154,12 +154,21 @@ class Forward:
             lost = ", ".join(repr(self.entries[one].name) for one in sources if self.states.values[one] is given)
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
+        mentioned = self.unrecorded.mentioned(at)
+        told = self.mechanism(at)
+        is_told = told and not (mentioned and told.startswith(mechanism.OVERFLOW))  # of all that went in
+        brought = [] if is_told else self.unrecorded.brought(at, mentioned, state)
+        if brought:
+            facts += [HELD.format(name, self.states.record.buffers[name]) for name in brought]
+            headline = f"{word} comes in with the buffer {listed(brought)}, at {entry.name!r}"
+            return Finding("came_in", entry.name, headline, entry.source, tuple(facts), chain)
         if entry.source is None or not (entry.source.expression or entry.op):
             return self._birth_within(at, word, facts, chain)
-        mentioned = self._unrecorded(at)
-        if mentioned:
-            facts.append(NOT_RECORDED.format(", ".join(mentioned)))
-        of, told = " of Inf" if given is State.INF else "", self.mechanism(at)
+        of = " of Inf" if given is State.INF else ""
+        if mentioned and not is_told:
+            lost = f"{', '.join(mentioned)}, which {'is' if len(mentioned) == 1 else 'are'} not recorded"
+            headline = f"{word} is born{of} at {entry.name!r}, or came in with {lost}"
+            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
         headline = f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else "")
         return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
 
@@ -180,11 +189,6 @@ class Forward:
         if self.sources.direct[at]:
             return False
         return source is None or ((not source.expression or self.entries[at].op == "") and not self._is_written(at))
-
-    def _unrecorded(self, at: int) -> list[str]:
-        known = {split(self.entries[one].name)[0].split(".")[-1] for one in self.sources.direct[at]}  # self.w as "w"
-        names = [name for name in self.sources.unknown[at] if "." not in name or name.split(".")[-1] not in known]
-        return [name for name in names if name.split(".")[-1] not in LITERALS and not name.startswith(LIBRARIES)]
 
     def mechanism(self, at: int) -> str:
         """The name of what happened, from the numbers that went in."""
@@ -315,6 +319,3 @@ def shortened(names: Sequence[str]) -> tuple[str, ...]:
     if len(names) > MOST:
         names = [*names[: MOST - 2], "…", names[-1]]
     return tuple(names) if len(names) > 1 else ()
-
-
-LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "nn.")
