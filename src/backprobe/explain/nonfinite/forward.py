@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.choice import BACKENDS
-from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
 from backprobe.explain.nonfinite.states import WORDS, State, States
 from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
@@ -36,6 +36,7 @@ HEALING = frozenset({
 })  # fmt: skip
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
+BEGUN = "it begins in step {} of the loop, counted from 0: whatever is bad after that comes from there"
 HELD = "the buffer {!r} held {} before the model ran"
 NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
@@ -62,7 +63,22 @@ class Forward:
                 given = max((self.states.values[one] for one in sources), default=State.FINITE)
                 if state > given:
                     found[at] = given
-        return found
+        for loop in self._loops:
+            begins, follows = loops.origins(loop, self.states, self.sources)
+            for at in follows:
+                found.pop(at, None)
+            for at in begins:
+                others = [one for one in self.sources.direct[at] if one not in loop.bad]
+                found[at] = max((self.states.values[one] for one in others), default=State.FINITE)
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def _loops(self) -> Sequence[loops.Loop]:
+        return list(loops.loops(self.states, self.numbers, self._came_in))
+
+    def _begun_in(self, at: int) -> loops.Loop | None:
+        """The loop in one of whose steps something begins, at an entry where it does in the first."""
+        return next((loop for loop in self._loops if loop.is_bad(at, loop.first)), None)
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
@@ -145,6 +161,9 @@ class Forward:
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
+        loop = self._begun_in(at)
+        if loop is not None and entry.axes.count(loops.STEP) == 1:
+            facts.append(BEGUN.format(loop.counted(loop.first)))
         facts += [*self.healing(at), *self.use(at)]
         if self._came_in(at):
             what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
@@ -192,14 +211,20 @@ class Forward:
 
     def mechanism(self, at: int) -> str:
         """The name of what happened, from the numbers that went in."""
-        entry = self.entries[at]
-        result = self.numbers(at)
+        entry, loop = self.entries[at], self._begun_in(at)
+
+        def numbers(one: int) -> Any:
+            found = self.numbers(one)
+            is_inside = loop is not None and self.entries[one].axes == entry.axes
+            return loop.at_first(found, entry.axes) if loop is not None and is_inside and found is not None else found
+
+        result = numbers(at)
         if result is None or entry.source is None:
             return ""
         parts = self.sources.parts[at]
-        given = [self._operand(node, parts) for node in operands(entry.source.expression, parts)]
+        given = [_operand(node, parts, numbers) for node in operands(entry.source.expression, parts)]
         if not given and entry.op:
-            given = [self.numbers(one) for one in self.sources.direct[at]]
+            given = [numbers(one) for one in self.sources.direct[at]]
         with mechanism.quiet():
             told = mechanism.forward(entry.op, given, result, entry.dtype or "")
         return told or ("it is written there" if self._is_written(at) else "")
@@ -214,11 +239,6 @@ class Forward:
             or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
             for node in ast.walk(tree)
         )
-
-    def _operand(self, node: Any, parts: Mapping[str, int]) -> Any:
-        number = mechanism.literal(node)
-        at = parts.get(mechanism.text(node))
-        return number if number is not None else None if at is None else self.numbers(at)
 
     def numbers(self, at: int) -> Any:
         """The numbers of a value; None where they are not held."""
@@ -309,6 +329,12 @@ class Forward:
 
     def _op(self, at: int) -> str:
         return f", by {self.entries[at].op}" if self.entries[at].op else ""
+
+
+def _operand(node: Any, parts: Mapping[str, int], numbers: Callable[[int], Any]) -> Any:
+    number = mechanism.literal(node)
+    at = parts.get(mechanism.text(node))
+    return number if number is not None else None if at is None else numbers(at)
 
 
 MOST = 8  # names of a chain; what is left out of a longer one is a mark
