@@ -134,6 +134,54 @@ def test_a_birth_in_a_line_of_the_framework_says_which_line_of_yours_uses_it(sel
     assert f"it is used first by 'y' (test_nonfinite_programs.py:{line}): y = self.wide(h) + 1" in found.facts
 
 
+def trained(net, x, labels, lr):
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    for label in labels:
+        optimizer.zero_grad()
+        p = net(x)
+        loss = (p - label).square().mean()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("values", ["alias", "copy"])
+def test_weights_that_an_optimizer_wrote_are_not_ruled_out(values):
+    net = nn.Linear(3, 1)
+    with bp.probe(net, nonfinite=True, values=values) as rec:
+        trained(net, INPUT, [1.0, 2.0], lr=float("inf"))
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("unknown", "return#1")
+    assert "or came there from 'weight', 'bias', whose value is not known" in found.headline
+
+
+def test_weights_that_nothing_wrote_are_known():
+    net = nn.Linear(3, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        net(INPUT).sum().backward()
+    assert rec["weight"].finiteness.value == Nonfinite(0, 0, 3)
+
+
+def test_the_backward_of_a_loss_that_is_nan_is_no_hook():
+    net = nn.Linear(3, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        trained(net, INPUT, [1.0, float("nan"), 1.0], lr=0.1)
+    report = bp.explain(rec)
+    assert [found.name for found in report.of_kind("unknown")] == ["backward()#1", "return#2"]
+    assert not report.of_kind("came_in_backward", "born")
+
+
+def test_a_module_that_a_line_calls_may_hold_it():
+    net = nn.Linear(3, 1)
+    net.weight.data.fill_(float("nan"))
+    with bp.probe(nonfinite=True) as rec:
+        p = net(INPUT)
+        p.sum().backward()
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("unknown", "p")
+    assert found.headline.startswith("NaN is born at 'p', or came in with ")
+    assert "net" in found.headline
+
+
 # what the source mentions and nobody recorded
 
 SCALE = tensor(float("inf"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +23,20 @@ def judged(record: Record, arrays: Arrays) -> Record:
         value, grad = (None if tensor is None else next(counts) for tensor in both)
         made = entry.finiteness.made if entry.finiteness is not None else None
         entries.append(replace(entry, finiteness=Finiteness(value, grad, made)))
+    return replace(record, entries=tuple(entries))
+
+
+def without_moved(record: Record, names: Collection[str]) -> Record:
+    """The record, where nothing is said of the finite values of some entries: they had others later.
+
+    A parameter has one entry, and what an optimizer writes into it is read by the calls after that.
+    """
+    entries = [
+        replace(entry, finiteness=replace(entry.finiteness, value=None))
+        if entry.name in names and entry.finiteness and entry.finiteness.value and entry.finiteness.value.is_finite
+        else entry
+        for entry in record.entries
+    ]
     return replace(record, entries=tuple(entries))
 
 

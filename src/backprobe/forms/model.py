@@ -18,15 +18,19 @@ from backprobe.structure import leaves
 OUTPUTS_AND_OWN = ("**", ":*")
 """What modules return, parameters, and what the model's own forward takes and binds."""
 
+Versions = dict[str, tuple[Any, int]]
+"""The parameters of a model, with their versions when a block began."""
+
 NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 
 
 class Modules:
     """The modules of one model, and how what they return and bind gets its names in a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, versions: Versions | None = None) -> None:
         self.tape, self.trace, self.selection = run.tape, run.trace, run.selection
         self.executed: set[str] = {""}
+        self.versions = versions
 
     def observer(self) -> ModuleObserver:
         """What is told of the model's parameters and modules while it runs."""
@@ -53,6 +57,8 @@ class Modules:
         return self.trace.name_returned(_quoted(path), output)
 
     def _parameter(self, path: str, tensor: Any) -> Any:
+        if self.versions is not None:
+            self.versions[_quoted(path)] = tensor, self.tape.version(tensor)
         return self.trace.name_path(_quoted(path), tensor)
 
     def _wants_output(self, path: str) -> bool:

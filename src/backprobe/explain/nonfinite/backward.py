@@ -268,7 +268,8 @@ class Backward:
             followers = self._followers(at)
             given = max((self.states.grads[one] for one in followers), default=State.FINITE)
             is_made = at in made_for or any(birth.towards is None for birth in self.made)
-            if not state.is_bad or given.is_bad or is_made or self._is_read_where_made(at):
+            is_forward = not self.forward.harmful.isdisjoint((at, *followers))  # a derivative of NaN is NaN
+            if not state.is_bad or given.is_bad or is_made or is_forward or self._is_read_where_made(at):
                 continue
             if at in self.states.record.outputs or self.states.sees_operations:
                 yield self._appeared(at, WORDS[state], followers)

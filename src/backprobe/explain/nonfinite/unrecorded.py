@@ -6,10 +6,12 @@ is recorded by itself. Of anything else that a line mentions nothing is known.
 
 from __future__ import annotations
 
+import ast
+import builtins
 from collections.abc import Sequence
 from functools import cached_property
 
-from backprobe.explain.nonfinite.sources import Sources, scopes_of
+from backprobe.explain.nonfinite.sources import Sources, parsed, scopes_of
 from backprobe.explain.nonfinite.states import State
 from backprobe.names import split
 from backprobe.record import Nonfinite, Record
@@ -30,7 +32,28 @@ class Unrecorded:
         return scopes_of(self.record)
 
     def mentioned(self, at: int) -> list[str]:
-        """The names that an expression mentions and no entry holds, as it spells them."""
+        """What an expression mentions and no entry holds, as it spells that: values, and modules that it calls."""
+        return [*self._names(at), *self._modules(at)]
+
+    def _modules(self, at: int) -> list[str]:
+        """What a line calls that holds parameters which were not recorded: an object of a library's class."""
+        source, parts = self.entries[at].source, self.sources.parts[at]
+        if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
+            return []
+        tree = parsed(source.expression)
+        called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+        names = [ast.unparse(one) for one in called if isinstance(one, ast.Name | ast.Attribute)]
+        return [
+            name for name in dict.fromkeys(names)
+            if (name.isidentifier() and name not in vars(builtins) and f"{name}()" not in parts)
+            or (name.startswith("self.") and not self._is_recorded(at, name))
+        ]  # fmt: skip
+
+    def _is_recorded(self, at: int, name: str) -> bool:
+        path = f"{self._module(at)}{name.partition('.')[2]}"
+        return any(known == path or known.startswith(f"{path}.") for known in self.record.names)
+
+    def _names(self, at: int) -> list[str]:
         known = {split(self.entries[one].name)[0].split(".")[-1] for one in self.sources.direct[at]}  # self.w as "w"
         parts = self.sources.parts[at]
         return [
