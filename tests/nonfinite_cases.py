@@ -434,6 +434,18 @@ def custom(x):
     return y.sum()
 
 
+@case("a zero gradient that meets a NaN", tensor([0.0, 2.0]),
+      births=[("born", "tensor()#0", "written"), ("born_backward", "l", "0 · NaN: a zero gradient")])  # fmt: skip
+def zero_times_nan(x):
+    l = (x - torch.tensor([float("nan"), 1.0])) ** 2  # forward backward
+    return l[torch.tensor([False, True])].mean()
+
+
+@case("the items of a comprehension", tensor([0.0, 1.0]), births=[("born", "log()#0", "log(0)")])
+def items(x):
+    return torch.stack([torch.log(v) for v in x]).sum()  # forward
+
+
 # came in, healed, nothing
 
 

@@ -278,6 +278,23 @@ def test_the_branch_and_the_remedy_are_named():
     assert found.remedy.startswith("put a harmless number in before the operation, too: safe = where(condition, x, 1)")
 
 
+# the turns of a loop
+
+
+def test_births_at_one_line_are_told_once():
+    def f(x):
+        u = x * 1
+        for _ in range(50):
+            u = u * 0 + torch.log(x)
+        return u.sum()
+
+    report = bp.explain(bp.probe(f, nonfinite=True)(tensor([0.0, 2.0])))
+    (log,) = [found for found in report.of_kind("born") if "log(0)" in found.headline]
+    assert log.name == "log()#0"
+    assert any(fact.startswith("so it is 49 more times: log()#1, log()#2,") for fact in log.facts)
+    assert len(report.findings) < 8
+
+
 # checkpoints
 
 

@@ -50,6 +50,7 @@ class Backward:
     def __init__(self, forward: Forward) -> None:
         self.forward, self.states, self.sources = forward, forward.states, forward.sources
         self.entries, self.positions = forward.entries, forward.positions
+        self._known_followers: dict[int, list[int]] = {}
 
     @cached_property
     def made(self) -> Sequence[Birth]:
@@ -84,11 +85,12 @@ class Backward:
 
     def _followers(self, at: int) -> list[int]:
         """The entries that a value flows into with a gradient of theirs."""
-        name = self.entries[at].name
-        return [
-            one for one in self.sources.consumers[at]
-            if self.entries[one].status is GradStatus.OK and any(edge.name == name for edge in self.entries[one].inputs)
-        ]  # fmt: skip
+        if at not in self._known_followers:
+            name = self.entries[at].name
+            self._known_followers[at] = [
+                one for one in self._mentioning(at) if any(edge.name == name for edge in self.entries[one].inputs)
+            ]
+        return self._known_followers[at]
 
     def _mentioning(self, at: int) -> list[int]:
         """The same by what their expressions mention."""
@@ -240,7 +242,8 @@ class Backward:
     def _branch(self, at: int, behind: Set[int], operation: str) -> str:
         """The text of the argument of a ``where`` that a birth lies in: an entry behind it, or a part of that line."""
         entry = self.entries[at]
-        tree = parsed(entry.source.expression) if entry.source is not None else None
+        expression = "" if entry.source is None else entry.source.expression
+        tree = parsed(expression) if any(word in expression for word in MASKING) else None
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and operation_of(node) in MASKING:
                 parts = self.sources.parts[at]
