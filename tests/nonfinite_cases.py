@@ -434,6 +434,18 @@ def custom(x):
     return y.sum()
 
 
+@case("a zero gradient that meets a NaN", tensor([0.0, 2.0]),
+      births=[("born", "tensor()#0", "written"), ("born_backward", "l", "0 · NaN: a zero gradient")])  # fmt: skip
+def zero_times_nan(x):
+    l = (x - torch.tensor([float("nan"), 1.0])) ** 2  # forward backward
+    return l[torch.tensor([False, True])].mean()
+
+
+@case("the items of a comprehension", tensor([0.0, 1.0]), births=[("born", "log()#0", "log(0)")])
+def items(x):
+    return torch.stack([torch.log(v) for v in x]).sum()  # forward
+
+
 # came in, healed, nothing
 
 
@@ -463,6 +475,33 @@ def causal_mask(x):
     scores = x.masked_fill(~mask, float("-inf"))
     weights = torch.softmax(scores, -1)
     return (weights * x).sum()
+
+
+@case("a running minimum that begins at Inf", tensor([[1.0, 2.0], [0.5, 1.0]]), births=[])
+def running_minimum(x):
+    best = float("inf")
+    for row in x:
+        total = row.sum()
+        if total.item() < best:
+            best, kept = total.item(), total
+    return kept * 2
+
+
+@case("padded with NaN, and then filled", tensor([1.0, 2.0]), births=[])
+def filled(x):
+    out = torch.empty(3)
+    out[:] = float("nan")
+    out[:2] = x
+    out[2] = 1
+    return out.sum()
+
+
+@case("padded with NaN, and not filled", tensor([1.0, 2.0]), births=[("born", "out#1", "it is written there")])
+def not_filled(x):
+    out = torch.zeros(3)
+    out[:] = float("nan")  # forward
+    out[:2] = x
+    return out.sum()
 
 
 @case("the double where", tensor([0.0, 4.0]), births=[])

@@ -592,6 +592,38 @@ def test_explain_a_name_that_is_not_there(explained):
     assert err.startswith("UnknownName: no value is named 'v'")
 
 
+NOT_FINITE = """\
+import torch
+
+def g(x):
+    y = torch.where(x > 0, torch.sqrt(x), 0)
+    return y.sum()
+"""
+
+
+def test_explain_nonfinite(explained, folder):
+    (folder / "bad.py").write_text(NOT_FINITE)
+    code, out, err = explained("bad.py:g", "x=[0.0, 1.0]", "--nonfinite")
+    assert (code, err) == (0, "")
+    assert "NaN is born in the backward of 'sqrt()': 0 · Inf" in out
+    assert f"at:    {folder / 'bad.py'}:4" in out
+    assert "it lies in the branch torch.sqrt(x) of where (bad.py:4)" in out
+    assert "recorded without nonfinite=True" not in out
+
+
+def test_explain_nonfinite_is_of_all_values(explained, folder):
+    (folder / "bad.py").write_text(NOT_FINITE)
+    code, out, err = explained("bad.py:g", "y", "x=[0.0, 1.0]", "--nonfinite")
+    assert (code, out) == (1, "")
+    assert "--nonfinite is of all values" in err
+
+
+def test_explain_errors_name_the_command(explained):
+    code, out, err = explained("cut.py", "x=1")
+    assert (code, out) == (1, "")
+    assert "next:  backprobe explain toy.py:f x=3" in err
+
+
 def test_explain_an_output_that_is_cut_off(explained):
     code, out, err = explained("cut.py:all_cut", "x", "x=1.0")
     assert (code, out) == (1, "")

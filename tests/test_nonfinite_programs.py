@@ -134,9 +134,58 @@ def test_a_birth_in_a_line_of_the_framework_says_which_line_of_yours_uses_it(sel
     assert f"it is used first by 'y' (test_nonfinite_programs.py:{line}): y = self.wide(h) + 1" in found.facts
 
 
+def trained(net, x, labels, lr):
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    for label in labels:
+        optimizer.zero_grad()
+        p = net(x)
+        loss = (p - label).square().mean()
+        loss.backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("values", ["alias", "copy"])
+def test_weights_that_an_optimizer_wrote_are_not_ruled_out(values):
+    net = nn.Linear(3, 1)
+    with bp.probe(net, nonfinite=True, values=values) as rec:
+        trained(net, INPUT, [1.0, 2.0], lr=float("inf"))
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("unknown", "return#1")
+    assert "or came there from 'weight', 'bias', whose value is not known" in found.headline
+
+
+def test_weights_that_nothing_wrote_are_known():
+    net = nn.Linear(3, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        net(INPUT).sum().backward()
+    assert rec["weight"].finiteness.value == Nonfinite(0, 0, 3)
+
+
+def test_the_backward_of_a_loss_that_is_nan_is_no_hook():
+    net = nn.Linear(3, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        trained(net, INPUT, [1.0, float("nan"), 1.0], lr=0.1)
+    report = bp.explain(rec)
+    assert [found.name for found in report.of_kind("unknown")] == ["backward()#1", "return#2"]
+    assert not report.of_kind("came_in_backward", "born")
+
+
+def test_a_module_that_a_line_calls_may_hold_it():
+    net = nn.Linear(3, 1)
+    net.weight.data.fill_(float("nan"))
+    with bp.probe(nonfinite=True) as rec:
+        p = net(INPUT)
+        p.sum().backward()
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("unknown", "p")
+    assert found.headline.startswith("NaN is born at 'p', or came in with ")
+    assert "net" in found.headline
+
+
 # what the source mentions and nobody recorded
 
 SCALE = tensor(float("inf"))
+DROPPED = 0.0
 
 
 def by_a_global(x):
@@ -145,8 +194,60 @@ def by_a_global(x):
 
 
 def test_what_is_not_recorded_is_not_ruled_out():
-    (found,) = bp.explain(bp.probe(by_a_global, nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
-    assert "it also mentions SCALE, which is not recorded: what that holds may have brought it in" in found.facts
+    found = bp.explain(bp.probe(by_a_global, nonfinite=True)(tensor([1.0, 2.0]))).findings[0]
+    assert (found.kind, found.name) == ("unknown", "y")
+    assert found.headline == "Inf is born at 'y', or came in with SCALE, which is not recorded"
+
+
+def test_what_the_numbers_prove_is_born_whatever_else_the_line_mentions():
+    def f(x):
+        y = torch.nn.functional.dropout(x / x, DROPPED)
+        return y.sum()
+
+    found = bp.explain(bp.probe(f, nonfinite=True)(tensor([0.0, 2.0]))).findings[0]
+    assert (found.kind, found.name, found.headline) == ("born", "div()", "NaN is born at 'div()': 0/0")
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(2), nn.Linear(2, 1)
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, x):
+        h = self.norm(x)
+        y = self.head(h) * self.scale
+        return y.sum()
+
+
+BUFFERS = [("norm.running_mean", "norm"), ("scale", "y")]
+
+
+@pytest.mark.parametrize(("buffer", "name"), BUFFERS)
+@pytest.mark.parametrize("in_block", [False, True])
+def test_nan_comes_in_with_a_buffer(buffer, name, in_block, tmp_path):
+    model = Normed().eval()
+    model.get_buffer(buffer).fill_(float("nan"))
+    if in_block:
+        with bp.probe(model, nonfinite=True) as rec:
+            model(INPUT[:, :2]).backward()
+    else:
+        rec = bp.probe(model, nonfinite=True)(INPUT[:, :2])
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("came_in", name)
+    assert found.headline == f"NaN comes in with the buffer {buffer!r}, at {name!r}"
+    assert any(fact.startswith(f"the buffer {buffer!r} held ") for fact in found.facts)
+    rec.save(tmp_path / "rec")
+    assert str(bp.explain(bp.load(tmp_path / "rec"))) == str(bp.explain(rec))
+
+
+def test_a_buffer_that_became_nan_in_the_run_brought_nothing_in():
+    model = Normed()
+    x = INPUT[:, :2].clone()
+    x[0, 0] = float("nan")
+    found = bp.explain(bp.probe(model, nonfinite=True)(x)).findings[0]
+    assert model.norm.running_mean.isnan().any()
+    assert (found.kind, found.name) == ("came_in", "x")
 
 
 def inverse(r):
@@ -175,6 +276,23 @@ def test_the_branch_and_the_remedy_are_named():
     (found,) = bp.explain(bp.probe(masked, nonfinite=True)(tensor([0.0, 1.0]))).of_kind("born_backward")
     assert any(fact.startswith("it lies in the branch x.log() of where (") for fact in found.facts)
     assert found.remedy.startswith("put a harmless number in before the operation, too: safe = where(condition, x, 1)")
+
+
+# the turns of a loop
+
+
+def test_births_at_one_line_are_told_once():
+    def f(x):
+        u = x * 1
+        for _ in range(50):
+            u = u * 0 + torch.log(x)
+        return u.sum()
+
+    report = bp.explain(bp.probe(f, nonfinite=True)(tensor([0.0, 2.0])))
+    (log,) = [found for found in report.of_kind("born") if "log(0)" in found.headline]
+    assert log.name == "log()#0"
+    assert any(fact.startswith("so it is 49 more times: log()#1, log()#2,") for fact in log.facts)
+    assert len(report.findings) < 8
 
 
 # checkpoints
@@ -233,6 +351,26 @@ def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
     assert found.kind == "unknown"
     assert "on the way from 'backward()': by an operation between them, a hook, or the sum" in found.headline
     assert any("a number that is not known" in fact for fact in found.facts)
+
+
+def test_what_lies_between_a_model_and_backward_is_not_said_to_be_in_the_model():
+    net = nn.Linear(2, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        ((net(torch.full((4, 2), 1e30)) * 1e5) ** 2).mean().backward()
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.name) == ("unknown", "backward()")
+    assert "an operation between 'return' and it made it, or something else that went in there" in found.headline
+    assert found.remedy.startswith("with bp.probe(nonfinite=True) as rec: around the same lines")
+
+
+def test_a_number_that_is_not_finite_says_so():
+    def f(x):
+        c = float("inf")
+        y = x * c
+        return y.sum()
+
+    found = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0]))).findings[0]
+    assert (found.kind, found.name, found.facts[0]) == ("born", "c", "its value is inf")
 
 
 # no observer

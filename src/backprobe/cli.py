@@ -84,6 +84,7 @@ def run_function(
 @click.argument("function", metavar="FILE:FUNCTION")
 @click.argument("arguments", nargs=-1, metavar="[VALUE_NAME] [NAME=VALUE]...")
 @probing
+@click.option("--nonfinite", is_flag=True, help="Say where NaN and Inf were born; without a value's name.")
 def explain_function(function: str, arguments: tuple[str, ...], **options: Any) -> None:
     """Record a function of your own, and say why a value has no gradient, or that it has one; of every value if none
     is named.
@@ -91,11 +92,21 @@ def explain_function(function: str, arguments: tuple[str, ...], **options: Any) 
     \b
     backprobe explain toy.py:f u x=3 w=2 b=1
 
+    With --nonfinite it says at which lines NaN and Inf began, forward and backward.
+
+    
+    backprobe explain toy.py:f x=0 --nonfinite
+
     The arguments and options are those of "backprobe run".
     """
     try:
         named = arguments[:1] if arguments and "=" not in arguments[0] else ()
-        recording = _recorded(function, arguments[len(named) :], **options)
+        if named and options["nonfinite"]:
+            raise BadOption(
+                "--nonfinite is of all values", asked=f"backprobe explain {function} {named[0]} --nonfinite",
+                next=f"backprobe explain {function} --nonfinite",
+            )  # fmt: skip
+        recording = _recorded(function, arguments[len(named) :], command="explain", **options)
         click.echo(str(bp.explain(recording, *named)))
     except BackprobeError as error:
         _fail(error)
@@ -123,12 +134,13 @@ def check_function(function: str, arguments: tuple[str, ...], backend: str | Non
 
 def _recorded(
     function: str, arguments: tuple[str, ...], select: tuple[str, ...], of: str | None, wrt: tuple[str, ...],
-    cotangent: str | None, backend: str | None, partials: bool = False,
+    cotangent: str | None, backend: str | None, partials: bool = False, nonfinite: bool = False, command: str = "run",
 ) -> bp.Recording:  # fmt: skip
     keywords = _arguments(arguments)
     probed = bp.probe(
-        _load(function), list(select) or None, of=of, wrt=list(wrt) or None, backend=backend,
+        _load(function, command), list(select) or None, of=of, wrt=list(wrt) or None, backend=backend,
         cotangent=None if cotangent is None else _literal("cotangent", cotangent), partials=partials,
+        nonfinite=nonfinite,
     )  # fmt: skip
     return probed(**keywords)
 

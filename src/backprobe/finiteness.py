@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.base import Arrays
-from backprobe.record import Entry, Finiteness, GradStatus, Record
+from backprobe.record import Entry, Finiteness, GradStatus, Nonfinite, Record
 
 
 def judged(record: Record, arrays: Arrays) -> Record:
@@ -23,6 +24,26 @@ def judged(record: Record, arrays: Arrays) -> Record:
         made = entry.finiteness.made if entry.finiteness is not None else None
         entries.append(replace(entry, finiteness=Finiteness(value, grad, made)))
     return replace(record, entries=tuple(entries))
+
+
+def without_moved(record: Record, names: Collection[str]) -> Record:
+    """The record, where nothing is said of the finite values of some entries: they had others later.
+
+    A parameter has one entry, and what an optimizer writes into it is read by the calls after that.
+    """
+    entries = [
+        replace(entry, finiteness=replace(entry.finiteness, value=None))
+        if entry.name in names and entry.finiteness and entry.finiteness.value and entry.finiteness.value.is_finite
+        else entry
+        for entry in record.entries
+    ]
+    return replace(record, entries=tuple(entries))
+
+
+def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:
+    """Those of some named tensors that hold NaN or Inf now."""
+    counts = arrays.nonfinite(list(held.values()))
+    return {name: count for name, count in zip(held, counts, strict=True) if count and not count.is_finite}
 
 
 def _tensors(entry: Entry, arrays: Arrays) -> tuple[Any, Any]:

@@ -306,7 +306,8 @@ class Record:
     of those that were differentiated. ``path_sums`` is there where partials were asked for.
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
-    ``GradScaler`` does, each once; None is among them where such a number is not known.
+    ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
+    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``.
     """
 
     backend: str
@@ -320,3 +321,4 @@ class Record:
     notes: tuple[str, ...] = ()
     path_sums: PathSums | None = None
     scales: tuple[float | None, ...] = ()
+    buffers: Mapping[str, Nonfinite] = field(default_factory=dict)

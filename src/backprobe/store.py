@@ -232,6 +232,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "notes": list(record.notes),
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
         "scales": list(record.scales),
+        "buffers": {path: asdict(count) for path, count in record.buffers.items()},
     }
 
 
@@ -278,6 +279,7 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         tuple(data["notes"]),
         None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
         tuple(data.get("scales", ())),
+        {path: Nonfinite(**count) for path, count in data.get("buffers", {}).items()},
     )
 
 
@@ -334,8 +336,11 @@ def _check(record: Record, backend: Arrays) -> None:
         _check_text(text)
     if any(scale is not None and type(scale) not in (int, float) for scale in record.scales):
         raise ValueError(f"{record.scales} where numbers belong")
-    for name in record.names:
+    for name in (*record.names, *record.buffers):
         strip(name)
+    for count in record.buffers.values():
+        if any(type(number) is not int for number in (count.nan, count.inf, count.of)):
+            raise ValueError(f"{count!r} where counts belong")
     for entry in record.entries:
         _check_entry(entry, backend)
 

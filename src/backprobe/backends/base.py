@@ -321,6 +321,10 @@ class Backend(Arrays, Protocol):
         """A call of a model that is about to be made."""
         ...
 
+    def buffers(self, model: Any) -> Mapping[str, Any]:
+        """What a model computes with and no entry is made of, by path: the running statistics of a normalisation."""
+        ...
+
     def program(self, target: Any, session: Any) -> Program | None:
         """For a target that is a graph already: what runs it. None for any other. Raises BadOption, Unsupported."""
         ...

@@ -16,7 +16,8 @@ from typing import Any
 from backprobe.backends.base import Backend, BlockTape, Differentiator, Tensors
 from backprobe.backends.facts import Ran
 from backprobe.errors import BackprobeError, BadOption, Unsupported
-from backprobe.forms.model import OUTPUTS_AND_OWN, Modules, names_in
+from backprobe.finiteness import without_moved
+from backprobe.forms.model import OUTPUTS_AND_OWN, Modules, Versions, names_in, unfit_buffers
 from backprobe.forms.run import Request, Run, home, name_of
 from backprobe.forms.variables import computed_in, output_of
 from backprobe.forms.watching import Watching
@@ -42,6 +43,7 @@ class BlockRun(Run):
         _refuse_options(probe, self.tape.differentiator)
         self.frame: FrameType | None = frame
         self.outputs: dict[Value, None] = {}
+        self.versions: Versions = {}
         self.installed = ExitStack()
         self.recording = BlockRecording(self._record, self._progress)
 
@@ -102,6 +104,7 @@ class BlockRun(Run):
         self.trace.release()
         self.tape.release()
         self.outputs.clear()
+        self.versions.clear()
         self.frame = None
 
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
@@ -139,11 +142,18 @@ class ModelBlock(BlockRun):
         return self.backend.call(self.probe.target, (), {}).forward
 
     def watching(self) -> AbstractContextManager[object]:
-        self.modules = Modules(self)
+        self.modules, self.unfit = (
+            Modules(self, self.versions if self.probe.options.nonfinite else None),
+            unfit_buffers(self),
+        )
         observer, differentiator = self.modules.observer(), self.tape.differentiator
         if differentiator is not None:
             observer = replace(observer, given=lambda inputs: differentiator.follow(_leaves(inputs)))
         return self.backend.observing(self.probe.target, observer)
+
+    def judged(self, record: Record) -> Record:
+        moved = [name for name, (tensor, version) in self.versions.items() if self.tape.version(tensor) != version]
+        return without_moved(super().judged(record), moved)
 
     def closing(self) -> None:
         self.modules.name_unseen(self.backend.call(self.probe.target, (), {}), self.tape.unseen())

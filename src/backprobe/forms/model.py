@@ -8,14 +8,18 @@ from typing import Any
 
 from backprobe.backends.base import ModelCall, ModuleObserver
 from backprobe.errors import BadOption, NoSource
+from backprobe.finiteness import unfit
 from backprobe.forms.run import CalledRun, Run
 from backprobe.names import quote
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Nonfinite
 from backprobe.source.follow import reporting
 from backprobe.structure import leaves
 
 OUTPUTS_AND_OWN = ("**", ":*")
 """What modules return, parameters, and what the model's own forward takes and binds."""
+
+Versions = dict[str, tuple[Any, int]]
+"""The parameters of a model, with their versions when a block began."""
 
 NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 
@@ -23,9 +27,10 @@ NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
 class Modules:
     """The modules of one model, and how what they return and bind gets its names in a run."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, versions: Versions | None = None) -> None:
         self.tape, self.trace, self.selection = run.tape, run.trace, run.selection
         self.executed: set[str] = {""}
+        self.versions = versions
 
     def observer(self) -> ModuleObserver:
         """What is told of the model's parameters and modules while it runs."""
@@ -52,6 +57,8 @@ class Modules:
         return self.trace.name_returned(_quoted(path), output)
 
     def _parameter(self, path: str, tensor: Any) -> Any:
+        if self.versions is not None:
+            self.versions[_quoted(path)] = tensor, self.tape.version(tensor)
         return self.trace.name_path(_quoted(path), tensor)
 
     def _wants_output(self, path: str) -> bool:
@@ -80,6 +87,14 @@ class Modules:
         return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
 
+def unfit_buffers(run: Run) -> Mapping[str, Nonfinite]:
+    """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
+    if not run.probe.options.nonfinite:
+        return {}
+    held = run.backend.buffers(run.probe.target)
+    return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend)
+
+
 def names_in(call: ModelCall) -> list[str]:
     """The names of the modules and parameters of a model."""
     return [_quoted(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
@@ -101,6 +116,7 @@ class ModelRun(CalledRun):
                 why="the flags requires_grad of parameters and inputs stand",
                 next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
+        self.unfit = unfit_buffers(self)
         self.call = self.backend.call(self.probe.target, args, kwargs)
         return self.call.inputs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Backend, Tape
@@ -16,7 +16,7 @@ from backprobe.finiteness import judged
 from backprobe.forms.failing import explain_unconnected, explained
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
-from backprobe.record import Record
+from backprobe.record import Nonfinite, Record
 from backprobe.recording import Recording
 from backprobe.scope import Value
 from backprobe.show.table import place
@@ -56,6 +56,7 @@ class Run:
             chosen = self.looked_into
         self.selection = selection(chosen, self.in_function)
         self.tape = self.opened()
+        self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         inner = innermost(self.starts_at())
         self.trace = Trace(self.tape, self.selection, None if inner is None else home(inner.__code__.co_filename))
@@ -91,7 +92,7 @@ class Run:
 
     def judged(self, record: Record) -> Record:
         """The record, with what ``nonfinite=True`` asks for."""
-        return judged(record, self.backend) if self.probe.options.nonfinite else record
+        return replace(judged(record, self.backend), buffers=self.unfit) if self.probe.options.nonfinite else record
 
     def refuse_missed(self, names: Mapping[str, int]) -> None:
         """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""

@@ -31,6 +31,9 @@ class JaxBackend(HostArrays):
     def is_tensor(self, value: Any) -> bool:
         return is_array(value)
 
+    def buffers(self, model: Any) -> Mapping[str, Any]:
+        return {}  # a model's state has entries, as its parameters do
+
     def is_model(self, value: Any) -> bool:
         return models.kind(value) is not None
 

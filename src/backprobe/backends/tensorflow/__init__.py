@@ -25,6 +25,9 @@ NO_GRADIENT = "no entry for"
 class TensorflowBackend(TensorflowArrays):
     """TensorFlow's ``Backend``."""
 
+    def buffers(self, model: Any) -> Mapping[str, Any]:
+        return {}  # a model's state has entries, as its parameters do
+
     def is_model(self, value: Any) -> bool:
         return layers.is_layer(value)
 

@@ -79,6 +79,9 @@ class TorchBackend:
     def call(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> modules.TorchModelCall:
         return modules.TorchModelCall(model, args, kwargs)
 
+    def buffers(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
+        return dict(model.named_buffers(remove_duplicate=False))
+
     def describe(self, tensor: Tensor) -> Description:
         return tensors.describe(tensor)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from backprobe.backends.choice import load_arrays
 from backprobe.explain.nonfinite.backward import Backward
@@ -31,8 +32,27 @@ def explain_nonfinite(record: Record) -> Report:
     notes = [*forward.harmless(backward.read, backward.owners), *([] if states.was_asked else [LATE])]
     if not born:
         return Report(_clean(states), (), tuple(notes))
+    places = _grouped(born)
     rest = [*forward.healed(backward.read, backward.owners), *_propagated(states, born)]
-    return Report(_heading(born), (*born, *rest), tuple(notes))
+    return Report(_heading(places), (*places, *rest), tuple(notes))
+
+
+def _grouped(born: Sequence[Finding]) -> list[Finding]:
+    """The births, those of one kind at one line, as in the turns of a loop, told once with the first."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for at, finding in enumerate(born):
+        same = finding.headline.replace(repr(finding.name), "")
+        key = (at,) if finding.source is None else (finding.kind, finding.source, same)
+        groups.setdefault(key, []).append(finding)
+    return [_first(group) for group in groups.values()]
+
+
+def _first(group: Sequence[Finding]) -> Finding:
+    first, *others = group
+    if not others:
+        return first
+    names = ", ".join(other.name for other in others[:MOST]) + " …" * (len(others) > MOST)
+    return replace(first, facts=(*first.facts, f"so it is {len(others)} more time{'s' * (len(others) > 1)}: {names}"))
 
 
 def _clean(states: States) -> str:

@@ -14,6 +14,7 @@ from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import parsed
 from backprobe.explain.nonfinite.states import TOLD, WORDS, State
+from backprobe.explain.nonfinite.within import SEE_BETWEEN, scaled
 from backprobe.findings import Finding
 from backprobe.names import strip
 from backprobe.record import GradStatus
@@ -25,9 +26,7 @@ DOUBLE_WHERE = (
     "other); the values stay, and no zero meets an infinite derivative"
 )
 BETWEEN = "an operation between them, a hook, or the sum of what arrives"
-SEE_BETWEEN = "with bp.probe(nonfinite=True) as rec: around the same lines, which records the variables in between"
 REENTRANT = "CheckpointFunction"
-NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
 
 
 Following = Callable[[int], list[int]]
@@ -51,6 +50,7 @@ class Backward:
     def __init__(self, forward: Forward) -> None:
         self.forward, self.states, self.sources = forward, forward.states, forward.sources
         self.entries, self.positions = forward.entries, forward.positions
+        self._known_followers: dict[int, list[int]] = {}
 
     @cached_property
     def made(self) -> Sequence[Birth]:
@@ -85,11 +85,12 @@ class Backward:
 
     def _followers(self, at: int) -> list[int]:
         """The entries that a value flows into with a gradient of theirs."""
-        name = self.entries[at].name
-        return [
-            one for one in self.sources.consumers[at]
-            if self.entries[one].status is GradStatus.OK and any(edge.name == name for edge in self.entries[one].inputs)
-        ]  # fmt: skip
+        if at not in self._known_followers:
+            name = self.entries[at].name
+            self._known_followers[at] = [
+                one for one in self._mentioning(at) if any(edge.name == name for edge in self.entries[one].inputs)
+            ]
+        return self._known_followers[at]
 
     def _mentioning(self, at: int) -> list[int]:
         """The same by what their expressions mention."""
@@ -193,7 +194,7 @@ class Backward:
         masked, remedy = self._masked(birth)
         facts += masked
         if birth.made is State.INF and self.states.record.scales:
-            facts.append(self._scaled())
+            facts.append(scaled(self.states.record.scales))
         facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
         return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
@@ -202,11 +203,6 @@ class Backward:
         entry = self.entries[at]
         count = entry.finiteness.grad if entry.finiteness is not None else None
         return f"the gradient of {entry.name!r}: " + ("not there" if count is None else str(count))
-
-    def _scaled(self) -> str:
-        scale = self.states.record.scales[0]
-        by = "a number that is not known" if scale is None else f"{scale:.6g}"
-        return f"the loss was multiplied by {by} before backward" + NO_SCALE
 
     def _mechanism(self, birth: Birth) -> str:
         if birth.towards is None:
@@ -246,7 +242,8 @@ class Backward:
     def _branch(self, at: int, behind: Set[int], operation: str) -> str:
         """The text of the argument of a ``where`` that a birth lies in: an entry behind it, or a part of that line."""
         entry = self.entries[at]
-        tree = parsed(entry.source.expression) if entry.source is not None else None
+        expression = "" if entry.source is None else entry.source.expression
+        tree = parsed(expression) if any(word in expression for word in MASKING) else None
         for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and operation_of(node) in MASKING:
                 parts = self.sources.parts[at]
@@ -274,7 +271,8 @@ class Backward:
             followers = self._followers(at)
             given = max((self.states.grads[one] for one in followers), default=State.FINITE)
             is_made = at in made_for or any(birth.towards is None for birth in self.made)
-            if not state.is_bad or given.is_bad or is_made or self._is_read_where_made(at):
+            is_forward = not self.forward.harmful.isdisjoint((at, *followers))  # a derivative of NaN is NaN
+            if not state.is_bad or given.is_bad or is_made or is_forward or self._is_read_where_made(at):
                 continue
             if at in self.states.record.outputs or self.states.sees_operations:
                 yield self._appeared(at, WORDS[state], followers)
@@ -290,7 +288,7 @@ class Backward:
             kind = "unknown"
             way = f"{entry.name!r} on the way from {self.entries[starts[0]].name!r}"
             headline = f"{word} comes to the gradient of {way}: by {BETWEEN}"
-            facts += [self._scaled()] if self.states.record.scales else []
+            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
         else:
             headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
         remedy = SEE_BETWEEN if starts else ""

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.choice import BACKENDS
-from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
 from backprobe.explain.nonfinite.states import WORDS, State, States
-from backprobe.explain.nonfinite.within import NOT_SEEN, to_look_into, within
+from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
+from backprobe.explain.nonfinite.within import (
+    BEFORE,
+    NOT_SEEN,
+    SEE_BETWEEN,
+    START,
+    listed,
+    scaled,
+    to_look_into,
+    within,
+)
 from backprobe.findings import Finding
-from backprobe.names import split
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
 from backprobe.source.follow import package
@@ -27,9 +36,10 @@ HEALING = frozenset({
 })  # fmt: skip
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-NOT_RECORDED = "it also mentions {}, which is not recorded: what that holds may have brought it in"
+BEGUN = "it begins in step {} of the loop, counted from 0: whatever is bad after that comes from there"
+HELD = "the buffer {!r} held {} before the model ran"
+NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
-LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
 
 
 class Forward:
@@ -38,6 +48,7 @@ class Forward:
     def __init__(self, states: States, sources: Sources, arrays: Arrays) -> None:
         self.states, self.sources, self.arrays = states, sources, arrays
         self.entries: Sequence[Entry] = states.record.entries
+        self.unrecorded = Unrecorded(states.record, sources)
         self.positions: Mapping[str, int] = {entry.name: at for at, entry in enumerate(self.entries)}
 
     # who is what
@@ -52,7 +63,22 @@ class Forward:
                 given = max((self.states.values[one] for one in sources), default=State.FINITE)
                 if state > given:
                     found[at] = given
-        return found
+        for loop in self._loops:
+            begins, follows = loops.origins(loop, self.states, self.sources)
+            for at in follows:
+                found.pop(at, None)
+            for at in begins:
+                others = [one for one in self.sources.direct[at] if one not in loop.bad]
+                found[at] = max((self.states.values[one] for one in others), default=State.FINITE)
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def _loops(self) -> Sequence[loops.Loop]:
+        return list(loops.loops(self.states, self.numbers, self._came_in))
+
+    def _begun_in(self, at: int) -> loops.Loop | None:
+        """The loop in one of whose steps something begins, at an entry where it does in the first."""
+        return next((loop for loop in self._loops if loop.is_bad(at, loop.first)), None)
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
@@ -98,8 +124,9 @@ class Forward:
             entry = self.entries[at]
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             inputs = {self.positions.get(edge.name) for edge in entry.inputs}
+            written = {self.positions.get(way.name) for way in entry.passages}
             for source in self.sources.direct[at] if state is State.FINITE and is_float else ():
-                if self.states.values[source].is_bad and (source in inputs or entry.op in HEALING):
+                if self.states.values[source].is_bad and (source in inputs | written or entry.op in HEALING):
                     found[source] = at
         return found
 
@@ -108,10 +135,18 @@ class Forward:
         return [(at, self.healers[at]) for at in sorted(self.spread(start)) if at in self.healers]
 
     def is_harmless(self, start: int, read: Set[int]) -> bool:
-        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?"""
+        """Is all of it healed, and was none of it read where a gradient became NaN or Inf?
+
+        A number such as the ``inf`` that a running minimum starts from does harm by what is computed with it alone.
+        """
         spread = self.spread(start)
-        loose = [at for at in spread if not self.sources.consumers[at]]
-        return not (spread & self.harmful or spread & read or loose) and bool(self.ends(start))
+        loose = [at for at in spread if not self.sources.consumers[at] and not self._is_number(at)]
+        if spread & self.harmful or spread & read or loose:
+            return False
+        return bool(self.ends(start)) or all(map(self._is_number, spread))
+
+    def _is_number(self, at: int) -> bool:
+        return self.entries[at].status is GradStatus.NOT_TENSOR
 
     # findings
 
@@ -126,6 +161,9 @@ class Forward:
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
+        loop = self._begun_in(at)
+        if loop is not None and entry.axes.count(loops.STEP) == 1:
+            facts.append(BEGUN.format(loop.counted(loop.first)))
         facts += [*self.healing(at), *self.use(at)]
         if self._came_in(at):
             what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
@@ -135,12 +173,21 @@ class Forward:
             lost = ", ".join(repr(self.entries[one].name) for one in sources if self.states.values[one] is given)
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
+        mentioned = self.unrecorded.mentioned(at)
+        told = self.mechanism(at)
+        is_told = told and not (mentioned and told.startswith(mechanism.OVERFLOW))  # of all that went in
+        brought = [] if is_told else self.unrecorded.brought(at, mentioned, state)
+        if brought:
+            facts += [HELD.format(name, self.states.record.buffers[name]) for name in brought]
+            headline = f"{word} comes in with the buffer {listed(brought)}, at {entry.name!r}"
+            return Finding("came_in", entry.name, headline, entry.source, tuple(facts), chain)
         if entry.source is None or not (entry.source.expression or entry.op):
             return self._birth_within(at, word, facts, chain)
-        mentioned = self._unrecorded(at)
-        if mentioned:
-            facts.append(NOT_RECORDED.format(", ".join(mentioned)))
-        of, told = " of Inf" if given is State.INF else "", self.mechanism(at)
+        of = " of Inf" if given is State.INF else ""
+        if mentioned and not is_told:
+            lost = f"{', '.join(mentioned)}, which {'is' if len(mentioned) == 1 else 'are'} not recorded"
+            headline = f"{word} is born{of} at {entry.name!r}, or came in with {lost}"
+            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
         headline = f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else "")
         return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
 
@@ -148,6 +195,10 @@ class Forward:
         """A birth of which no line is known: between recorded values, as the outputs of modules are."""
         entry = self.entries[at]
         inputs = [self.entries[one].name for one in self.sources.direct[at]]
+        if entry.name.partition("#")[0] == START:
+            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
+            headline = BEFORE.format(word=word, between=listed(inputs), name=entry.name)
+            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain, SEE_BETWEEN)
         kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])
         return Finding(kind, entry.name, headline, entry.source, (*facts, NOT_SEEN), chain, to_look_into(entry, inputs))
 
@@ -156,23 +207,24 @@ class Forward:
         source = self.entries[at].source
         if self.sources.direct[at]:
             return False
-        return source is None or not source.expression or self.entries[at].op == ""
-
-    def _unrecorded(self, at: int) -> list[str]:
-        known = {split(self.entries[one].name)[0].split(".")[-1] for one in self.sources.direct[at]}  # self.w as "w"
-        names = [name for name in self.sources.unknown[at] if "." not in name or name.split(".")[-1] not in known]
-        return [name for name in names if name.split(".")[-1] not in LITERALS and not name.startswith(LIBRARIES)]
+        return source is None or ((not source.expression or self.entries[at].op == "") and not self._is_written(at))
 
     def mechanism(self, at: int) -> str:
         """The name of what happened, from the numbers that went in."""
-        entry = self.entries[at]
-        result = self.numbers(at)
+        entry, loop = self.entries[at], self._begun_in(at)
+
+        def numbers(one: int) -> Any:
+            found = self.numbers(one)
+            is_inside = loop is not None and self.entries[one].axes == entry.axes
+            return loop.at_first(found, entry.axes) if loop is not None and is_inside and found is not None else found
+
+        result = numbers(at)
         if result is None or entry.source is None:
             return ""
         parts = self.sources.parts[at]
-        given = [self._operand(node, parts) for node in operands(entry.source.expression, parts)]
+        given = [_operand(node, parts, numbers) for node in operands(entry.source.expression, parts)]
         if not given and entry.op:
-            given = [self.numbers(one) for one in self.sources.direct[at]]
+            given = [numbers(one) for one in self.sources.direct[at]]
         with mechanism.quiet():
             told = mechanism.forward(entry.op, given, result, entry.dtype or "")
         return told or ("it is written there" if self._is_written(at) else "")
@@ -187,11 +239,6 @@ class Forward:
             or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
             for node in ast.walk(tree)
         )
-
-    def _operand(self, node: Any, parts: Mapping[str, int]) -> Any:
-        number = mechanism.literal(node)
-        at = parts.get(mechanism.text(node))
-        return number if number is not None else None if at is None else self.numbers(at)
 
     def numbers(self, at: int) -> Any:
         """The numbers of a value; None where they are not held."""
@@ -231,6 +278,8 @@ class Forward:
             return f"{what}{shape}: {count}"
         if self.states.values[at] is State.UNKNOWN:
             return f"{what}{shape} is not known"
+        if self.states.values[at].is_bad:  # a number, which nothing was counted in
+            return f"{what} is {entry.held_value}"
         numbers = self.numbers(at)
         if numbers is None or numbers.dtype.kind == "c" or not numbers.size:
             return f"{what}{shape} is finite"
@@ -273,13 +322,19 @@ class Forward:
             if at not in owners and self.is_harmless(at, read):
                 healers = [repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)]
                 what = f"{WORDS[self.states.values[at]]} at {self.entries[at].name!r}{self.at_line(at)} does no harm"
-                yield f"{what}: finite again at {', '.join(healers)}"
+                yield f"{what}: " + (f"finite again at {', '.join(healers)}" if healers else NO_TENSOR)
 
     def _ends_of(self, starts: Iterable[int]) -> list[tuple[int, int]]:
         return list(dict.fromkeys(end for start in starts for end in self.ends(start)))
 
     def _op(self, at: int) -> str:
         return f", by {self.entries[at].op}" if self.entries[at].op else ""
+
+
+def _operand(node: Any, parts: Mapping[str, int], numbers: Callable[[int], Any]) -> Any:
+    number = mechanism.literal(node)
+    at = parts.get(mechanism.text(node))
+    return number if number is not None else None if at is None else numbers(at)
 
 
 MOST = 8  # names of a chain; what is left out of a longer one is a mark
@@ -290,6 +345,3 @@ def shortened(names: Sequence[str]) -> tuple[str, ...]:
     if len(names) > MOST:
         names = [*names[: MOST - 2], "…", names[-1]]
     return tuple(names) if len(names) > 1 else ()
-
-
-LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "nn.")

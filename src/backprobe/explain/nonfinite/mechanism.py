@@ -214,7 +214,8 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     at_pole = pole is not None and place.values is not None and place.values.size > 0 and bool(pole(place.values).any())
     infinite = f"the derivative of {name} {INFINITE} at {_shown(place.values)}" if at_pole else ""
     if made == "nan" and place.is_zero_given:
-        return f"{ZERO_INF}: a zero gradient" + (f", and {infinite}" if infinite else "")
+        told = ZERO_INF if infinite else _by_zero(place.values)
+        return f"{told}: a zero gradient" + (f", and {infinite}" if infinite else "")
     if infinite:
         return infinite if made == "inf" else f"{ZERO_INF}: {infinite}"
     if made == "nan" and name in PRODUCTS and place.is_infinite_given:
@@ -222,6 +223,13 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     if made == "inf" and name in STEADY:
         return f"{OVERFLOW}: {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else OVERFLOW
     return ""
+
+
+def _by_zero(values: Array | None) -> str:
+    """What a zero gradient was multiplied by that gave NaN, where the value that was read there tells."""
+    if values is not None and values.size and numpy.isnan(values).all():
+        return "0 · NaN"
+    return ZERO_INF if values is not None and numpy.isinf(values).any() else f"{ZERO_INF} or 0 · NaN"
 
 
 def _shown(values: Array | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backprobe.names import split
+from backprobe.names import split, strip
 from backprobe.record import Entry, Record
 
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
@@ -42,8 +42,11 @@ class Sources:
             parts = _parts(entry, scopes[at], positions, made)
             mentioned, unresolved = _mentioned(entry, parts)
             inputs = [positions[edge.name] for edge in entry.inputs if edge.name in positions]
+            items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
+            parts, unresolved = {**parts, **items}, tuple(name for name in unresolved if name not in items)
             returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
-            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned) if one != at)))
+            passed = [positions[way.name] for way in entry.passages if way.name in positions]
+            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
             if entry.source is not None and entry.source.expression:
@@ -81,6 +84,12 @@ def _mentioned(entry: Entry, parts: Mapping[str, int]) -> tuple[list[int], tuple
     found: list[int] = []
     unknown = () if tree is None else dict.fromkeys(_walk(tree, parts, found, is_whole=True))
     return found, tuple(unknown)
+
+
+def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
+    """The inputs that names without an entry mean: ``v`` of a comprehension, whose turns are ``v#0``, ``v#1``."""
+    known = [strip(entries[one].name).rpartition(":")[2] for one in inputs]
+    return {name: one for name, one in zip(known, inputs, strict=True) if name in names and known.count(name) == 1}
 
 
 def _returned_unseen(

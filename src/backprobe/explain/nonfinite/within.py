@@ -7,6 +7,15 @@ from collections.abc import Sequence
 from backprobe.names import split
 from backprobe.record import Entry
 
+START = "backward()"  # what a block calls that which the program ran backward from
+BEFORE = (
+    "{word} is in what backward() ran from: an operation between {between} and it made it, or something else that went "
+    "in there brought it; no line in between is recorded"
+)
+SEE_BETWEEN = (
+    "with bp.probe(nonfinite=True) as rec: around the same lines, each result bound to a variable: it records those"
+)
+NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
 NOT_SEEN = "what else the module was given is not recorded"
 
 
@@ -19,8 +28,18 @@ def within(word: str, entry: Entry, given: Sequence[str]) -> tuple[str, str]:
     place = f"the module {path!r}" if path else "the model"
     if not given:
         return "unknown", f"{word} comes out of {place}: born inside of it, or it came in with what it was given"
-    between = ", ".join(map(repr, given[:4]))
-    return "born", f"{word} is born inside {place}, between {between} and its output {entry.name!r}"
+    return "born", f"{word} is born inside {place}, between {listed(given)} and its output {entry.name!r}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of some names, as text."""
+    return ", ".join(map(repr, names[:4])) or "what is recorded"
+
+
+def scaled(scales: Sequence[float | None]) -> str:
+    """By how much a loss was multiplied before backward."""
+    by = "a number that is not known" if scales[0] is None else f"{scales[0]:.6g}"
+    return f"the loss was multiplied by {by} before backward" + NO_SCALE
 
 
 def common(entry: Entry, inputs: Sequence[str]) -> str:

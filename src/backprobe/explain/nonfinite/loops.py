@@ -1,0 +1,85 @@
+"""Births inside of loops whose values are recorded for all their steps at once, as those of ``jax.lax.scan`` are.
+
+The value that a step is given is what the step before has made, which no edge tells: judged as wholes, both are bad.
+Judged step by step, NaN and Inf begin in the first step in which something of the loop is bad.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.explain.nonfinite.sources import Sources
+from backprobe.explain.nonfinite.states import States
+from backprobe.names import split
+
+STEP = "step"
+Numbers = Callable[[int], Any]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """The bad entries of one loop, and which of their steps are bad, in the order in which the steps ran."""
+
+    bad: Mapping[int, Any]  # by entry: a mask over the steps
+    is_reversed: bool
+
+    @property
+    def first(self) -> int:
+        """The step in which something is bad first."""
+        return min(int(numpy.argmax(mask)) for mask in self.bad.values())
+
+    def is_bad(self, at: int, step: int) -> bool:
+        return at in self.bad and bool(self.bad[at][step])
+
+    def at_first(self, numbers: Any, axes: Sequence[str]) -> Any:
+        """The numbers of a value of this loop in that step; those of all steps where loops are nested."""
+        return numbers.take(self.counted(self.first), axes.index(STEP)) if axes.count(STEP) == 1 else numbers
+
+    def counted(self, step: int) -> int:
+        """A step as the framework counts them."""
+        return len(next(iter(self.bad.values()))) - 1 - step if self.is_reversed else step
+
+
+def loops(states: States, numbers: Numbers, is_given: Callable[[int], bool]) -> Iterator[Loop]:
+    """Each loop that holds NaN or Inf; ``is_given`` tells the values that its steps are given."""
+    entries = states.record.entries
+    found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
+    for at, state in enumerate(states.values):
+        if state.is_bad and STEP in entries[at].axes:
+            found.setdefault((split(entries[at].name)[0], entries[at].axes), []).append(at)
+    for (_, axes), places in found.items():
+        masks = {at: _by_step(numbers(at), axes) for at in places}
+        if any(mask is None for mask in masks.values()) or len({len(mask) for mask in masks.values()}) != 1:
+            continue
+        given = [masks[at] for at in places if is_given(at)]
+        is_reversed = any(mask[0] and not mask[-1] for mask in given) and not any(mask[-1] for mask in given)
+        yield Loop({at: mask[::-1] if is_reversed else mask for at, mask in masks.items()}, is_reversed)
+
+
+def _by_step(numbers: Any, axes: Sequence[str]) -> Any:
+    """Which steps of a stacked value are bad: those of nested loops one after the other."""
+    if numbers is None or numbers.ndim < len(axes):
+        return None
+    others = tuple(axis for axis in range(numbers.ndim) if axis >= len(axes) or axes[axis] != STEP)
+    return (~numpy.isfinite(numbers)).any(axis=others).reshape(-1)
+
+
+def origins(loop: Loop, states: States, sources: Sources) -> tuple[set[int], set[int]]:
+    """The entries of a loop in which NaN or Inf begins, and those in which it does not: they have it from others."""
+    first, begins, follows = loop.first, set(), set()
+    outside = {
+        one for at in loop.bad for consumer in sources.consumers[at] for one in sources.direct[consumer]
+        if one not in loop.bad and states.values[one].is_bad and one < consumer
+    }  # fmt: skip
+    for at in loop.bad:
+        inside = [one for one in sources.direct[at] if loop.is_bad(one, first)]
+        before = [one for one in sources.direct[at] if one not in loop.bad and states.values[one].is_bad]
+        if loop.is_bad(at, first) and not inside and not before and sources.direct[at]:
+            begins.add(at)
+        elif not sources.direct[at] and (not loop.is_bad(at, first) or outside):
+            follows.add(at)  # given by the step before, or from outside of the loop
+    return begins, follows

@@ -1,0 +1,102 @@
+"""NaN and Inf that begin in a step of a JAX loop: its values are recorded for all steps at once."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import backprobe as bp
+
+
+def in_the_second_step(x):
+    def step(h, t):
+        h2 = jnp.exp(h * 30)  # here
+        return h2, h2
+
+    h, ks = jax.lax.scan(step, x, None, length=4)
+    return ks.sum()
+
+
+def in_reverse(x):
+    def step(h, t):
+        h2 = jnp.exp(h * 30)  # here
+        return h2, h2
+
+    h, ks = jax.lax.scan(step, x, None, length=4, reverse=True)
+    return ks.sum()
+
+
+def in_a_for_loop(x):
+    def body(i, h):
+        k = h - 1
+        return jnp.log(k)  # here
+
+    h = jax.lax.fori_loop(0, 3, body, x)
+    return h * 2
+
+
+def by_a_divisor(x, ts):
+    def step(h, t):
+        k = h / t  # here
+        return k, k
+
+    h, ks = jax.lax.scan(step, x, ts)
+    return ks.sum()
+
+
+def nested(x):
+    def inner(h, t):
+        v = jnp.exp(h * 10)  # here
+        return v * 0.1, None
+
+    def step(h, t):
+        g, none = jax.lax.scan(inner, h, None, length=2)
+        return g, g
+
+    h, ks = jax.lax.scan(step, x, None, length=2)
+    return h
+
+
+def given(x, ts):  # here
+    def step(h, t):
+        k = h * t
+        return k, k
+
+    h, ks = jax.lax.scan(step, x, ts)
+    return h
+
+
+def before(x):
+    y = jnp.log(x)  # here
+
+    def step(h, t):
+        k = h * 2
+        return k, k
+
+    h, ks = jax.lax.scan(step, y, None, length=3)
+    return h
+
+
+CASES = [
+    (in_the_second_step, (2.0,), "Inf is born at '/step:h2': overflow: float32 ends at 3.40e38", 1),
+    (in_reverse, (2.0,), "Inf is born at '/step:h2': overflow: float32 ends at 3.40e38", 2),
+    (in_a_for_loop, (2.0,), "NaN is born at '/body:return': log of a number below 0", 1),
+    (by_a_divisor, (0.0, [1.0, 2.0, 0.0, 1.0]), "NaN is born at '/step:k': 0/0", 2),
+    (nested, (0.1,), "Inf is born at '/step/inner:v': overflow: float32 ends at 3.40e38", None),
+    (given, (2.0, [1.0, 2.0, float("nan"), 1.0]), "NaN comes in with 'ts'", None),
+    (given, (2.0, [float("nan"), 2.0, 1.0]), "NaN comes in with 'ts'", None),
+    (given, (float("nan"), [1.0, 2.0, 1.0]), "NaN comes in with 'x'", None),
+    (before, (-1.0,), "NaN is born at 'y': log of a number below 0", None),
+]
+
+
+@pytest.mark.parametrize(("program", "args", "headline", "step"), CASES)
+def test_the_line_and_the_step(program, args, headline, step):
+    report = bp.explain(bp.probe(program, nonfinite=True)(*map(jnp.array, args)))
+    (found,) = report.of_kind("born", "came_in", "unknown")
+    lines, first = inspect.getsourcelines(program)
+    known = first + next(at for at, line in enumerate(lines) if "# here" in line)
+    assert (found.headline, found.source.line) == (headline, known)
+    said = [fact.partition(":")[0] for fact in found.facts if fact.startswith("it begins in step")]
+    assert step is None or said == [f"it begins in step {step} of the loop, counted from 0"]
