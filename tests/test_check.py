@@ -1,5 +1,6 @@
 """bp.check: what it says, what it can't judge, and that nothing of the program's is any different afterwards."""
 
+import copy
 import random
 
 import numpy
@@ -403,6 +404,112 @@ def test_the_state_of_a_model_is_that_after_one_bare_call():
     assert called == ["forward"]
     assert all("forward" not in vars(module) for module in model.modules())
     assert x.grad is None and not x.requires_grad and x.grad_fn is None
+
+
+class Through(torch.nn.Module):
+    """A batch norm that is reached in a way of its own."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.linear, self.norm, self.call = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), call
+
+    def inner(self, x):
+        return self.norm(x)
+
+    def forward(self, x):
+        return self.call(self, self.linear(x))
+
+
+WAYS = {
+    "checkpoint": lambda m, h: torch.utils.checkpoint.checkpoint(m.norm, h, use_reentrant=False),
+    "functional_call": lambda m, h: torch.func.functional_call(m.norm, dict(m.norm.named_parameters()), (h,)),
+    "method": lambda m, h: torch.utils.checkpoint.checkpoint(m.inner, h, use_reentrant=False),
+    "closure": lambda m, h: torch.utils.checkpoint.checkpoint(lambda t: m.norm(t) * 2, h, use_reentrant=False),
+    "list": lambda m, h: torch.utils.checkpoint.checkpoint(lambda t: [m][0].inner(t), h, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_modules_that_a_call_reaches_are_as_after_one_bare_call(way):
+    torch.manual_seed(0)
+    module, x = Through(WAYS[way]), numbers(4, 3)
+    twin = copy.deepcopy(module)
+    called = []
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: called.append(1))
+    twin(x)
+    bare = len(called)
+    report = bp.check(module)(x)
+    hook.remove()
+    assert report.ok and report.judged >= 2
+    assert len(called) == 2 * bare
+    for (name, held), (_, other) in zip(module.state_dict().items(), twin.state_dict().items(), strict=True):
+        assert torch.equal(held, other), name
+    assert isinstance(module.norm.weight, torch.nn.Parameter)
+
+
+def test_an_object_that_is_given_to_a_call_is_given_to_it_once():
+    class Cache:
+        def __init__(self):
+            self.seen = []
+
+        append = property(lambda self: self.seen.append)
+
+    class Holder(Function):
+        @staticmethod
+        def forward(ctx, x, cache):
+            cache.append(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    cache = Cache()
+    report = bp.check(lambda x: Holder.apply(x, cache))(numbers(3))
+    assert len(cache.seen) == 1
+    assert report.unjudged[0].endswith(
+        "not judged, one of its arguments is an object of type Cache, and calling it again might change that"
+    )
+
+
+def test_generators_and_iterators_go_on_as_in_a_bare_call():
+    def counted(y):
+        while True:
+            y = y + (yield y)
+
+    def sent(x):
+        it = counted(x)
+        next(it)
+        return it.send(x) * it.send(x)
+
+    def taken(x):
+        it = iter([x, 2 * x, 3 * x, 4 * x])
+        return next(it, x) + next(it, x)
+
+    seen = []
+    for program, expected in ((sent, 6.0), (taken, 3.0)):
+        report = bp.check(lambda x, program=program: seen.append(program(x)))(torch.ones(1))
+        assert seen.pop().item() == expected
+        assert "calling it again might change that" in str(report) or "next may change what it is given" in str(report)
+
+
+@pytest.mark.parametrize(("program", "x", "why"), [
+    (torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.ReLU()), numbers(2, 3), "parameters that this call initiali"),
+    (lambda x: x * 2, torch.ones(3, device="meta"), "its tensors are on the meta device, and have no numbers"),
+    (lambda x: x * 2, torch.ones(0, 3), "its output has no elements"),
+])  # fmt: skip
+def test_what_has_no_numbers_is_not_judged(program, x, why):
+    report = bp.check(program)(x)
+    assert not report.ok and why in report.unjudged[0]
+
+
+def test_a_module_that_refuses_to_be_copied_is_not_judged():
+    class Alone(torch.nn.Linear):
+        def __deepcopy__(self, memo):
+            raise NotImplementedError
+
+    report = bp.check(torch.nn.Sequential(Alone(3, 2)))(numbers(2, 3))
+    assert report.unjudged == ("Sequential: not judged, the module cannot be copied: NotImplementedError",)
 
 
 def test_random_numbers_go_on_as_after_a_bare_call():

@@ -78,6 +78,8 @@ class Judge:
         self.at_rest = flat(outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
             raise Unjudged("it gives something else each time that it is called")
+        if not self.at_rest.size:
+            raise Unjudged("its output has no elements")
         if not numpy.isfinite(self.at_rest).any():
             raise Unjudged("its output is not finite")
         self.widest = 0.5 * operation.epsilon**0.2  # balances what is cut off against rounding

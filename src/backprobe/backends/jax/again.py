@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.again import Input, Operation
+from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
@@ -91,7 +92,7 @@ class JaxCalls:
             return None
         if any(isinstance(leaf, jax.core.Tracer) and isinstance(concrete(leaf), jax.core.Tracer) for leaf in found):
             return TRACED
-        return _why_not_again(function) or HeardCall(self, given)
+        return _why_not_again(function) or why_not_given(args, kwargs, _is_copied) or HeardCall(self, given)
 
     def _is_differentiated(self, leaf: Any) -> bool:
         return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact) and private.reaches(leaf, self.level)
@@ -225,15 +226,23 @@ def _is_custom(function: Any) -> bool:
 
 def _why_not_again(function: Any) -> str:
     """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
-    if _is_custom(function) or isinstance(function, BuiltinFunctionType) or models.kind(function) in ("equinox", "nnx"):
+    if _is_custom(function) or is_python_computing(function) or models.kind(function) in ("equinox", "nnx"):
         return ""
     owner = getattr(function, "__self__", None)
+    if isinstance(function, BuiltinFunctionType) and not is_array(owner):
+        return why_not_kind(function)
     if models.kind(function) == "linen" or models.kind(owner) is not None:
         return "it is a module that is bound to variables which are not among its arguments"
     inner = innermost(function)
     if inner is not None and package(inner.__code__.co_filename) is None and not private.is_staged(function):
         return "it is a function of yours that could not be followed, and calling it again might do more than compute"
     return ""
+
+
+def _is_copied(leaf: Any) -> bool:
+    """Is it an array, which nothing writes to, an object that each repetition gets anew, or a value of JAX's own?"""
+    home = type(leaf).__module__.partition(".")[0]
+    return is_array(leaf) or home in ("jax", "jaxlib") or not jax.tree_util.all_leaves([leaf])
 
 
 def _place(path: Sequence[Any]) -> tuple[str, str]:
