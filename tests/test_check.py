@@ -218,7 +218,7 @@ def test_frozen_parameters_and_inputs_of_a_model_are_not_judged():
 ])  # fmt: skip
 def test_a_kink_is_not_judged(kinked):
     report = bp.check(kinked)(torch.zeros(3))
-    assert report.error == 0 and len(report.unjudged) == 1
+    assert report.error < 1e-15 and len(report.unjudged) == 1
     assert "it has a kink here: one-sided differences differ" in report.unjudged[0]
 
 
@@ -605,6 +605,89 @@ def test_noise_shows_in_the_error():
 
     found = slope(moved, moved(0.0), 2.0**-10, 2.0**-52)
     assert (abs(found.value - numpy.cos(1.0)) <= 10 * found.error).mean() > 0.99
+
+
+# how precisely a function computes, and how differently its outputs move
+
+
+def lower(dtype, factor):
+    """A function that computes in a precision of its own and gives back what it was given, as many do."""
+
+    class Lower(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.to(dtype).tanh().to(x.dtype) * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return factor * g * (x.tanh() + x * (1 - x.tanh() ** 2))
+
+    return Lower.apply
+
+
+@pytest.mark.parametrize("size", [3, 50, 1000])
+@pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])
+def test_what_computes_in_single_precision_inside_is_judged(size, factor):
+    assert bp.check(lambda x: lower(torch.float32, 1.0)(x))(numbers(size)).ok
+    (finding,) = bp.check(lambda x: lower(torch.float32, factor)(x))(numbers(size)).findings
+    assert finding.error == pytest.approx(factor - 1, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_what_computes_in_half_precision_inside_is_neither_blamed_nor_called_right(dtype, factor):
+    report = bp.check(lambda x: lower(dtype, factor)(x))(numbers(50))
+    assert (report.judged, len(report.findings), len(report.unjudged)) == (0, 0, 1)
+
+
+def test_outputs_of_other_sizes_do_not_hide_each_other():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 1e8 * x, 1e-6 * x
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g * 1e8 - h * 1e-6
+
+    class Exponential(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * x.exp() * x.sign()
+
+    def f(x):
+        a, b = Two.apply(x)
+        return a.sum() + b.sum()
+
+    assert "it is so through output 1 alone" in bp.check(f)(numbers(4)).findings[0].facts
+    x = torch.tensor([-12.0, -10.0, 10.0, 12.0, 14.0])
+    (finding,) = bp.check(lambda x: Exponential.apply(x).sum())(x).findings
+    assert finding.facts[0] == "it is off exactly where the input is negative, where it is of the opposite sign"
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.ones(3, 3), torch.eye(3)])
+def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
+    class Linear(Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x @ w
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved_tensors
+            return g @ w.T, (x.T @ g).T
+
+    (finding,) = bp.check(lambda x, w: Linear.apply(x, w).sum())(numbers(3, 3), weight).findings
+    assert finding.facts[0] == "it is the transpose of what it should be"
 
 
 class Rounded(torch.autograd.Function):

@@ -22,8 +22,8 @@ COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow",
 """Of Python's builtin functions those that do nothing but compute from the values that they are given."""
 MATHEMATICAL = ("_operator", "cmath", "math")
 FIXED: tuple[type, ...] = (
-    int, float, complex, bool, str, bytes, type, slice, range, frozenset, enum.Enum, BuiltinFunctionType, FunctionType, MethodType, NoneType,
-    EllipsisType, NotImplementedType,
+    int, float, complex, bool, str, bytes, type, slice, range, frozenset, enum.Enum,
+    BuiltinFunctionType, FunctionType, MethodType, NoneType, EllipsisType, NotImplementedType,
 )  # fmt: skip
 """Types of values that a call can't change, or that are no part of the program's state: a function is called."""
 

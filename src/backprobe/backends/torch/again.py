@@ -18,6 +18,7 @@ from backprobe.backends.harmless import is_python_computing, why_not_given, why_
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
+from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.source.follow import innermost, package
 from backprobe.structure import leaves, refilled
@@ -162,13 +163,13 @@ class TorchOperation:
     def why_it_fails(self) -> str | None:
         """Make the call once. The first line of what it raises, or None; the precision of its outputs is known then."""
         try:
-            with self._call([held.value for held in self.inputs]) as (outputs, _):
+            with Coarsest() as within, self._call([held.value for held in self.inputs]) as (outputs, _):
                 pass
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return first_line(error)
         if len(outputs) != len(self.outputs) or not all(output.requires_grad for output in outputs):
             return "nothing, and gives other outputs"
-        self.epsilon = max([self.epsilon, *(torch.finfo(output.dtype).eps for output in outputs)])
+        self.epsilon = max([self.epsilon, within.epsilon, *(torch.finfo(output.dtype).eps for output in outputs)])
         return None
 
     def run(self, values: Sequence[Any]) -> list[Any]:
