@@ -1,5 +1,6 @@
 """bp.check: what it says, what it can't judge, and that nothing of the program's is any different afterwards."""
 
+import copy
 import random
 
 import numpy
@@ -217,7 +218,7 @@ def test_frozen_parameters_and_inputs_of_a_model_are_not_judged():
 ])  # fmt: skip
 def test_a_kink_is_not_judged(kinked):
     report = bp.check(kinked)(torch.zeros(3))
-    assert report.error == 0 and len(report.unjudged) == 1
+    assert report.error < 1e-15 and len(report.unjudged) == 1
     assert "it has a kink here: one-sided differences differ" in report.unjudged[0]
 
 
@@ -405,6 +406,112 @@ def test_the_state_of_a_model_is_that_after_one_bare_call():
     assert x.grad is None and not x.requires_grad and x.grad_fn is None
 
 
+class Through(torch.nn.Module):
+    """A batch norm that is reached in a way of its own."""
+
+    def __init__(self, call):
+        super().__init__()
+        self.linear, self.norm, self.call = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3), call
+
+    def inner(self, x):
+        return self.norm(x)
+
+    def forward(self, x):
+        return self.call(self, self.linear(x))
+
+
+WAYS = {
+    "checkpoint": lambda m, h: torch.utils.checkpoint.checkpoint(m.norm, h, use_reentrant=False),
+    "functional_call": lambda m, h: torch.func.functional_call(m.norm, dict(m.norm.named_parameters()), (h,)),
+    "method": lambda m, h: torch.utils.checkpoint.checkpoint(m.inner, h, use_reentrant=False),
+    "closure": lambda m, h: torch.utils.checkpoint.checkpoint(lambda t: m.norm(t) * 2, h, use_reentrant=False),
+    "list": lambda m, h: torch.utils.checkpoint.checkpoint(lambda t: [m][0].inner(t), h, use_reentrant=False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_modules_that_a_call_reaches_are_as_after_one_bare_call(way):
+    torch.manual_seed(0)
+    module, x = Through(WAYS[way]), numbers(4, 3)
+    twin = copy.deepcopy(module)
+    called = []
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda *_: called.append(1))
+    twin(x)
+    bare = len(called)
+    report = bp.check(module)(x)
+    hook.remove()
+    assert report.ok and report.judged >= 2
+    assert len(called) == 2 * bare
+    for (name, held), (_, other) in zip(module.state_dict().items(), twin.state_dict().items(), strict=True):
+        assert torch.equal(held, other), name
+    assert isinstance(module.norm.weight, torch.nn.Parameter)
+
+
+def test_an_object_that_is_given_to_a_call_is_given_to_it_once():
+    class Cache:
+        def __init__(self):
+            self.seen = []
+
+        append = property(lambda self: self.seen.append)
+
+    class Holder(Function):
+        @staticmethod
+        def forward(ctx, x, cache):
+            cache.append(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2, None
+
+    cache = Cache()
+    report = bp.check(lambda x: Holder.apply(x, cache))(numbers(3))
+    assert len(cache.seen) == 1
+    assert report.unjudged[0].endswith(
+        "not judged, one of its arguments is an object of type Cache, and calling it again might change that"
+    )
+
+
+def test_generators_and_iterators_go_on_as_in_a_bare_call():
+    def counted(y):
+        while True:
+            y = y + (yield y)
+
+    def sent(x):
+        it = counted(x)
+        next(it)
+        return it.send(x) * it.send(x)
+
+    def taken(x):
+        it = iter([x, 2 * x, 3 * x, 4 * x])
+        return next(it, x) + next(it, x)
+
+    seen = []
+    for program, expected in ((sent, 6.0), (taken, 3.0)):
+        report = bp.check(lambda x, program=program: seen.append(program(x)))(torch.ones(1))
+        assert seen.pop().item() == expected
+        assert "calling it again might change that" in str(report) or "next may change what it is given" in str(report)
+
+
+@pytest.mark.parametrize(("program", "x", "why"), [
+    (torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.ReLU()), numbers(2, 3), "parameters that this call initiali"),
+    (lambda x: x * 2, torch.ones(3, device="meta"), "its tensors are on the meta device, and have no numbers"),
+    (lambda x: x * 2, torch.ones(0, 3), "its output has no elements"),
+])  # fmt: skip
+def test_what_has_no_numbers_is_not_judged(program, x, why):
+    report = bp.check(program)(x)
+    assert not report.ok and why in report.unjudged[0]
+
+
+def test_a_module_that_refuses_to_be_copied_is_not_judged():
+    class Alone(torch.nn.Linear):
+        def __deepcopy__(self, memo):
+            raise NotImplementedError
+
+    report = bp.check(torch.nn.Sequential(Alone(3, 2)))(numbers(2, 3))
+    assert report.unjudged == ("Sequential: not judged, the module cannot be copied: NotImplementedError",)
+
+
 def test_random_numbers_go_on_as_after_a_bare_call():
     def f(x):
         y = F.dropout(x) * random.random() + numpy.random.rand()
@@ -498,6 +605,89 @@ def test_noise_shows_in_the_error():
 
     found = slope(moved, moved(0.0), 2.0**-10, 2.0**-52)
     assert (abs(found.value - numpy.cos(1.0)) <= 10 * found.error).mean() > 0.99
+
+
+# how precisely a function computes, and how differently its outputs move
+
+
+def lower(dtype, factor):
+    """A function that computes in a precision of its own and gives back what it was given, as many do."""
+
+    class Lower(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.to(dtype).tanh().to(x.dtype) * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return factor * g * (x.tanh() + x * (1 - x.tanh() ** 2))
+
+    return Lower.apply
+
+
+@pytest.mark.parametrize("size", [3, 50, 1000])
+@pytest.mark.parametrize("factor", [1.1, 1.5, 2.0])
+def test_what_computes_in_single_precision_inside_is_judged(size, factor):
+    assert bp.check(lambda x: lower(torch.float32, 1.0)(x))(numbers(size)).ok
+    (finding,) = bp.check(lambda x: lower(torch.float32, factor)(x))(numbers(size)).findings
+    assert finding.error == pytest.approx(factor - 1, rel=0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_what_computes_in_half_precision_inside_is_neither_blamed_nor_called_right(dtype, factor):
+    report = bp.check(lambda x: lower(dtype, factor)(x))(numbers(50))
+    assert (report.judged, len(report.findings), len(report.unjudged)) == (0, 0, 1)
+
+
+def test_outputs_of_other_sizes_do_not_hide_each_other():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 1e8 * x, 1e-6 * x
+
+        @staticmethod
+        def backward(ctx, g, h):
+            return g * 1e8 - h * 1e-6
+
+    class Exponential(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x.exp()
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * x.exp() * x.sign()
+
+    def f(x):
+        a, b = Two.apply(x)
+        return a.sum() + b.sum()
+
+    assert "it is so through output 1 alone" in bp.check(f)(numbers(4)).findings[0].facts
+    x = torch.tensor([-12.0, -10.0, 10.0, 12.0, 14.0])
+    (finding,) = bp.check(lambda x: Exponential.apply(x).sum())(x).findings
+    assert finding.facts[0] == "it is off exactly where the input is negative, where it is of the opposite sign"
+
+
+@pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.ones(3, 3), torch.eye(3)])
+def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
+    class Linear(Function):
+        @staticmethod
+        def forward(ctx, x, w):
+            ctx.save_for_backward(x, w)
+            return x @ w
+
+        @staticmethod
+        def backward(ctx, g):
+            x, w = ctx.saved_tensors
+            return g @ w.T, (x.T @ g).T
+
+    (finding,) = bp.check(lambda x, w: Linear.apply(x, w).sum())(numbers(3, 3), weight).findings
+    assert finding.facts[0] == "it is the transpose of what it should be"
 
 
 class Rounded(torch.autograd.Function):

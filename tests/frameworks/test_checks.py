@@ -119,6 +119,18 @@ def test_the_input_is_named(framework):
     assert "it is what w + 1 should get" in report.findings[0].facts
 
 
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_what_computes_in_single_precision_inside_is_judged(framework, factor):
+    single = {"torch": lambda x: x.float().to(x.dtype), "jax": lambda x: x.astype(jnp.float32).astype(x.dtype),
+              "tensorflow": lambda x: tf.cast(tf.cast(x, tf.float32), x.dtype)}[framework.name]  # fmt: skip
+    sin = MAKERS[framework.name](
+        lambda x: single(framework.ops.sin(single(x))), lambda g, x: factor * g * framework.ops.cos(x)
+    )
+    report = bp.check(lambda x: sin(x), backend=framework.name)(framework.tensor(ROWS))
+    assert report.judged == 1
+    assert report.ok == (factor == 1)
+
+
 @supports("operators and functions of the framework, `stop_gradient`: none is blamed")
 def test_programs_that_are_right_are_not_blamed(framework):
     ops = framework.ops

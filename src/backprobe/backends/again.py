@@ -31,7 +31,7 @@ class Operation(Protocol):
 
     @property
     def epsilon(self) -> float:
-        """The rounding of the least precise of what goes in and comes out."""
+        """The rounding of the least precise of what goes in, comes out, and is cast to in between as far as is seen."""
         ...
 
     @property

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 LEVELS = 12  # the last step is 2048 times smaller than the first
-SETTLED = 1e-10  # of the slopes as a whole: more is not asked for
+SETTLED = 1e-10  # of each slope: more is not asked for
 JITTERS = 4  # of the last steps: how far their differences scatter is noise, for what is cut off is smallest there
 TRUSTED = 10  # an estimate of an error may itself be off by chance; this often, and no more
 ROUNDED = 4  # roundings of an output, each at most its epsilon
@@ -76,7 +76,7 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
             central.add(found, step, rounding)
             gap.add((ahead - 2 * at_rest + behind) / step, step, rounding)
             jitters.append(abs(found - before) * step)
-            if _norm(central.error) <= SETTLED * _norm(central.value):
+            if (central.error <= numpy.maximum(SETTLED * abs(central.value), ROUNDED * rounding)).all():
                 break
             before, step = found, step / 2
         else:
@@ -85,7 +85,3 @@ def slope(moved: Callable[[float], Any], at_rest: Any, widest: float, epsilon: f
                 limit.error = numpy.fmax(limit.error, jitter / limit.step)
         is_kinked = abs(gap.value) > TRUSTED * (gap.error + central.error)
     return Slope(*(numpy.broadcast_to(found, at_rest.shape) for found in (central.value, central.error, is_kinked)))
-
-
-def _norm(values: Any) -> float:
-    return float(numpy.sqrt(numpy.sum(numpy.square(values))))

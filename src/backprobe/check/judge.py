@@ -18,6 +18,9 @@ from backprobe.check.differences import TRUSTED, Slope, slope
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
 HOPELESS = 1e-2  # of a slope: differences that are known no better judge nothing, unless all of it is next to nothing
+SINGLE = 2.0**-23  # the rounding of single precision
+TINY = 2.0**-12  # a relative step that leaves no number one of few digits
+BLIND = 0.1  # of what is compared: where noise may be as large, nothing is called right
 STRAY = 100  # times the error that half of the outputs keep below
 
 
@@ -34,6 +37,11 @@ class Comparison:
     def differs(self) -> bool:
         """By more than noise?"""
         return not abs(self.said - self.done) <= TRUSTED * self.noise
+
+    @property
+    def is_blind(self) -> bool:
+        """Is the noise such that a wrong derivative would not show?"""
+        return TRUSTED * self.noise > BLIND * self.scale
 
     @property
     def is_coarse(self) -> bool:
@@ -78,10 +86,22 @@ class Judge:
         self.at_rest = flat(outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
             raise Unjudged("it gives something else each time that it is called")
+        if not self.at_rest.size:
+            raise Unjudged("its output has no elements")
         if not numpy.isfinite(self.at_rest).any():
             raise Unjudged("its output is not finite")
-        self.widest = 0.5 * operation.epsilon**0.2  # balances what is cut off against rounding
         self.steps = [sizes(value) for value in self.values]
+        self.epsilon = operation.epsilon
+        if self.epsilon < SINGLE and self._is_single():
+            self.epsilon = SINGLE
+        self.widest = 0.5 * self.epsilon**0.2  # balances what is cut off against rounding
+
+    def _is_single(self) -> bool:
+        """Does it compute in single precision, whatever it is given? So it does if no result needs more digits."""
+        moved = self._at([value + TINY * self.direction(at) for at, value in enumerate(self.values)])
+        with numpy.errstate(over="ignore", invalid="ignore"):
+            is_single = numpy.array_equal(moved.astype(numpy.float32), moved)
+        return is_single and bool((moved != self.at_rest).mean() > 0.5)  # what moves in jumps has few digits, too
 
     def _at(self, values: Sequence[Any]) -> Any:
         """The outputs at other values of the inputs; not a number where the call can't be made, or gives others."""
@@ -97,9 +117,26 @@ class Judge:
         """A random direction for one input: every element moves, by about its own size."""
         return random_like(self.values[at], self.random) * self.steps[at]
 
-    def cotangent(self, judged: Any) -> Any:
-        """Random numbers for the outputs that are judged, none of them small, and 0 for the others."""
-        return numpy.where(judged, _random(len(self.at_rest), self.random), 0.0)
+    def cotangent(self, judged: Any, slopes: Sequence[Slope]) -> Any:
+        """Random numbers for the outputs that are judged, and 0 for the others.
+
+        They are the larger the less an output moves, so that none hides another; no output adds much more noise than
+        half of them do.
+        """
+        weights = numpy.min([self._weights(found, judged) for found in slopes], axis=0)
+        return numpy.where(judged, _random(len(self.at_rest), self.random) * weights, 0.0)
+
+    def _weights(self, found: Slope, judged: Any) -> Any:
+        """What would make all outputs move alike; 1 for those that do not move as far as can be told."""
+        with numpy.errstate(all="ignore"):
+            moves = judged & (abs(found.value) > TRUSTED * found.error)
+            noise = abs(found.error / found.value)
+            usual = max(float(numpy.median(noise[moves])), MATTERS) if moves.any() else 1.0
+            scale = numpy.where(moves, abs(found.value) * numpy.maximum(1.0, noise / usual), numpy.nan)
+            common = float(numpy.median(scale[moves])) if moves.any() else 1.0
+            range_ = 1e12 if self.epsilon < MATTERS else 1e2  # half precision holds little more
+            scale = numpy.clip(numpy.where(moves, scale, common), common / range_, common * range_)
+        return common / scale
 
     def slope(self, at: int, direction: Any, widest: float | None = None) -> Slope:
         """How all outputs move where one input does."""
@@ -109,7 +146,7 @@ class Judge:
             values[at] = values[at] + step * direction
             return self._at(values)
 
-        return slope(moved, self.at_rest, widest or self.widest, self.operation.epsilon)
+        return slope(moved, self.at_rest, widest or self.widest, self.epsilon)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
         """How the outputs move with each input, and which of both can be judged. Raises Unjudged if none can."""
@@ -136,7 +173,9 @@ class Judge:
         typical = float(numpy.median(found.error[moving])) if finite.any() else numpy.inf
         if typical > max(HOPELESS * scale, MATTERS * size):
             return numpy.zeros_like(finite)
-        return among & (found.error <= max(STRAY * typical, MATTERS * scale))
+        return among & (
+            found.error <= numpy.maximum(max(STRAY * typical, MATTERS * scale), HOPELESS * abs(found.value))
+        )
 
     def pull(self, cotangent: Any) -> list[Any]:
         """The gradient towards each input, None as zeros."""
@@ -175,8 +214,14 @@ class Judge:
         terms_said = flat([gradient]) * flat([direction])
         scale = max(float(numpy.linalg.norm(terms_done)), float(numpy.linalg.norm(terms_said)))
         noise = float(numpy.linalg.norm(cotangent[seen] * found.error[seen]))
-        rounding = self.operation.epsilon * float(abs(terms_done).sum() + abs(terms_said).sum())
+        rounding = self.epsilon * float(abs(terms_done).sum() + abs(terms_said).sum())
         return Comparison(float(terms_said.sum()), float(terms_done.sum()), noise + rounding, scale)
+
+    def is_next_to_nothing(self, compared: Comparison, cotangent: Any) -> bool:
+        """Do the outputs move so little, against their size, that noise is all there is to see?"""
+        size = float(numpy.linalg.norm((cotangent * self.at_rest)[numpy.isfinite(self.at_rest) & (cotangent != 0)]))
+        rounding = max(MATTERS, self.epsilon / self.widest) * size
+        return bool(max(compared.scale, TRUSTED * compared.noise) <= TRUSTED * rounding)
 
 
 # numbers

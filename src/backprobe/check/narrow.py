@@ -89,7 +89,7 @@ def _along(judge: Judge, at: int, cotangent: Any, index: tuple[int, ...], unit: 
     seen = cotangent != 0
     terms = cotangent[seen] * found.value[seen]
     noise = float(numpy.linalg.norm(cotangent[seen] * found.error[seen]))
-    rounding = judge.operation.epsilon * float(abs(terms).sum())
+    rounding = judge.epsilon * float(abs(terms).sum())
     return float(terms.sum()) / size, (noise + rounding) / size
 
 

@@ -12,6 +12,7 @@ from backprobe.backends.again import Operation
 from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
 from backprobe.check.narrow import Element, Wrong, narrow
 
+AGAIN = 3  # directions that are tried where one has shown a difference
 SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
 
 
@@ -55,9 +56,11 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
                        (outline.unsettled, "where differences do not settle")):  # fmt: skip
         if count:
             verdict.notes.append(f"{count} of {len(judge.at_rest)} of its outputs are {why}")
-    cotangent = judge.cotangent(outline.judged)
+    cotangent = judge.cotangent(
+        outline.judged, [s for at, s in enumerate(outline.slopes) if at not in outline.hopeless]
+    )
     gradients = judge.pull(cotangent)
-    verdict.unknown = sorted(outline.hopeless)
+    verdict.unknown = list(outline.hopeless)
     for at, direction in enumerate(directions):
         if at in outline.hopeless:
             continue
@@ -70,12 +73,17 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
         compared = judge.compare(found, cotangent, gradients[at], direction)
         if compared.is_coarse and not compared.differs:
             compared = _compared(judge, at, outline.judged, judge.direction(at))[0]
-        if not compared.differs:
+        if not compared.differs and compared.is_blind and not judge.is_next_to_nothing(compared, cotangent):
+            verdict.unknown.append(at)
+        elif not compared.differs:
             verdict.error = max(verdict.error, compared.error)
-        elif _is_right_if_symmetric(judge, at, outline.judged):
+        elif not operation.is_custom and _is_right_if_symmetric(judge, at, outline.judged):
             verdict.notes.append(SYMMETRIC)
         elif wrong := _confirmed(judge, at, outline.judged):
             verdict.wrong.append(wrong)
+    verdict.unknown.sort()
+    if len(verdict.unknown) == len(directions) and not verdict.wrong:
+        raise Unjudged("differences of it do not settle")
 
 
 def _is_right_if_symmetric(judge: Judge, at: int, judged: Any) -> bool:
@@ -96,7 +104,7 @@ def _compared(
 ) -> tuple[Comparison, Any, list[Any]]:
     """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
     found = judge.slope(at, direction, widest)
-    cotangent = judge.cotangent(judge.known(found, judged & ~found.is_kinked))
+    cotangent = judge.cotangent(judge.known(found, judged & ~found.is_kinked), [found])
     gradients = judge.pull(cotangent)
     return judge.compare(found, cotangent, gradients[at], direction), cotangent, gradients
 
@@ -110,9 +118,15 @@ def _is_hermitian(matrix: Any) -> bool:
 
 
 def _confirmed(judge: Judge, at: int, judged: Any) -> Wrong | None:
-    """Another direction, other steps: noise that was small by chance once is not so twice."""
-    compared, cotangent, gradients = _compared(judge, at, judged, judge.direction(at), judge.widest * 0.7)
-    return narrow(judge, at, cotangent, gradients) if compared.differs else None
+    """Other directions, other steps: noise that was small by chance once is not so twice.
+
+    Nor do terms cancel in all of several.
+    """
+    for _ in range(AGAIN):
+        compared, cotangent, gradients = _compared(judge, at, judged, judge.direction(at), judge.widest * 0.7)
+        if compared.differs:
+            return narrow(judge, at, cotangent, gradients)
+    return None
 
 
 def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any], verdict: Verdict) -> None:

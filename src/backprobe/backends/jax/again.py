@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.again import Input, Operation
+from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
+from backprobe.backends.jax.precision import coarsest_cast
 from backprobe.backends.jax.tensors import is_array
 from backprobe.source.follow import innermost, package
 
@@ -91,7 +93,7 @@ class JaxCalls:
             return None
         if any(isinstance(leaf, jax.core.Tracer) and isinstance(concrete(leaf), jax.core.Tracer) for leaf in found):
             return TRACED
-        return _why_not_again(function) or HeardCall(self, given)
+        return _why_not_again(function) or why_not_given(args, kwargs, _is_copied) or HeardCall(self, given)
 
     def _is_differentiated(self, leaf: Any) -> bool:
         return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact) and private.reaches(leaf, self.level)
@@ -195,10 +197,12 @@ class JaxOperation:
     def why_it_fails(self) -> str | None:
         try:
             with self._alone():
-                outputs = [concrete(output) for output in self._function(*self._arrays([i.value for i in self.inputs]))]
+                arrays = self._arrays([held.value for held in self.inputs])
+                outputs = [concrete(output) for output in self._function(*arrays)]
+                within = coarsest_cast(jax.make_jaxpr(self._function)(*arrays)) if self.double else 0.0
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        self.epsilon = max([self.epsilon, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])
+        self.epsilon = max([self.epsilon, within, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])
         return None
 
     def run(self, values: Sequence[Any]) -> list[Any]:
@@ -225,15 +229,23 @@ def _is_custom(function: Any) -> bool:
 
 def _why_not_again(function: Any) -> str:
     """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
-    if _is_custom(function) or isinstance(function, BuiltinFunctionType) or models.kind(function) in ("equinox", "nnx"):
+    if _is_custom(function) or is_python_computing(function) or models.kind(function) in ("equinox", "nnx"):
         return ""
     owner = getattr(function, "__self__", None)
+    if isinstance(function, BuiltinFunctionType) and not is_array(owner):
+        return why_not_kind(function)
     if models.kind(function) == "linen" or models.kind(owner) is not None:
         return "it is a module that is bound to variables which are not among its arguments"
     inner = innermost(function)
     if inner is not None and package(inner.__code__.co_filename) is None and not private.is_staged(function):
         return "it is a function of yours that could not be followed, and calling it again might do more than compute"
     return ""
+
+
+def _is_copied(leaf: Any) -> bool:
+    """Is it an array, which nothing writes to, an object that each repetition gets anew, or a value of JAX's own?"""
+    home = type(leaf).__module__.partition(".")[0]
+    return is_array(leaf) or home in ("jax", "jaxlib") or not jax.tree_util.all_leaves([leaf])
 
 
 def _place(path: Sequence[Any]) -> tuple[str, str]:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from backprobe.backends.again import Input, Operation
 from backprobe.backends.facts import Options
+from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.log import OperationLog
@@ -73,7 +74,8 @@ class TensorflowCalls:
         held = _held(function, args, kwargs)
         if isinstance(function, type) or not any(map(self.is_differentiated, held)):
             return None
-        return _why_not_again(function) or HeardCall(self, function, args, kwargs)
+        why_not = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
+        return why_not or HeardCall(self, function, args, kwargs)
 
     def is_differentiated(self, leaf: Any) -> bool:
         return self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) and self.tape.is_differentiated(leaf)
@@ -220,19 +222,25 @@ def _value(tensor: Any) -> Any:
 
 def _why_not_again(function: Any) -> str:
     """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
-    if private.has_own_gradient(function) or _owner(function) is not None or isinstance(function, BuiltinFunctionType):
+    if private.has_own_gradient(function) or _owner(function) is not None or is_python_computing(function):
         return ""
     if layers.is_layer(function):
         return "" if function.built else "it is a layer that has no Variables yet"
     inner = innermost(function)
     if inner is None:
-        return f"it is an object of type {type(function).__name__}, and calling it again might change that"
+        return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
         kind = type(function.__self__).__name__
         return f"it is a method of an object of type {kind}, and calling it again might change that"
     if package(inner.__code__.co_filename) is None:
         return "it is a function of yours that could not be followed, and calling it again might do more than compute"
     return ""
+
+
+def _is_copied(leaf: Any) -> bool:
+    """Is it a tensor or Variable, or a value of TensorFlow's own, as a dtype or shape? Iterators are its own, too."""
+    home = type(leaf).__module__.partition(".")[0]
+    return is_eager(leaf) or variable_of(leaf) is not None or (home == "tensorflow" and not hasattr(leaf, "__next__"))
 
 
 def _epsilon(tensor: Any) -> float:

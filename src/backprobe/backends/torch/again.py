@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.again import Input, Operation
+from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.copies import ModuleCopy
+from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
+from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.source.follow import innermost, package
 from backprobe.structure import leaves, refilled
@@ -82,7 +84,7 @@ class TorchCalls:
             return "it runs inside a transform of torch.func"
         if not (isinstance(function, torch.nn.Module) or any(map(_is_differentiated, held))):
             return None
-        reason = _why_not_again(function)
+        reason = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
         if reason:
             return reason if any(map(_is_differentiated, held)) else None
         return HeardCall(function, owner, args, kwargs)
@@ -111,6 +113,8 @@ class HeardCall:
             return None
         if isinstance(self.module, str):
             return self.module
+        if any(tensor.is_meta for tensor in self.tensors.values()):
+            return "its tensors are on the meta device, and have no numbers"
         odd = next((t for t in self.tensors.values() if t.layout is not torch.strided or t.is_nested), None)
         if odd is not None:
             return f"an argument is a tensor of layout {odd.layout}"
@@ -159,28 +163,34 @@ class TorchOperation:
     def why_it_fails(self) -> str | None:
         """Make the call once. The first line of what it raises, or None; the precision of its outputs is known then."""
         try:
-            outputs, _ = self._call([held.value for held in self.inputs])
+            with Coarsest() as within, self._call([held.value for held in self.inputs]) as (outputs, _):
+                pass
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
-            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            return first_line(error)
         if len(outputs) != len(self.outputs) or not all(output.requires_grad for output in outputs):
             return "nothing, and gives other outputs"
-        self.epsilon = max([self.epsilon, *(torch.finfo(output.dtype).eps for output in outputs)])
+        self.epsilon = max([self.epsilon, within.epsilon, *(torch.finfo(output.dtype).eps for output in outputs)])
         return None
 
     def run(self, values: Sequence[Any]) -> list[Any]:
-        return [to_numpy(output.detach()) for output in self._call(values)[0]]
+        with self._call(values) as (outputs, _):
+            return [to_numpy(output.detach()) for output in outputs]
 
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        outputs, inputs = self._call(values)
-        given = [
-            torch.as_tensor(cotangent).to(dtype=output.dtype, device=output.device)
-            for cotangent, output in zip(cotangents, outputs, strict=True)
-        ]
-        pulled = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
+        with self._call(values) as (outputs, inputs):
+            given = [
+                torch.as_tensor(cotangent).to(dtype=output.dtype, device=output.device)
+                for cotangent, output in zip(cotangents, outputs, strict=True)
+            ]
+            pulled = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
         return [None if gradient is None else to_numpy(gradient.detach()) for gradient in pulled]
 
-    def _call(self, values: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
-        """Make the call at these values: its outputs, and the leaves that they are differentiated towards."""
+    @contextmanager
+    def _call(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
+        """Make the call at these values: its outputs, and the leaves that they are differentiated towards.
+
+        Within this context they may be differentiated, which may call functions once more.
+        """
         heard, made, inputs = self.heard, dict(self.constants), []
         parameters: dict[str, Tensor] = {}
         for (key, dtype), value in zip(self.places, values, strict=True):
@@ -191,16 +201,18 @@ class TorchOperation:
                 leaf = leaf.to(made[key].device)
                 made[key] = leaf.requires_grad_()
                 inputs.append(leaf)
-        with torch.enable_grad(), random_states_kept(heard.given, heard.states):
+        lent = Lent(heard.given, self.double)
+        with torch.enable_grad(), random_states_kept(heard.given, heard.states), lent:
             # a copy of each, which is no leaf: a call may write to what it is given
             own = {key: tensor.clone() for key, tensor in made.items()}
             args, kwargs = refilled(heard.given, lambda leaf: own.get(id(leaf), leaf))
             if heard.module is not None:
+                lent.keep(heard.module.module)
                 inputs += heard.module.fill(parameters)
                 result = heard.module.module(*args, **kwargs)
             else:
                 result = _function_on(heard.function, heard.owner, own)(*args, **kwargs)
-        return [leaf for place, leaf in leaves(result) if place in self.outputs], inputs
+            yield [leaf for place, leaf in leaves(result) if place in self.outputs], inputs
 
 
 # what is called
@@ -245,17 +257,22 @@ def _why_not_again(function: Any) -> str:
     if effects.is_torchs(function) or type(function).__module__.startswith("torch."):
         return ""
     code = getattr(function, "__code__", None)
-    if isinstance(function, BuiltinFunctionType) or (code is not None and code.co_filename.startswith(TRANSFORMS)):
+    if is_python_computing(function) or (code is not None and code.co_filename.startswith(TRANSFORMS)):
         return ""
     inner = innermost(function)
     if inner is None:
-        return f"it is an object of type {type(function).__name__}, and calling it again might change that"
+        return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
         kind = type(function.__self__).__name__
         return f"it is a method of an object of type {kind}, and calling it again might change that"
     if package(inner.__code__.co_filename) is None:
         return "it is a function of yours that could not be followed, and calling it again might do more than compute"
     return ""
+
+
+def _is_copied(leaf: Any) -> bool:
+    """Does each repetition get its own? Of a random generator the state is put back; a dtype or device has none."""
+    return isinstance(leaf, Tensor | torch.nn.Module | torch.Generator) or type(leaf).__module__ == "torch"
 
 
 # tensors and numbers

@@ -5,16 +5,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
+from functools import partial
+from types import FunctionType
 from typing import Any
 
 import torch
+import torch.nn.modules.module as module_file
 from torch import Tensor
+from torch.nn.parameter import is_lazy
+
+from backprobe.structure import leaves, refilled
 
 HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
     "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks",
 )  # fmt: skip
 """Where a module keeps hooks. They are the user's, may do anything, and were called when the module itself was."""
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an error and the first line of what it says."""
+    said = str(error).splitlines()
+    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
 
 
 class ModuleCopy:
@@ -38,7 +50,9 @@ class ModuleCopy:
         try:
             module = deepcopy(original, memo)
         except Exception as error:  # noqa: BLE001  # whatever is in it may refuse to be copied
-            return f"the module cannot be copied: {str(error).splitlines()[0]}"
+            return f"the module cannot be copied: {first_line(error)}"
+        if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
+            return "it has parameters that this call initialises"
         for parameter in module.parameters():
             parameter.grad = None
         return cls(original, module)
@@ -64,3 +78,95 @@ class ModuleCopy:
             for path, buffer in self.module.named_buffers():
                 buffer.copy_(self.buffers[path])
         return [own[path] for path in self.wanted]
+
+
+class Lent:
+    """The modules that a repetition reaches through its arguments, or through what a function of them closes over.
+
+    While this context lasts each holds copies of its tensors, in the wanted precision, and no hooks, and no global
+    hook is called; afterwards all of them are as they were. A module that is called is lent before its forward runs,
+    wherever it comes from.
+    """
+
+    def __init__(self, given: Any, double: bool) -> None:
+        self.given, self.double = given, double
+        self.before: dict[int, tuple[torch.nn.Module, dict[str, Any]]] = {}
+        self.own: set[int] = set()  # of modules that are copies already
+        self.global_hooks: dict[str, Any] = {}
+        self.called: Any = None
+
+    def __enter__(self) -> Lent:
+        for name, hooks in vars(module_file).items():
+            if name.startswith("_global_forward") or name in ("_global_backward_hooks", "_global_backward_pre_hooks"):
+                self.global_hooks[name] = hooks
+                setattr(module_file, name, OrderedDict())
+        self.called = torch.nn.Module.__call__
+
+        def called(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+            self.lend(module)
+            return self.called(module, *args, **kwargs)
+
+        torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+        for module in reached(self.given):
+            self.lend(module)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        torch.nn.Module.__call__ = self.called  # type: ignore[method-assign]
+        for name, hooks in self.global_hooks.items():
+            setattr(module_file, name, hooks)
+        for module, held in self.before.values():
+            vars(module).clear()
+            vars(module).update(held)
+        self.before.clear()
+
+    def keep(self, module: torch.nn.Module) -> None:
+        """This module and those in it are copies already."""
+        self.own.update(map(id, module.modules()))
+
+    def lend(self, module: torch.nn.Module) -> None:
+        """Put copies into a module and all that are in it."""
+        if id(module) in self.before or id(module) in self.own:
+            return
+        copies: dict[int, Tensor] = {}
+        for part in list(module.modules()):
+            if id(part) not in self.before and id(part) not in self.own:
+                if any(leaf.grad_fn is not None for leaf in part._parameters.values() if leaf is not None):
+                    raise RuntimeError("it puts tensors into a module that is not among its arguments")
+                held = dict(vars(part))
+                self.before[id(part)] = part, held
+                vars(part).update({name: self._lent(name, value, copies) for name, value in held.items()})
+
+    def _lent(self, name: str, value: Any, copies: dict[int, Tensor]) -> Any:
+        if name in HOOKS:
+            return OrderedDict()
+        if name == "_modules" or not isinstance(value, dict | list | tuple | Tensor):
+            return value
+        return refilled(value, lambda leaf: self._copy(leaf, copies))
+
+    def _copy(self, leaf: Any, copies: dict[int, Tensor]) -> Any:
+        if not isinstance(leaf, Tensor) or leaf.grad_fn is not None:
+            return leaf
+        if id(leaf) not in copies:
+            copy = leaf.detach().clone()
+            copies[id(leaf)] = copy.double() if self.double and copy.is_floating_point() else copy
+        return copies[id(leaf)]
+
+
+def reached(given: Any) -> Iterator[torch.nn.Module]:
+    """The modules among the arguments of a call, and those that functions among them belong to or close over."""
+    for _, leaf in leaves(given):
+        if isinstance(leaf, partial):
+            yield from reached((leaf.func, leaf.args, leaf.keywords))
+            continue
+        cells = getattr(leaf, "__closure__", None) or () if isinstance(leaf, FunctionType) else ()
+        for one in (leaf, getattr(leaf, "__self__", None), *map(_contents, cells)):
+            if isinstance(one, torch.nn.Module):
+                yield one
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None

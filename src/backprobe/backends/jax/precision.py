@@ -1,0 +1,38 @@
+"""How precisely a function computes that was given double precision: what it casts to inside says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax.numpy as jnp
+
+from backprobe.backends.jax import private
+
+
+def coarsest_cast(jaxpr: Any) -> float:
+    """The rounding of the coarsest that numbers in double precision are cast to; 0 where none are.
+
+    >>> import jax
+    >>> coarsest_cast(jax.make_jaxpr(lambda x: jnp.tanh(x.astype(jnp.float16)))(1.0))
+    0.0009765625
+    """
+    return max((_epsilon(equation.outvars[0].aval) for equation in _equations(jaxpr) if _casts(equation)), default=0.0)
+
+
+def _equations(jaxpr: Any) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        yield equation
+        for inside in private.inner_jaxprs(equation):
+            yield from _equations(inside)
+
+
+def _casts(equation: Any) -> bool:
+    if equation.primitive.name not in ("convert_element_type", "reduce_precision"):
+        return False
+    given, made = equation.invars[0].aval, equation.outvars[0].aval
+    return bool(0.0 < _epsilon(given) < _epsilon(made))
+
+
+def _epsilon(shaped: Any) -> float:
+    return float(jnp.finfo(shaped.dtype).eps) if jnp.issubdtype(shaped.dtype, jnp.inexact) else 0.0

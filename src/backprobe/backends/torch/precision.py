@@ -1,0 +1,48 @@
+"""How precisely a function computes that was given double precision: what it casts to inside says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from backprobe.structure import leaves
+
+
+class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While this is on, ``epsilon`` becomes the rounding of the coarsest that numbers in double precision are cast to.
+
+    Many functions compute in single precision whatever they are given, and give back what they were given: neither
+    their inputs nor their outputs tell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.epsilon = 0.0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Sequence[Any], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        given, made = _floating((args, kwargs)), _floating(result)
+        if any(_epsilon(tensor) <= DOUBLE for tensor in given):
+            self.epsilon = max([self.epsilon, *map(_epsilon, made)])
+        return result
+
+
+DOUBLE = torch.finfo(torch.float64).eps
+
+
+def _floating(value: Any) -> list[Tensor]:
+    return [
+        leaf
+        for _, leaf in leaves(value)
+        if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex())
+    ]
+
+
+def _epsilon(tensor: Tensor) -> float:
+    return torch.finfo(tensor.dtype).eps
