@@ -764,3 +764,18 @@ def test_python_warns_of_nothing_while_texts_are_read():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert uses('u.detach() if "\\d" else u', "u") is not None
+
+
+def test_modules_that_did_not_run_are_no_fault():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.spare = torch.nn.Linear(2, 1), torch.nn.Dropout()
+
+        def forward(self, x):
+            return self.used(x)
+
+    rec = bp.probe(Net(), of=lambda y: y.sum())(torch.ones(1, 2))
+    assert bp.explain(rec).ok
+    assert "never computed: spare" in bp.explain(rec).notes
+    assert bp.explain(rec, "spare").findings[0].kind == "not_executed"

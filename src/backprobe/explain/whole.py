@@ -34,8 +34,7 @@ def explain_all(ways: Ways) -> Report:
     for at in sorted(lost - explained):
         if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
             findings += not_connected(ways, at)
-    opaque = (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED)
-    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status in opaque])
+    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
     findings += made_leaves(ways)
     notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
     there = len(ways.entries) - len(missing)
@@ -94,6 +93,7 @@ def _by_nature(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     kinds: dict[str, Callable[[Entry], bool]] = {
         "no tensors": lambda entry: entry.status is GradStatus.NOT_TENSOR,
         "neither floating point nor complex": lambda entry: entry.status is GradStatus.NOT_FLOAT,
+        "never computed": lambda entry: entry.status is GradStatus.NOT_EXECUTED,
     }
     for words, is_one in kinds.items():
         found = [at for at in missing if is_one(ways.entries[at])]
