@@ -115,6 +115,40 @@ def test_dead_channels_of_images():
     assert dead.headline == "5 of 8 units of '1' are dead"
 
 
+def test_equal_rows_are_one_sample():
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 1))
+        assert "dead" not in kinds(examined(model, torch.randn(1, 16).repeat(8, 1)))
+
+
+def test_a_loss_that_is_zero_is_no_dead_layer():
+    def hinge(s, y):
+        losses = torch.relu(1 - s * y)
+        return losses.mean()
+
+    report = bp.health(bp.probe(hinge)(torch.linspace(5.0, 9.0, 16)[:, None], torch.ones(16, 1)))
+    assert "dead" not in kinds(report)
+
+
+def test_growth_of_small_gradients_says_so():
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.h = nn.ModuleList([nn.Linear(32, 32) for _ in range(8)])
+
+        def forward(self, x):
+            loss = 0.0
+            for i, layer in enumerate(self.h):
+                x = torch.tanh(layer(x))
+                loss = loss + x.mean() * 10.0**-i
+            return loss
+
+    torch.manual_seed(0)
+    (found,) = bp.health(bp.probe(Heads())(torch.randn(8, 32))).of_kind("exploding")
+    assert found.facts[1].startswith("by its ratio alone: it is below 1 everywhere")
+
+
 def test_one_row_is_too_few_to_call_a_unit_dead():
     assert "dead" not in kinds(examined(stack(1, nn.ReLU, bias=-50.0), ROWS[:1]))
 

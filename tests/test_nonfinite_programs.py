@@ -214,9 +214,9 @@ class Normed(nn.Module):
         self.norm, self.head = nn.BatchNorm1d(2), nn.Linear(2, 1)
         self.register_buffer("scale", torch.ones(1))
 
-    def forward(self, x):
-        h = self.norm(x)
-        y = self.head(h) * self.scale
+    def forward(this, x):  # noqa: N805
+        h = this.norm(x)
+        y = this.head(h) * this.scale
         return y.sum()
 
 

@@ -20,7 +20,7 @@ def health(recording: Recording) -> Report:
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
     >>> model[0].bias.data.fill_(-100.0)[:2]
     tensor([-100., -100.])
-    >>> report = bp.health(bp.probe(model, of=lambda y: y.sum())(torch.ones(8, 4)))
+    >>> report = bp.health(bp.probe(model, of=lambda y: y.sum())(torch.randn(8, 4)))
     >>> report.findings[0].headline
     "8 of 8 units of '1' are dead"
 

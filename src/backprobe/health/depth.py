@@ -23,6 +23,7 @@ SMALL, LARGE = 1e-7, 1e4
 BY_RATIO = "judged by neighbours: the variance changes more than 10 times from layer to layer, in most of them"
 BY_SMALL = "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and falling towards the input"
 BY_LARGE = "judged exploding: rms > 1e4 (TorchLens)"
+NOT_LARGE = "by its ratio alone: it is below 1 everywhere, as where each depth has a loss and these weigh less and less"
 VANISHING = "normalisation, residual connections, or an initialisation that keeps the variance"
 EXPLODING = "clipping by the norm, a smaller initialisation, or a lower learning rate"
 RETURNED = re.compile(r":return(#\d+)?(\.|$)")
@@ -91,7 +92,7 @@ def _along(patient: Patient, layers: Sequence[int]) -> Finding | None:
     if fall > len(steps) / 2 and sizes[0] * RATIO < sizes[-1]:
         kind, facts = "vanishing", [BY_RATIO]
     elif growth > len(steps) / 2 and sizes[0] > RATIO * sizes[-1]:
-        kind, facts = "exploding", [BY_RATIO]
+        kind, facts = "exploding", [BY_RATIO, *([NOT_LARGE] if scale and sizes[0] / scale < 1 else [])]
     elif scale and smallest / scale < SMALL <= largest / scale and sizes[0] * RATIO < sizes[-1]:
         kind, facts = "vanishing", [BY_SMALL]
     elif scale and sizes[0] / scale > LARGE and sizes[0] > RATIO * sizes[-1]:

@@ -14,7 +14,7 @@ HALF = 0.5
 DEAD = "judged dead: a unit of a ReLU that is 0 in the whole batch, where more than half of a layer's are"
 SATURATED = "judged saturated: |input of tanh| > 9.5, where float32 knows nothing but ±1 (of sigmoid: twice that)"
 END_OF_TANH = 9.5
-FEWEST = 8  # rows: a healthy unit is silent by chance in 1 of 2**8 batches of that size
+FEWEST = 8  # rows that differ: a healthy unit is silent by chance in 1 of 2**8 batches of that size
 
 
 def check(patient: Patient) -> Iterator[Finding]:
@@ -27,7 +27,7 @@ def check(patient: Patient) -> Iterator[Finding]:
         before = None if source is None else patient.value(source)
         if _is_relu(entry.op, value, before):
             dead, units = _dead(value)
-            if value.size // units >= FEWEST and dead > HALF * units:
+            if units > 1 and dead > HALF * units and _are_enough(value if before is None else before):
                 facts = (DEAD, f"its output is exactly 0 over {value.size // units} rows, and so is its derivative")
                 remedy = "a lower learning rate, a bias that is not negative at the start, or leaky_relu"
                 headline = f"{dead} of {units} units of {entry.name!r} are dead"
@@ -47,9 +47,30 @@ def _is_relu(op: str, value: Any, before: Any) -> bool:
     return before is not None and bool((before < 0).any()) and numpy.array_equal(value, numpy.maximum(before, 0))
 
 
+def _are_enough(given: Any) -> bool:
+    """Are there as many rows that differ? Equal ones, such as padding, are one sample.
+
+    Where nothing but zeros is known it is not told, and rows are counted as they are.
+    """
+    rows = numpy.moveaxis(given, _axis(given), -1).reshape(-1, given.shape[_axis(given)])
+    if not rows.any():
+        return len(rows) >= FEWEST
+    different: set[bytes] = set()
+    for row in rows:
+        different.add(row.tobytes())
+        if len(different) >= FEWEST:
+            return True
+    return False
+
+
+def _axis(value: Any) -> int:
+    """Along which units lie: the last axis, of images their channels."""
+    return 1 if value.ndim >= 4 else int(value.ndim) - 1
+
+
 def _dead(value: Any) -> tuple[int, int]:
-    """How many units are 0 in every row, of how many: along the last axis, of images along their channels."""
-    axis = 1 if value.ndim >= 4 else value.ndim - 1
+    """How many units are 0 in every row, of how many."""
+    axis = _axis(value)
     others = tuple(one for one in range(value.ndim) if one != axis)
     return int((value == 0).all(axis=others).sum()), value.shape[axis]
 

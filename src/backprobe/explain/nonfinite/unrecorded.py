@@ -67,7 +67,7 @@ class Unrecorded:
         entry, buffers = self.entries[at], self.record.buffers
         if entry.source is not None:
             module = self._module(at)
-            spelled = [f"{module}{name.partition('.')[2]}" for name in names if name.startswith("self.")]
+            spelled = [f"{module}{name.partition('.')[2]}" for name in names if "." in name]  # of self
         else:
             module = f"{strip_counts(entry.name)}."
             spelled = [name for name in buffers if name.rpartition(".")[0] + "." == module]
