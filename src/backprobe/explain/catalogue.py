@@ -58,7 +58,7 @@ CAUSES = {
     "index": Cause(
         "{text} gives positions: they jump or stay as {value} changes, and have no derivative",
         "something smooth in its place (softmax weights instead of argmax),\n"
-        "or take the value at that position, whose gradient flows: {value}.max(), {value}.gather(...)",
+        "or take the value at that position, whose gradient flows: {plain}.max(), {plain}.gather(...)",
     ),
     "comparison": Cause(
         "{text} is true or false: it jumps or stays as {value} changes, and has no derivative",

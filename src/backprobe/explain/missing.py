@@ -103,7 +103,8 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call = use.call or whole
     fields = {
-        "value": repr(source.name), "target": repr(target.name), "text": f"`{use.text or whole}`", "call": f"`{call}`",
+        "value": repr(source.name), "plain": strip(source.name).rpartition(":")[2], "target": repr(target.name),
+        "text": f"`{use.text or whole}`", "call": f"`{call}`",
         "dtype": target.dtype, "mode": mode_of(target.reason), "function": call.partition("(")[0] or "f",
     }  # fmt: skip
     facts = [f"{source.name!r} is {_state(source)}, {target.name!r} is {_state(target)}"]
@@ -271,7 +272,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
         for text, use in hidden_cuts(entry):
             if of is not None and text != _name_in(ways, of, each):
                 continue
-            fields = {"value": f"`{text}`", "target": repr(entry.name), "text": f"`{use.text}`",
+            fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
                       "mode": mode_of(entry.reason), "dtype": entry.dtype}  # fmt: skip
             facts = [f"`{text}` is not recorded: of what it had, this line lets nothing through"]
             if of is not None:
