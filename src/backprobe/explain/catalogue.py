@@ -80,6 +80,10 @@ CAUSES = {
         "{text} draws numbers without a history: it cuts {target} off from {value}",
         "rsample(), where the distribution has it: gradients flow through what is drawn; or a loss of log_prob()",
     ),
+    "derivative": Cause(
+        "{text} gives gradients without a history: it cuts {target} off from {value}",
+        "create_graph=True there, and gradients flow through what it gives",
+    ),
     "checkpoint": Cause(
         "{text} is given nothing that requires a gradient, and so keeps no history, that of parameters neither",
         "use_reentrant=False; or requires_grad_() on what it is given, before it",

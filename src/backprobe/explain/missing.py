@@ -65,7 +65,19 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in cuts]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after)
-    return found or [again or _other_call(ways, at) or _unused(ways, at, after)]
+    return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
+
+
+def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
+    """The first line on the way to an output whose result does not lead back, and that may have no use of the value."""
+    first = next(iter(ways.doubted(at)), None)
+    if first is None:
+        return None
+    entry, target = ways.entries[first.source], ways.entries[first.target]
+    fields = {"value": repr(entry.name), "target": repr(target.name)}
+    facts = ["that part of the line may have no use of it, as an index has none"]
+    chain = (*ways.chain(after, first.source), target.name)
+    return _found("unknown", target.name, first.line or target.source, fields, facts=facts, chain=chain)
 
 
 def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Finding]:

@@ -34,7 +34,8 @@ CUTTERS = {
     "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
     "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
     "less": "comparison", "logical_not": "comparison",
-    "sample": "sample", "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
+    "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample",
+    "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
 
@@ -237,6 +238,8 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
                 return "integer" if any(map(INTEGER.search, dtypes)) else ""
+            if name == "grad":  # the function; the attribute is among those that have no number of the value
+                return "" if any(word.arg == "create_graph" for word in named) else "derivative"
             return "shape" if name in SHAPES else CUTTERS.get(name, "")
         case ast.Compare(ops=operators):
             return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"
