@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.cuts import Cut, Ways
-from backprobe.explain.catalogue import CAUSES
+from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
@@ -128,6 +128,8 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
     instead = CAUSES[kind].instead(**fields)
+    if kind == "inside":
+        instead = FLAT.get(call.partition("(")[0].rpartition(".")[2], instead)
     line = cut.mention.line or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line

@@ -27,6 +27,7 @@ CUTTERS = {
     "item": "number", "tolist": "number", "float": "number", "int": "number", "bool": "number", "complex": "number",
     "numpy": "numpy", "array": "numpy", "asarray": "numpy", "__array__": "numpy", "from_numpy": "numpy",
     "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
+    "Variable": "parameter",
     "deepcopy": "copied",
     "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
     "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index",
