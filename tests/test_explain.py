@@ -233,6 +233,32 @@ def test_what_a_caller_does_with_what_a_module_returns_is_unknown_without_its_lo
     assert "['**', '**:*']" in report.findings[0].remedy
 
 
+def test_a_cut_in_a_call_that_is_given_an_expression_is_unknown_at_its_line():
+    def f(x, w):
+        u = x * w
+        y = torch.histc(u * 1.0, 4).sum() * w
+        return y.sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u").findings
+    assert (finding.kind, finding.source.text) == ("unknown", "y = torch.histc(u * 1.0, 4).sum() * w")
+
+
+def test_a_gradient_that_is_used_without_its_history():
+    def penalty(x, w):
+        y = (x**2 * w).sum()
+        (g,) = torch.autograd.grad(y, x)
+        return (g * w).sum()
+
+    (finding,) = bp.explain(bp.probe(penalty)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "y").findings
+    assert (finding.kind, finding.source.text) == ("derivative", "(g,) = torch.autograd.grad(y, x)")
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y = (x**2).sum()
+        (g,) = torch.autograd.grad(y, x)
+        g.sum().backward()
+    assert "create_graph=True there" in caught.value.__notes__[-1]
+
+
 def test_an_attribute_that_one_method_detaches_and_another_reads():
     class State:
         def run(self, x, w):
@@ -290,6 +316,36 @@ def test_a_call_that_keeps_the_graph_has_freed_nothing():
     note = caught.value.__notes__[-1]
     assert "freed:    " in note
     assert "h.prod().backward()" in note
+
+
+def test_losses_that_are_kept_in_a_list():
+    w, history = leaf(1.0, 2.0), []
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        for i in range(2):
+            history.append(w * i * w)
+            loss = torch.stack(history).sum()
+            loss.backward()
+    lines = caught.value.__notes__[-1].splitlines()
+    assert lines[1].startswith("  freed:    ")
+    assert lines[2] == "  survived: a value without a name"
+    assert lines[3].startswith("  used:     'loss#1' ")
+
+
+def test_the_remedy_for_a_module_that_writes_in_place():
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sigmoid(), torch.nn.ReLU(inplace=True))
+    with pytest.raises(RuntimeError) as caught, bp.probe(net):
+        net(torch.ones(1, 2)).sum().backward()
+    assert caught.value.__notes__[-1].splitlines()[-1] == "  next:    inplace=False for the module that writes"
+
+
+def test_a_remedy_spells_the_value_as_the_program_does():
+    def f(x, w):
+        u = x * w
+        k = u.argmax()
+        return (w[k] * 2).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u").findings
+    assert "u.max(), u.gather(...)" in finding.remedy
 
 
 def test_a_backward_before_the_block_has_freed_the_graph():

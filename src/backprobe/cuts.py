@@ -152,6 +152,19 @@ class Ways:
                       if source in values and self._is_silent(source, target)]  # fmt: skip
         return found
 
+    def doubted(self, at: int) -> list[Mention]:
+        """The mentions on a way to an output that are in what a call is given, and lead nowhere: that may be no use."""
+        values = self.after(at).keys() & self.to_outputs
+        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
+        return [
+            mention for mention in mentions
+            if mention.source in values and self.entries[mention.source].status in HISTORY
+            and self.entries[mention.source].status is not GradStatus.OK
+            and mention.line is self.entries[mention.target].source and mention.line is not None
+            and mention.line.expression and mention.use.call and not mention.use.is_conditional
+            and not self._flows(mention.source, mention.target)
+        ]  # fmt: skip
+
     def lost_beside(self, values: set[int]) -> list[Mention]:
         """The mentions among these along which nothing comes back to a value that has a gradient by another way."""
         mentions = [mention for target in sorted(values) for mention in self.mentions[target]]

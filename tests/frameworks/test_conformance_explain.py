@@ -142,3 +142,27 @@ def test_a_tensor_without_a_recording(name):
         return
     with pytest.raises(bp.Unsupported, match=r"next:  rec = bp.probe\(f\)\(x\)"):
         bp.explain(framework.ops.sum(x * w), x)
+
+
+def test_an_operation_that_is_flat_has_the_remedy_of_such():
+    import jax.numpy as jnp
+
+    def f(x, w):
+        u = x * w
+        r = jnp.round(u)
+        return (r * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])), "u").findings
+    assert finding.source.text == "r = jnp.round(u)"
+    assert finding.remedy.startswith("round is flat between its steps")
+
+
+def test_a_variable_that_is_made_of_a_value_is_a_new_leaf():
+    import tensorflow as tf
+
+    def f(x, w):
+        v = tf.Variable(x * w)
+        return tf.reduce_sum(v * w)
+
+    (finding,) = bp.explain(bp.probe(f)(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])), "x").findings
+    assert (finding.kind, finding.source.text) == ("parameter", "v = tf.Variable(x * w)")

@@ -58,7 +58,7 @@ CAUSES = {
     "index": Cause(
         "{text} gives positions: they jump or stay as {value} changes, and have no derivative",
         "something smooth in its place (softmax weights instead of argmax),\n"
-        "or take the value at that position, whose gradient flows: {value}.max(), {value}.gather(...)",
+        "or take the value at that position, whose gradient flows: {plain}.max(), {plain}.gather(...)",
     ),
     "comparison": Cause(
         "{text} is true or false: it jumps or stays as {value} changes, and has no derivative",
@@ -79,6 +79,10 @@ CAUSES = {
     "sample": Cause(
         "{text} draws numbers without a history: it cuts {target} off from {value}",
         "rsample(), where the distribution has it: gradients flow through what is drawn; or a loss of log_prob()",
+    ),
+    "derivative": Cause(
+        "{text} gives gradients without a history: it cuts {target} off from {value}",
+        "create_graph=True there, and gradients flow through what it gives",
     ),
     "checkpoint": Cause(
         "{text} is given nothing that requires a gradient, and so keeps no history, that of parameters neither",

@@ -31,6 +31,13 @@ class Told:
         """What the program calls the first of the values."""
         return own_name(self.values[0].name) if self.values else "u"
 
+    @property
+    def has_word(self) -> bool:
+        """Can that be assigned to as it is written?"""
+        return (
+            bool(self.values) and all(part.isidentifier() for part in self.first.split(".")) and self.first != "return"
+        )
+
 
 Lines = list[str]
 
@@ -47,7 +54,7 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     writers, users = entries(failure.writers), entries(failure.users)
     told = Told(record, entries(failure.values), savers, writers, users, failure.earlier, failure.is_one_forward)
-    if not told.values and failure.kind not in ("in_place", "not_float"):
+    if not told.values and failure.kind not in ("in_place", "not_float") and failure.earlier is None:
         return None
     said = SAYING[failure.kind](told)
     return "\n".join(["backprobe: " + said[0], *("  " + text for text in said[1:])])
@@ -66,9 +73,13 @@ def _in_place(told: Told) -> Lines:
     said += [f"written: {_at(entry)}" for entry in told.writers]
     if not told.writers:
         said.append("written: at a line that is not known: no name that was recorded was live there")
+    if told.writers and all(entry.source is None for entry in told.writers):
+        return [*said, "next:    inplace=False for the module that writes"]
     if told.values and told.values[0].source is None:
         return [*said, "next:    update it after the last backward() through what was computed from it"]
-    name = told.first
+    if any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
+        return [*said, "next:    update it after the last backward() through what was computed from it"]
+    name = told.first if told.has_word else "u"
     return [*said, f"next:    an ordinary operation instead, {name} = {name} * 2 and not {name}.mul_(2)"]
 
 
@@ -80,8 +91,8 @@ def _freed(told: Told) -> Lines:
         ]  # fmt: skip
     said = ["what is differentiated now goes on from what an earlier backward() has gone through and freed"]
     said += [f"freed:    {_line(told.earlier)}"]
-    said += [f"survived: {_at(value)}" for value in told.values]
-    if not told.users:
+    said += [f"survived: {_at(value)}" for value in told.values] or ["survived: a value without a name"]
+    if not told.users and told.values:
         return [
             f"backward() has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
             "next:     call backward() once; two losses of the same values are summed first: (a + b).backward()",
@@ -90,10 +101,10 @@ def _freed(told: Told) -> Lines:
     if told.is_one_forward:
         return [*said, "next:     sum the losses and call backward() once: (a + b).backward();",
                 "          or retain_graph=True in the call that comes first"]  # fmt: skip
+    first = f"{told.first} = {told.first}.detach()" if told.has_word else "detach() on what is carried over"
     return [
         *said,
-        f"next:     {told.first} = {told.first}.detach() before it is used again, where gradients need not flow into "
-        "what was before;",
+        f"next:     {first} before it is used again, where gradients need not flow into what was before;",
         "          or compute it again; or sum the losses and call backward() once",
     ]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.cuts import Cut, Ways
-from backprobe.explain.catalogue import CAUSES
+from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
@@ -65,7 +65,19 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in cuts]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after)
-    return found or [again or _other_call(ways, at) or _unused(ways, at, after)]
+    return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
+
+
+def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
+    """The first line on the way to an output whose result does not lead back, and that may have no use of the value."""
+    first = next(iter(ways.doubted(at)), None)
+    if first is None:
+        return None
+    entry, target = ways.entries[first.source], ways.entries[first.target]
+    fields = {"value": repr(entry.name), "target": repr(target.name)}
+    facts = ["that part of the line may have no use of it, as an index has none"]
+    chain = (*ways.chain(after, first.source), target.name)
+    return _found("unknown", target.name, first.line or target.source, fields, facts=facts, chain=chain)
 
 
 def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Finding]:
@@ -103,7 +115,8 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call = use.call or whole
     fields = {
-        "value": repr(source.name), "target": repr(target.name), "text": f"`{use.text or whole}`", "call": f"`{call}`",
+        "value": repr(source.name), "plain": strip(source.name).rpartition(":")[2], "target": repr(target.name),
+        "text": f"`{use.text or whole}`", "call": f"`{call}`",
         "dtype": target.dtype, "mode": mode_of(target.reason), "function": call.partition("(")[0] or "f",
     }  # fmt: skip
     facts = [f"{source.name!r} is {_state(source)}, {target.name!r} is {_state(target)}"]
@@ -115,6 +128,8 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
     instead = CAUSES[kind].instead(**fields)
+    if kind == "inside":
+        instead = FLAT.get(call.partition("(")[0].rpartition(".")[2], instead)
     line = cut.mention.line or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
@@ -271,7 +286,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
         for text, use in hidden_cuts(entry):
             if of is not None and text != _name_in(ways, of, each):
                 continue
-            fields = {"value": f"`{text}`", "target": repr(entry.name), "text": f"`{use.text}`",
+            fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
                       "mode": mode_of(entry.reason), "dtype": entry.dtype}  # fmt: skip
             facts = [f"`{text}` is not recorded: of what it had, this line lets nothing through"]
             if of is not None:

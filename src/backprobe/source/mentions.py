@@ -27,6 +27,7 @@ CUTTERS = {
     "item": "number", "tolist": "number", "float": "number", "int": "number", "bool": "number", "complex": "number",
     "numpy": "numpy", "array": "numpy", "asarray": "numpy", "__array__": "numpy", "from_numpy": "numpy",
     "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
+    "Variable": "parameter",
     "deepcopy": "copied",
     "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
     "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index",
@@ -34,7 +35,8 @@ CUTTERS = {
     "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
     "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
     "less": "comparison", "logical_not": "comparison",
-    "sample": "sample", "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
+    "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample",
+    "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
 
@@ -237,6 +239,8 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
                 return "integer" if any(map(INTEGER.search, dtypes)) else ""
+            if name == "grad":  # the function; the attribute is among those that have no number of the value
+                return "" if any(word.arg == "create_graph" for word in named) else "derivative"
             return "shape" if name in SHAPES else CUTTERS.get(name, "")
         case ast.Compare(ops=operators):
             return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"

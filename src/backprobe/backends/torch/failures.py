@@ -19,7 +19,7 @@ from torch.autograd.graph import Node
 
 from backprobe.backends.facts import Failure
 from backprobe.backends.torch.capture import Capture, gradient_edge, version
-from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall
 from backprobe.record import Source
 
@@ -203,12 +203,13 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
-    """The nearest values that an earlier call of backward has gone through, each with the value that goes on from it.
+    """The nearest values that an earlier call of backward has gone through, and the values that go on from there.
 
     That a node is freed says nothing: the failing call frees what it runs through.
     """
     gone_through = _gone_through(calls[:-1])
-    survivors: dict[int, int | None] = {}
+    survivors: dict[int, None] = {}
+    users: dict[int, None] = {}
     passed: BackwardCall | None = None
     seen: set[Node] = set()
     pending: list[tuple[Node, int | None]] = [(node, None) for node in _nodes(roots)]
@@ -217,20 +218,22 @@ def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls:
             continue
         seen.add(node)
         at = known.nodes.get(node)
-        if at is not None and not known.captures[at].tensor.is_leaf and node in gone_through:
-            survivors.setdefault(at, user)
+        is_freed = node in gone_through and node.name() != LEAF
+        if is_freed:
             passed = passed or gone_through[node]
+            users |= {} if user is None else {user: None}
+        if is_freed and at is not None:
+            survivors[at] = None
         else:
-            on = user if at is None else at
+            on = user if at is None or is_freed else at
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
     if passed is None:  # where the call of ours failed, an inner one of the program's has freed it
         of_user = call is not None and call.f_code is BACKWARD
         return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None) if of_user else NOTHING
     earlier = None if passed.at is None else Source(*passed.at, linecache.getline(*passed.at).strip())
-    users = tuple(user for user in survivors.values() if user is not None)
     before = next(number for number, one in enumerate(calls) if one is passed)
-    is_one = all(known.captures[user].calls <= before for user in users)
-    return Failure("freed", values=tuple(survivors), users=users, earlier=earlier, is_one_forward=is_one)
+    new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > before]
+    return Failure("freed", tuple(survivors), users=tuple(users), earlier=earlier, is_one_forward=not new)
 
 
 def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
