@@ -36,7 +36,9 @@ class Operation(Protocol):
 
     @property
     def is_custom(self) -> bool:
-        """Is its derivative written by hand: a custom function?"""
+        """Is its derivative written by hand, or that of something inside it: is it a custom function, or does it call
+        one?
+        """
         ...
 
     @property

@@ -18,7 +18,7 @@ from backprobe.backends.harmless import is_python_computing, why_not_given, why_
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
-from backprobe.backends.jax.precision import coarsest_cast
+from backprobe.backends.jax.precision import coarsest_cast, has_custom
 from backprobe.backends.jax.tensors import is_array
 from backprobe.source.follow import innermost, package
 
@@ -199,7 +199,9 @@ class JaxOperation:
             with self._alone():
                 arrays = self._arrays([held.value for held in self.inputs])
                 outputs = [concrete(output) for output in self._function(*arrays)]
-                within = coarsest_cast(jax.make_jaxpr(self._function)(*arrays)) if self.double else 0.0
+                jaxpr = jax.make_jaxpr(self._function)(*arrays)
+                within = coarsest_cast(jaxpr) if self.double else 0.0
+                self.is_custom = self.is_custom or has_custom(jaxpr)
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.epsilon = max([self.epsilon, within, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])

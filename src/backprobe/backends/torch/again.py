@@ -18,6 +18,7 @@ from backprobe.backends.harmless import is_python_computing, why_not_given, why_
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
+from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.source.follow import innermost, package
@@ -164,7 +165,7 @@ class TorchOperation:
         """Make the call once. The first line of what it raises, or None; the precision of its outputs is known then."""
         try:
             with Coarsest() as within, self._call([held.value for held in self.inputs]) as (outputs, _):
-                pass
+                self.is_custom = self.is_custom or has_custom(outputs)
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return first_line(error)
         if len(outputs) != len(self.outputs) or not all(output.requires_grad for output in outputs):
