@@ -690,6 +690,29 @@ def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
     assert finding.facts[0] == "it is the transpose of what it should be"
 
 
+# what is not looked at is said
+
+
+class Holding:
+    def __init__(self, x):
+        self.y = Halved.apply(x)
+
+
+def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
+    report = bp.check(lambda x: Holding(x).y * 2)(numbers(3))
+    assert "every derivative that was judged is right" in report.heading
+    assert report.notes == ("Holding was not followed: what a class does when it is made is not judged",)
+
+
+@pytest.mark.parametrize("around", [
+    lambda f, x: torch.func.vmap(f)(x), lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
+])  # fmt: skip
+def test_what_a_function_closes_over_is_said_not_to_be_judged(around):
+    report = bp.check(lambda x, w: around(lambda t: t * w.sum(), x))(numbers(3), numbers(2))
+    assert "every derivative that was judged is right" in report.heading
+    assert any("towards what the functions that it is given close over nothing was judged" in n for n in report.notes)
+
+
 # functions of the framework whose gradient is by definition another
 
 

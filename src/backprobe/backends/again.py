@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+CLOSED_OVER = "towards what the functions that it is given close over nothing was judged"
+"""A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
+
 
 @dataclass(frozen=True)
 class Input:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backprobe.backends.again import CLOSED_OVER
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
@@ -52,7 +53,7 @@ class Hearsay:
         unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
         notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
         return CheckReport(
-            self._heading(of, len(findings)),
+            self._heading(of, len(findings), bool(followed)),
             findings,
             (*unjudged, *notes, *followed),
             self.judged,
@@ -60,12 +61,13 @@ class Hearsay:
             unjudged,
         )
 
-    def _heading(self, of: str, wrong: int) -> str:
+    def _heading(self, of: str, wrong: int, is_partial: bool) -> str:
         unjudged = sum(self.unjudged.values())
         counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
         counts += [f"{unjudged} not judged"] if unjudged else []
         counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
-        right = "every derivative that was judged is right" if unjudged else "every derivative is right"
+        is_partial |= bool(unjudged) or any(note == CLOSED_OVER for _, note in self.notes)
+        right = "every derivative that was judged is right" if is_partial else "every derivative is right"
         right += f", but for {self.own} of the framework's own" if self.own else ""
         said = right if self.judged else "nothing was judged"
         if wrong:

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.again import Input, Operation
-from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
+from backprobe.backends.again import CLOSED_OVER, Input, Operation
+from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
@@ -146,7 +146,8 @@ class HeardCall:
         outputs = [at for at, leaf in enumerate(jax.tree.leaves(result)) if self.owner._is_differentiated(leaf)]
         if not outputs:
             return None
-        notes: list[str] = []
+        closed = [leaf for held in closed_over((self.given.called, *self.given.tree)) for leaf in jax.tree.leaves(held)]
+        notes = [CLOSED_OVER] if any(map(self.owner._is_differentiated, closed)) else []
         for double in (True, False):
             operation = JaxOperation(self.given, self.owner._is_differentiated, outputs, double, notes)
             failed = operation.why_it_fails()
