@@ -690,6 +690,11 @@ def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
     assert finding.facts[0] == "it is the transpose of what it should be"
 
 
+def test_an_input_that_another_function_gives_is_not_named_as_an_argument_of_that():
+    (finding,) = bp.check(lambda x: sum(map(Halved.apply, [x, 2 * x])))(numbers(3)).findings
+    assert finding.input == "input 0"
+
+
 # what is not looked at is said
 
 

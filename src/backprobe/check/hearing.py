@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -200,7 +201,10 @@ class HearingFollowing(Following):
         """A function that is given to another: one that is not followed is judged whenever that calls it."""
         given = super()._followed(scope, argument)
         is_heard = given is argument and callable(argument) and not isinstance(argument, type)
-        return functools.partial(self.trace.call, scope, scope.calling, argument) if is_heard else given
+        if not is_heard:
+            return given
+        site = dataclasses.replace(scope.calling, arguments=())  # those are what the other function is given
+        return functools.partial(self.trace.call, scope, site, argument)
 
     def reporting(self, function: Any, scope: Any, label: str) -> Any:
         return reporting(function, self.trace.opener(scope, label), calls=True)
