@@ -690,6 +690,93 @@ def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
     assert finding.facts[0] == "it is the transpose of what it should be"
 
 
+def test_an_input_that_another_function_gives_is_not_named_as_an_argument_of_that():
+    (finding,) = bp.check(lambda x: sum(map(Halved.apply, [x, 2 * x])))(numbers(3)).findings
+    assert finding.input == "input 0"
+
+
+# what is not looked at is said
+
+
+class Holding:
+    def __init__(self, x):
+        self.y = Halved.apply(x)
+
+
+def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
+    report = bp.check(lambda x: Holding(x).y * 2)(numbers(3))
+    assert "every derivative that was judged is right" in report.heading
+    assert report.notes == ("Holding was not followed: what a class does when it is made is not judged",)
+
+
+@pytest.mark.parametrize("around", [
+    lambda f, x: torch.func.vmap(f)(x), lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
+])  # fmt: skip
+def test_what_a_function_closes_over_is_said_not_to_be_judged(around):
+    report = bp.check(lambda x, w: around(lambda t: t * w.sum(), x))(numbers(3), numbers(2))
+    assert "every derivative that was judged is right" in report.heading
+    assert any("towards what the functions that it is given close over nothing was judged" in n for n in report.notes)
+
+
+# functions of the framework whose gradient is by definition another
+
+
+def rounded_symmetric(q):
+    matrix = (q * torch.linspace(1, 3, 12)) @ q.T
+    return torch.linalg.eigvalsh(matrix).sum() + torch.linalg.cholesky(matrix).sum()
+
+
+def test_a_matrix_that_is_symmetric_but_for_rounding_counts_as_symmetric():
+    report = bp.check(rounded_symmetric)(torch.linalg.qr(numbers(12, 12)).Q)
+    assert report.ok
+    assert sum("right for a symmetric matrix that stays one" in note for note in report.notes) == 2
+
+
+BY_DEFINITION = {
+    "padding": (torch.nn.Sequential(torch.nn.Embedding(5, 4, padding_idx=0)), torch.tensor([0, 1, 2])),
+    "a triangle": (lambda x: torch.cholesky_solve(x[:, :1], torch.linalg.cholesky(x @ x.T + 1)), numbers(4, 4)),
+    "a gauge": (lambda x: torch.linalg.svd(x).U, numbers(4, 3)),
+    "detached inside": (lambda x: torch.func.vmap(lambda t: t * t.detach())(x), numbers(3)),
+    "reentrant": (lambda x: torch.utils.checkpoint.checkpoint(torch.sin, x, use_reentrant=True) * 2, numbers(3)),
+}
+
+
+@pytest.mark.parametrize("what", BY_DEFINITION)
+def test_what_is_the_frameworks_own_is_told_and_not_blamed(what):
+    program, x = BY_DEFINITION[what]
+    report = bp.check(program)(x)
+    assert report.ok
+    if what == "reentrant":
+        assert "its backward pass raises" in report.unjudged[0]
+    else:
+        assert "but for 1 of the framework's own" in report.heading
+        assert any("is not its derivative" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("around", [
+    lambda f, x: torch.func.vmap(lambda t: f(t))(x),
+    lambda f, x: torch.utils.checkpoint.checkpoint(f, x, use_reentrant=False),
+])  # fmt: skip
+def test_a_custom_function_inside_one_of_the_frameworks_is_blamed(around):
+    class Squared(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x * x
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+    (finding,) = bp.check(lambda x: around(Squared.apply, x))(numbers(3)).findings
+    assert finding.facts[0] == "it is 0.5 times what it should be"
+
+
 class Rounded(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -524,6 +524,16 @@ def test_check(folder, words, code, said):
     assert ("checked.py:13" in result.stdout) == (name == "wrong")
 
 
+def test_check_leaves_out_what_is_named(folder):
+    (folder / "checked.py").write_text(CHECKED)
+    words = ["check", "checked.py:wrong", "x=[1.0, 2.0]", "--skip", "Bad"]
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    assert "Bad: left out as asked, 1 call" in result.stdout
+    result = CliRunner().invoke(main, [*words[:-1], "Bda"], catch_exceptions=False)
+    assert result.exit_code == 1
+    assert "checked.py has no 'Bda' to leave out" in result.stderr
+
+
 def test_check_says_what_it_does_not_understand(folder):
     (folder / "checked.py").write_text(CHECKED)
     for words, said in (

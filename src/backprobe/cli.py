@@ -115,8 +115,9 @@ def explain_function(function: str, arguments: tuple[str, ...], **options: Any) 
 @main.command("check")
 @click.argument("function", metavar="FILE:FUNCTION")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--skip", multiple=True, metavar="NAME", help="Leave this function or class of the file out.")
 @click.option("--backend", help="The framework, where the file imports several.")
-def check_function(function: str, arguments: tuple[str, ...], backend: str | None) -> None:
+def check_function(function: str, arguments: tuple[str, ...], skip: tuple[str, ...], backend: str | None) -> None:
     """Check each derivative of a function of your own against finite differences.
 
     \b
@@ -125,7 +126,9 @@ def check_function(function: str, arguments: tuple[str, ...], backend: str | Non
     Values are written as for run. The exit status is 1 if a derivative is wrong, or none could be judged.
     """
     try:
-        report = bp.check(_load(function, "check"), backend=backend)(**_arguments(arguments))
+        target = _load(function, "check")
+        left_out = [_beside(target, function, name) for name in skip]
+        report = bp.check(target, skip=left_out, backend=backend)(**_arguments(arguments))
     except BackprobeError as error:
         _fail(error)
     click.echo(str(report))
@@ -181,6 +184,17 @@ def _load(function: str, command: str = "run") -> Any:
             )  # fmt: skip
         found = getattr(found, step)
     return found
+
+
+def _beside(target: Any, function: str, name: str) -> Any:
+    """What a name is in the file of a function."""
+    known = vars(sys.modules[target.__module__])
+    if name not in known:
+        raise BadOption(
+            f"{function.rpartition(':')[0]} has no {name!r} to leave out", asked=f"--skip {name}",
+            found=", ".join(nearest(name, list(known))) or "no name like it", next="--skip with a name of the file",
+        )  # fmt: skip
+    return known[name]
 
 
 def _save(recording: bp.Recording, path: str) -> None:

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+CLOSED_OVER = "towards what the functions that it is given close over nothing was judged"
+"""A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
+
 
 @dataclass(frozen=True)
 class Input:
@@ -36,7 +39,9 @@ class Operation(Protocol):
 
     @property
     def is_custom(self) -> bool:
-        """Is its derivative written by hand: a custom function?"""
+        """Is its derivative written by hand, or that of something inside it: is it a custom function, or does it call
+        one?
+        """
         ...
 
     @property

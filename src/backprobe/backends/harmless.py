@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import (
     BuiltinFunctionType,
@@ -73,3 +73,24 @@ def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: C
                 kind = type(leaf).__name__
                 return f"one of its arguments is an object of type {kind}, and calling it again might change that"
     return ""
+
+
+def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
+    """What the functions in a value close over, and what functions in that do; of a method its object."""
+    for _, leaf in leaves(value):
+        if isinstance(leaf, partial):
+            yield from closed_over((leaf.func, leaf.args, leaf.keywords), deeper)
+        elif isinstance(leaf, MethodType):
+            yield leaf.__self__
+        elif isinstance(leaf, FunctionType) and deeper:
+            for cell in leaf.__closure__ or ():
+                held = _contents(cell)
+                yield held
+                yield from closed_over(held, deeper - 1)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # it is empty
+        return None

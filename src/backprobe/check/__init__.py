@@ -22,8 +22,9 @@ def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) 
     functions and operators, of custom derivatives and of modules, is made again on detached copies of what it was
     given, in double precision; its vector-Jacobian product along a random cotangent is compared with differences of
     its outputs along one random direction for each input. What differs by more than the differences themselves are
-    known to be off is narrowed down to elements and described. Nothing of what the program holds is any different
-    afterwards from what it is after one bare call.
+    known to be off is narrowed down to elements and described. What might change anything of the program's when it is
+    called again is not: parameters, buffers, random states and objects are afterwards as they are after one bare call.
+    Only custom functions, and functions given to a transform or a checkpoint, run again as they are.
 
     >>> import torch, backprobe as bp
     >>> class Square(torch.autograd.Function):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from backprobe.names import quote
 from backprobe.scope import LOOKS_AT_FRAME
 from backprobe.source import own_names
 from backprobe.source.calls import CallSite
-from backprobe.source.follow import reporting
+from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.sites import Site
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {
@@ -65,7 +66,7 @@ class HearingScope:
         if followed is not None:
             return followed
         if isinstance(function, type):
-            return function
+            return functools.partial(self.hearing.make, function) if is_users_class(function) else function
         return functools.partial(self.hearing.call, self, self.sites[at], function)
 
     def operate(self, at: int, *operands: Any) -> Any:
@@ -135,6 +136,12 @@ class Hearing:
         """What the forward of a module of the model reports to."""
         return lambda name, file, sites: lambda: HearingScope(self, None, path, file, sites)
 
+    def make(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
+        """Make an object of a class of the user's, which may compute."""
+        if self.tape.hear(_given, args, kwargs) is not None:
+            self.notes[f"{kind.__qualname__} was not followed: what a class does when it is made is not judged"] = None
+        return kind(*args, **kwargs)
+
     def call(self, scope: HearingScope, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make a call of the program's, and judge it."""
         self.last = scope, site
@@ -144,6 +151,20 @@ class Hearing:
         if made is not None:
             self.judge(scope, site, made)
         return result
+
+
+def is_users_class(kind: type) -> bool:
+    """Has it code of the user's that runs when an object of it is made?"""
+    for name in ("__init__", "__post_init__", "__new__"):
+        inner = innermost(getattr(kind, name, None))
+        file = inner.__code__.co_filename if inner is not None else "<"
+        if not file.startswith("<") and package(file) is None:
+            return True
+    return False
+
+
+def _given(*args: Any, **kwargs: Any) -> None:
+    """Stands for a call with these arguments, to ask whether any of them is differentiated."""
 
 
 class HearingFollowing(Following):
@@ -180,7 +201,10 @@ class HearingFollowing(Following):
         """A function that is given to another: one that is not followed is judged whenever that calls it."""
         given = super()._followed(scope, argument)
         is_heard = given is argument and callable(argument) and not isinstance(argument, type)
-        return functools.partial(self.trace.call, scope, scope.calling, argument) if is_heard else given
+        if not is_heard:
+            return given
+        site = dataclasses.replace(scope.calling, arguments=())  # those are what the other function is given
+        return functools.partial(self.trace.call, scope, site, argument)
 
     def reporting(self, function: Any, scope: Any, label: str) -> Any:
         return reporting(function, self.trace.opener(scope, label), calls=True)

@@ -190,6 +190,8 @@ def _ratio(off: Sequence[Element], saying: str) -> str:
 
 def _rearranged(said: Any, done: Any) -> str:
     """Is it transposed, or in another order?"""
+    if _same(said, done):
+        return ""
     if said.ndim >= 2 and said.shape[-1] == said.shape[-2] and _same(said, numpy.swapaxes(done, -1, -2)):
         return "it is the transpose of what it should be"
     if said.size > 1 and _same(numpy.sort(said.reshape(-1)), numpy.sort(done.reshape(-1))):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from backprobe.backends.again import CLOSED_OVER
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
@@ -21,6 +22,7 @@ class Hearsay:
 
     def __init__(self) -> None:
         self.judged, self.error = 0, 0.0
+        self.own = 0  # calls of functions of the framework whose gradient is by definition another
         self.calls: dict[CallSite, int] = {}  # how often each was judged
         self.wrong: dict[tuple[CallSite, str, str], list[Occurrence]] = {}
         self.unjudged: dict[tuple[str, str], int] = {}
@@ -30,7 +32,9 @@ class Hearsay:
         """A call was judged. ``inputs`` are the place and path of each input of it."""
         where = called_at(scope, site)
         unknown = [f"towards {input_text(site, *inputs[at])} differences of it do not settle" for at in verdict.unknown]
-        for note in (*verdict.notes, *unknown):
+        own = [_own(site, inputs, wrong) for wrong in verdict.own]
+        self.own += bool(own)
+        for note in (*verdict.notes, *unknown, *own):
             self.notes[where, note] = self.notes.get((where, note), 0) + 1
         if verdict.unjudged:
             self.unjudged[where, verdict.unjudged] = self.unjudged.get((where, verdict.unjudged), 0) + 1
@@ -49,7 +53,7 @@ class Hearsay:
         unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
         notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
         return CheckReport(
-            self._heading(of, len(findings)),
+            self._heading(of, len(findings), bool(followed)),
             findings,
             (*unjudged, *notes, *followed),
             self.judged,
@@ -57,12 +61,14 @@ class Hearsay:
             unjudged,
         )
 
-    def _heading(self, of: str, wrong: int) -> str:
+    def _heading(self, of: str, wrong: int, is_partial: bool) -> str:
         unjudged = sum(self.unjudged.values())
         counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
         counts += [f"{unjudged} not judged"] if unjudged else []
         counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
-        right = "every derivative that was judged is right" if unjudged else "every derivative is right"
+        is_partial |= bool(unjudged) or any(note == CLOSED_OVER for _, note in self.notes)
+        right = "every derivative that was judged is right" if is_partial else "every derivative is right"
+        right += f", but for {self.own} of the framework's own" if self.own else ""
         said = right if self.judged else "nothing was judged"
         if wrong:
             said = f"{wrong} derivative{'s are' if wrong > 1 else ' is'} wrong"
@@ -118,6 +124,15 @@ def input_text(site: CallSite, place: str, path: str) -> str:
     if not place:  # what the function itself holds: the tensor of a method, or a parameter of a module
         return (site.spelled if path else site.spelled.rpartition(".")[0]) + path
     return dict(site.arguments).get(place, f"input {place}" if place.isdigit() else place) + path
+
+
+def _own(site: CallSite, inputs: Sequence[tuple[str, str]], wrong: Wrong) -> str:
+    """What is said of a function of the framework's own: for all that is known it is meant so."""
+    towards = "" if wrong.input is None else f" towards {input_text(site, *inputs[wrong.input])}"
+    return (
+        f"its gradient{towards} is not its derivative{_size(wrong.error)}, and nothing in it was written by hand: what "
+        "is detached, padded, clipped or read from one triangle has such a gradient by definition"
+    )
 
 
 def _facts(site: CallSite, found: Occurrence) -> list[str]:

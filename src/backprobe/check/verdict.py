@@ -12,6 +12,7 @@ from backprobe.backends.again import Operation
 from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
 from backprobe.check.narrow import Element, Wrong, narrow
 
+ROUNDED = 100 * 2.0**-23  # of a matrix: how far one that a program in single precision made is from symmetric
 AGAIN = 3  # directions that are tried where one has shown a difference
 SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
 
@@ -21,7 +22,8 @@ class Verdict:
     """What is known of one call when it was judged.
 
     ``error`` is the largest of those that were found to be no more than noise. ``unjudged`` says why nothing of the
-    call was judged, ``unknown`` are the inputs towards which nothing was, ``notes`` tell what else was not.
+    call was judged, ``unknown`` are the inputs towards which nothing was, ``notes`` tell what else was not. ``own`` are
+    gradients that are not the derivative, of functions of the framework alone: these have them by definition.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
@@ -29,6 +31,7 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
     unjudged: str = ""
     unknown: list[int] = field(default_factory=list)
+    own: list[Wrong] = field(default_factory=list)
 
 
 def judge(operation: Operation) -> Verdict:
@@ -80,9 +83,9 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
         elif not operation.is_custom and _is_right_if_symmetric(judge, at, outline.judged):
             verdict.notes.append(SYMMETRIC)
         elif wrong := _confirmed(judge, at, outline.judged):
-            verdict.wrong.append(wrong)
+            (verdict.wrong if operation.is_custom else verdict.own).append(wrong)
     verdict.unknown.sort()
-    if len(verdict.unknown) == len(directions) and not verdict.wrong:
+    if len(verdict.unknown) == len(directions) and not (verdict.wrong or verdict.own):
         raise Unjudged("differences of it do not settle")
 
 
@@ -114,7 +117,7 @@ def _transposed(matrix: Any) -> Any:
 
 
 def _is_hermitian(matrix: Any) -> bool:
-    return bool(numpy.allclose(matrix, _transposed(matrix), rtol=1e-6, atol=0.0))
+    return bool(numpy.linalg.norm(matrix - _transposed(matrix)) <= ROUNDED * numpy.linalg.norm(matrix))
 
 
 def _confirmed(judge: Judge, at: int, judged: Any) -> Wrong | None:
@@ -142,4 +145,6 @@ def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any]
     places = numpy.argwhere(infinite)[:3]
     shown = tuple(Element(tuple(map(int, p)), gradients[at][tuple(p)].item(), float("nan"), 0.0) for p in places)
     looks = f"{count} of its elements are not finite, and the outputs move as they should"
-    verdict.wrong.append(Wrong(at, float("inf"), looks, shown, count, infinite.size, infinite.size))
+    (verdict.wrong if judge.operation.is_custom else verdict.own).append(
+        Wrong(at, float("inf"), looks, shown, count, infinite.size, infinite.size)
+    )

@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.again import Input, Operation
-from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
+from backprobe.backends.again import CLOSED_OVER, Input, Operation
+from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
-from backprobe.backends.jax.precision import coarsest_cast
+from backprobe.backends.jax.precision import coarsest_cast, has_custom
 from backprobe.backends.jax.tensors import is_array
 from backprobe.source.follow import innermost, package
 
@@ -146,7 +146,8 @@ class HeardCall:
         outputs = [at for at, leaf in enumerate(jax.tree.leaves(result)) if self.owner._is_differentiated(leaf)]
         if not outputs:
             return None
-        notes: list[str] = []
+        closed = [leaf for held in closed_over((self.given.called, *self.given.tree)) for leaf in jax.tree.leaves(held)]
+        notes = [CLOSED_OVER] if any(map(self.owner._is_differentiated, closed)) else []
         for double in (True, False):
             operation = JaxOperation(self.given, self.owner._is_differentiated, outputs, double, notes)
             failed = operation.why_it_fails()
@@ -199,7 +200,9 @@ class JaxOperation:
             with self._alone():
                 arrays = self._arrays([held.value for held in self.inputs])
                 outputs = [concrete(output) for output in self._function(*arrays)]
-                within = coarsest_cast(jax.make_jaxpr(self._function)(*arrays)) if self.double else 0.0
+                jaxpr = jax.make_jaxpr(self._function)(*arrays)
+                within = coarsest_cast(jaxpr) if self.double else 0.0
+                self.is_custom = self.is_custom or has_custom(jaxpr)
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         self.epsilon = max([self.epsilon, within, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])

@@ -1,4 +1,4 @@
-"""How precisely a function computes that was given double precision: what it casts to inside says so."""
+"""What is inside a call: how coarsely it computes, whatever it was given, and whether it has derivatives of its own."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def coarsest_cast(jaxpr: Any) -> float:
     0.0009765625
     """
     return max((_epsilon(equation.outvars[0].aval) for equation in _equations(jaxpr) if _casts(equation)), default=0.0)
+
+
+def has_custom(jaxpr: Any) -> bool:
+    """Has anything inside a derivative of its own?"""
+    return any(equation.primitive.name.startswith(("custom_vjp", "custom_jvp")) for equation in _equations(jaxpr))
 
 
 def _equations(jaxpr: Any) -> Iterator[Any]:

@@ -116,6 +116,7 @@ class HeardCall:
         self.calls, self.function, self.given = calls, function, (args, dict(kwargs))
         self.owner = _owner(function)
         calls.log.kinds.clear()
+        self.kinds: frozenset[str] = frozenset()
         self.layer = function if layers.is_layer(function) else None
         self.tensors = {id(leaf): leaf for leaf in _held(function, args, kwargs) if calls.tape.is_tensor(leaf)}
         with calls.alone():
@@ -126,9 +127,8 @@ class HeardCall:
         if not outputs:
             return None
         notes: list[str] = []
-        kept = next(
-            (why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.calls.log.kinds)), ""
-        )
+        self.kinds = frozenset(self.calls.log.kinds)
+        kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
         if kept and self.layer is None:
             return kept
         for double in (True, False):
@@ -145,7 +145,7 @@ class TensorflowOperation:
 
     def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
         self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
-        self.is_custom = private.has_own_gradient(heard.function)
+        self.is_custom = private.has_own_gradient(heard.function) or "IdentityN" in heard.kinds  # what wraps one
         with heard.calls.alone():
             self.constants = {key: self._cast(value) for key, value in heard.values.items()}
         args, kwargs = heard.given

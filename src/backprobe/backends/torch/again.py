@@ -13,11 +13,12 @@ import numpy
 import torch
 from torch import Tensor
 
-from backprobe.backends.again import Input, Operation
-from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
+from backprobe.backends.again import CLOSED_OVER, Input, Operation
+from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_kind
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
+from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.source.follow import innermost, package
@@ -121,6 +122,8 @@ class HeardCall:
         notes = []
         if not same_states(self.states, random_states(self.given)):
             notes.append("it is random: each time it was called again the random state was put back first")
+        if any(map(_is_trained, closed_over((self.function, *self.given)))):
+            notes.append(CLOSED_OVER)
         for double in (True, False):
             operation = TorchOperation(self, outputs, double, notes)
             failed = operation.why_it_fails()
@@ -164,7 +167,7 @@ class TorchOperation:
         """Make the call once. The first line of what it raises, or None; the precision of its outputs is known then."""
         try:
             with Coarsest() as within, self._call([held.value for held in self.inputs]) as (outputs, _):
-                pass
+                self.is_custom = self.is_custom or has_custom(outputs)
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return first_line(error)
         if len(outputs) != len(self.outputs) or not all(output.requires_grad for output in outputs):
@@ -240,6 +243,13 @@ def _is_custom(function: Any) -> bool:
 
 def _is_differentiated(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
+
+
+def _is_trained(value: Any) -> bool:
+    """Are there tensors in it that are differentiated, or is it a module with such parameters?"""
+    if isinstance(value, torch.nn.Module):
+        return any(parameter.requires_grad for parameter in value.parameters())
+    return any(_is_differentiated(leaf) for _, leaf in leaves(value))
 
 
 def _is_users(module: torch.nn.Module) -> bool:
