@@ -835,3 +835,13 @@ def test_modules_that_did_not_run_are_no_fault():
     assert bp.explain(rec).ok
     assert "never computed: spare" in bp.explain(rec).notes
     assert bp.explain(rec, "spare").findings[0].kind == "not_executed"
+
+
+def test_what_is_drawn_does_change():
+    def f(mean):
+        z = torch.normal(mean, 1.0)
+        return z.sum()
+
+    finding = bp.explain(bp.probe(f)(torch.ones(3)), "mean").findings[0]
+    assert finding.headline == "the derivative of 'z' towards 'mean' that backward takes is 0"
+    assert "mean + deviation * randn_like(mean)" in finding.remedy

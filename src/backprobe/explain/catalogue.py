@@ -143,7 +143,7 @@ CAUSES = {
     ),
     "opaque": Cause("the gradient of {value} cannot be told: {reason}", "{instead}"),
     "zero_derivative": Cause(
-        "{target} does not change as {value} does: the derivative there is 0",
+        "the derivative of {target} towards {value} that backward takes is 0",
         "{instead}",
     ),
 }  # fmt: skip
@@ -157,6 +157,11 @@ FLAT = {
     **{
         name: f"{name} is flat between its steps: a straight-through estimator, u + ({name}(u) - u).detach()"
         for name in ("round", "floor", "ceil", "trunc", "sign", "heaviside")
+    },
+    "normal": "normal draws numbers without a derivative: mean + deviation * randn_like(mean)",
+    **{
+        name: f"{name} draws numbers without a derivative: a loss of log_prob(), or a relaxation"
+        for name in ("bernoulli", "poisson")
     },
 }
 """What to write instead of operations that are flat, by the name of the operation."""
