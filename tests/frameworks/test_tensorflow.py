@@ -219,7 +219,7 @@ def test_every_status_and_its_reason():
         "whole": ("not_float", "its dtype is int32"),
         "back": ("detached", CARRIES_NOTHING),
         "through": ("detached", CARRIES_NOTHING),
-        "constant": ("frozen", "nothing that it was computed from requires a gradient"),
+        "constant": ("frozen", "nothing recorded that it was computed from requires a gradient"),
         "held": ("frozen", "it is a Variable with trainable=False"),
         "word": ("not_float", "its dtype is string"),
         "n": ("not_tensor", "it is the Python number 3"),

@@ -175,7 +175,7 @@ class JaxTape(Once):
         cut = [read for read in reads if not read.has_tangent and read.status is GradStatus.DETACHED]
         if cut:
             return GradStatus.DETACHED, "it was computed from a value that is itself detached"
-        return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
+        return GradStatus.FROZEN, "nothing recorded that it was computed from requires a gradient"
 
     def identity(self, tensor: Any) -> int:
         known = self.taps.get(id(tensor))

@@ -114,7 +114,7 @@ class TensorflowTape(Once):
             return cut, "it was computed from values that are differentiated, but carries no history"
         if carried is not None:
             return carried.status, f"it was computed from a value that is itself {carried.status}"
-        return GradStatus.FROZEN, "nothing that it was computed from requires a gradient"
+        return GradStatus.FROZEN, "nothing recorded that it was computed from requires a gradient"
 
     def identity(self, tensor: Any) -> int:
         """The number of a tensor, or of the handle that every Python object of a Variable shares."""
