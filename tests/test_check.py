@@ -816,3 +816,27 @@ def test_what_is_left_out_must_be_called():
         bp.check(lambda x: x * 2, skip=[Rounded])(torch.tensor(1.0))
     with pytest.raises(bp.BadOption, match="skip is a list of functions and classes"):
         bp.check(lambda x: x * 2, skip=Rounded)
+
+
+def test_a_module_that_cannot_be_lent_leaves_nothing_behind():
+    module, called = torch.nn.Linear(2, 2), torch.nn.Module.__call__
+    count = []
+    hook = torch.nn.modules.module.register_module_forward_hook(lambda *given: count.append(1))
+
+    def f(x, w):
+        weight = module._parameters.pop("weight")
+        module._parameters["weight"] = w * 2
+        try:
+            return torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False)
+        finally:
+            module._parameters["weight"] = weight
+
+    try:
+        report = bp.check(f)(torch.ones(1, 2), torch.ones(2, 2))
+        assert "puts tensors into a module" in report.unjudged[0]
+        assert torch.nn.Module.__call__ is called
+        count.clear()
+        module(torch.ones(1, 2))
+        assert count == [1]
+    finally:
+        hook.remove()

@@ -84,13 +84,14 @@ def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
             yield leaf.__self__
         elif isinstance(leaf, FunctionType) and deeper:
             for cell in leaf.__closure__ or ():
-                held = _contents(cell)
+                held = contents(cell)
                 yield held
                 yield from closed_over(held, deeper - 1)
 
 
-def _contents(cell: Any) -> Any:
+def contents(cell: Any) -> Any:
+    """What a closure's cell holds; None where it is empty."""
     try:
         return cell.cell_contents
-    except ValueError:  # it is empty
+    except ValueError:
         return None

@@ -14,6 +14,7 @@ import torch.nn.modules.module as module_file
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from backprobe.backends.harmless import contents
 from backprobe.structure import leaves, refilled
 
 HOOKS = (
@@ -107,8 +108,12 @@ class Lent:
             return self.called(module, *args, **kwargs)
 
         torch.nn.Module.__call__ = called  # type: ignore[method-assign]
-        for module in reached(self.given):
-            self.lend(module)
+        try:
+            for module in reached(self.given):
+                self.lend(module)
+        except BaseException:  # a context that is not entered is not left
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -160,13 +165,6 @@ def reached(given: Any) -> Iterator[torch.nn.Module]:
             yield from reached((leaf.func, leaf.args, leaf.keywords))
             continue
         cells = getattr(leaf, "__closure__", None) or () if isinstance(leaf, FunctionType) else ()
-        for one in (leaf, getattr(leaf, "__self__", None), *map(_contents, cells)):
+        for one in (leaf, getattr(leaf, "__self__", None), *map(contents, cells)):
             if isinstance(one, torch.nn.Module):
                 yield one
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # it is empty
-        return None
