@@ -16,6 +16,7 @@ from types import (
 )
 from typing import Any
 
+from backprobe.source.follow import innermost, package
 from backprobe.structure import leaves
 
 COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow", "round", "sum"})
@@ -48,6 +49,25 @@ def why_not_kind(function: Any) -> str:
             return f"{function.__name__} may change what it is given"
         function = owner
     return f"it belongs to an object of type {type(function).__name__}, and calling it again might change that"
+
+
+NOT_FOLLOWED = "it is a function of yours that could not be followed, and calling it again might do more than compute"
+
+
+def is_users(function: Any) -> bool:
+    """Is it a Python function that is part of no installed package?"""
+    inner = innermost(function)
+    return inner is not None and package(inner.__code__.co_filename) is None
+
+
+def why_not_python(function: Any) -> str:
+    """Why a function that is none of the framework's is not called again. Empty where it may be."""
+    if innermost(function) is None:
+        return why_not_kind(function)
+    if isinstance(function, MethodType) and not isinstance(function.__self__, type):
+        kind = type(function.__self__).__name__
+        return f"it is a method of an object of type {kind}, and calling it again might change that"
+    return NOT_FOLLOWED if is_users(function) else ""
 
 
 def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]) -> str:

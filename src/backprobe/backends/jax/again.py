@@ -14,13 +14,19 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.again import CLOSED_OVER, Input, Operation
-from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_kind
+from backprobe.backends.harmless import (
+    NOT_FOLLOWED,
+    closed_over,
+    is_python_computing,
+    is_users,
+    why_not_given,
+    why_not_kind,
+)
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
 from backprobe.backends.jax.precision import coarsest_cast, has_custom
 from backprobe.backends.jax.tensors import is_array
-from backprobe.source.follow import innermost, package
 
 TRACED = "it runs inside a transformation, where its values have no numbers; the call of that is judged as a whole"
 
@@ -239,10 +245,7 @@ def _why_not_again(function: Any) -> str:
         return why_not_kind(function)
     if models.kind(function) == "linen" or models.kind(owner) is not None:
         return "it is a module that is bound to variables which are not among its arguments"
-    inner = innermost(function)
-    if inner is not None and package(inner.__code__.co_filename) is None and not private.is_staged(function):
-        return "it is a function of yours that could not be followed, and calling it again might do more than compute"
-    return ""
+    return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else ""
 
 
 def _is_copied(leaf: Any) -> bool:

@@ -14,13 +14,12 @@ import tensorflow as tf
 
 from backprobe.backends.again import Input, Operation
 from backprobe.backends.facts import Options
-from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_kind
+from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_python
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.log import OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
-from backprobe.source.follow import innermost, package
 from backprobe.structure import leaves, refilled
 
 RANDOM = "it draws random numbers, and TensorFlow would draw others each time that it is called"
@@ -226,15 +225,7 @@ def _why_not_again(function: Any) -> str:
         return ""
     if layers.is_layer(function):
         return "" if function.built else "it is a layer that has no Variables yet"
-    inner = innermost(function)
-    if inner is None:
-        return why_not_kind(function)
-    if isinstance(function, MethodType) and not isinstance(function.__self__, type):
-        kind = type(function.__self__).__name__
-        return f"it is a method of an object of type {kind}, and calling it again might change that"
-    if package(inner.__code__.co_filename) is None:
-        return "it is a function of yours that could not be followed, and calling it again might do more than compute"
-    return ""
+    return why_not_python(function)
 
 
 def _is_copied(leaf: Any) -> bool:

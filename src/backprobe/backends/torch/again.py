@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.again import CLOSED_OVER, Input, Operation
-from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_kind
+from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_python
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
@@ -269,15 +269,7 @@ def _why_not_again(function: Any) -> str:
     code = getattr(function, "__code__", None)
     if is_python_computing(function) or (code is not None and code.co_filename.startswith(TRANSFORMS)):
         return ""
-    inner = innermost(function)
-    if inner is None:
-        return why_not_kind(function)
-    if isinstance(function, MethodType) and not isinstance(function.__self__, type):
-        kind = type(function.__self__).__name__
-        return f"it is a method of an object of type {kind}, and calling it again might change that"
-    if package(inner.__code__.co_filename) is None:
-        return "it is a function of yours that could not be followed, and calling it again might do more than compute"
-    return ""
+    return why_not_python(function)
 
 
 def _is_copied(leaf: Any) -> bool:
