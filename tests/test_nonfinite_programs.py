@@ -10,6 +10,7 @@ from torch import nn, tensor
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+from backprobe.backends.torch.finite import FINITE, NAN, extremes, kinds
 from backprobe.record import Finiteness, Made, Nonfinite
 
 
@@ -504,6 +505,29 @@ def test_counts_in_kinds_of_tensors():
     assert dict(zip(kinds, nonfinite([t for t, _ in kinds.values()]), strict=True)) == {
         kind: expected for kind, (_, expected) in kinds.items()
     }
+
+
+@pytest.mark.parametrize("spot", [(0, 0, 0), (1, 2, 3), (1, 0, 3)])
+@pytest.mark.parametrize("view", [
+    lambda t: t, lambda t: t.transpose(0, 2), lambda t: t.permute(1, 2, 0), lambda t: t[:, ::2], lambda t: t[..., 0:1],
+    lambda t: t[..., None].expand(2, 3, 4, 5), lambda t: t.transpose(0, 1).unsqueeze(1).expand(3, 6, 2, 4),
+    lambda t: t.diagonal(dim1=0, dim2=1), lambda t: t.unfold(2, 2, 1), lambda t: t[0, 0, 0],
+])  # fmt: skip
+def test_a_view_is_read_as_it_lies_in_memory_and_holds_what_it_holds(view, spot):
+    numbers = torch.zeros(2, 3, 4)
+    numbers[spot] = float("nan")
+    expected = NAN if view(numbers).isnan().any() else FINITE
+    assert kinds([extremes(view(numbers))]) == [expected]
+
+
+def test_a_view_is_read_in_the_order_of_memory(monkeypatch):
+    """A transposed tensor takes ten times as long otherwise, and an expanded one as often as it is repeated."""
+    read = []
+    aminmax = torch.aminmax
+    monkeypatch.setattr(torch, "aminmax", lambda numbers: read.append(numbers) or aminmax(numbers))
+    extremes(torch.zeros(2, 3, 4).permute(2, 0, 1)[:, None].expand(4, 7, 2, 3))
+    assert read[0].is_contiguous()
+    assert read[0].numel() == 24
 
 
 def test_the_largest_numbers_are_finite():

@@ -53,7 +53,20 @@ def _held(tensor: Tensor) -> Tensor | None:
         numbers = numbers.to_dense()
     if numbers.is_complex():
         numbers = torch.view_as_real(numbers.resolve_conj())
+    numbers = _as_it_lies(numbers)
     return numbers if numbers.element_size() >= NARROW else numbers.float()
+
+
+def _as_it_lies(numbers: Tensor) -> Tensor:
+    """The same numbers in the order in which memory has them, each once.
+
+    A transposed tensor is read ten times slower than it is by its strides, and an expanded one again and again.
+    """
+    if numbers.is_contiguous():
+        return numbers
+    steps = numbers.stride()
+    once = numbers[tuple(slice(1) if step == 0 else slice(None) for step in steps)] if 0 in steps else numbers
+    return once.permute(sorted(range(numbers.ndim), key=steps.__getitem__, reverse=True))
 
 
 def kinds(found: Sequence[Extremes]) -> list[str]:
