@@ -282,6 +282,27 @@ def test_the_branch_and_the_remedy_are_named():
 # the turns of a loop
 
 
+def test_a_square_has_no_pole():
+    def distances(a, b):
+        squares = ((a[:, None] - b[None]) ** 2).sum(-1)
+        return squares.sqrt().sum()
+
+    x = torch.tensor([[1.0, 2.0], [3.0, 5.0]])
+    report = bp.explain(bp.probe(distances, nonfinite=True)(x, x.clone()))
+    assert [one.headline for one in report.findings[:2]] == [
+        "Inf is born in the backward of 'sqrt()': the derivative of sqrt is infinite at 0",
+        "NaN is born of Inf in the backward of 'pow()': 0 · Inf: a gradient of Inf",
+    ]
+
+
+def test_a_number_that_is_infinite_is_not_called_finite():
+    def masked(scores, mask):
+        return torch.softmax(scores.masked_fill(mask == 0, float("-inf")), -1).sum()
+
+    report = bp.explain(bp.probe(masked, nonfinite=True)(torch.ones(2, 3), torch.zeros(2, 3)))
+    assert "'float()' is -inf" in report.findings[0].facts
+
+
 def test_births_at_one_line_are_told_once():
     def f(x):
         u = x * 1

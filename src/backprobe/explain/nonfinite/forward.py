@@ -278,7 +278,7 @@ class Forward:
             return f"{what}{shape}: {count}"
         if self.states.values[at] is State.UNKNOWN:
             return f"{what}{shape} is not known"
-        if self.states.values[at].is_bad:  # a number, which nothing was counted in
+        if entry.status is GradStatus.NOT_TENSOR:
             return f"{what} is {entry.held_value}"
         numbers = self.numbers(at)
         if numbers is None or numbers.dtype.kind == "c" or not numbers.size:

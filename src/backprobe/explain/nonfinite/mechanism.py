@@ -216,10 +216,10 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     if made == "nan" and place.is_zero_given:
         told = ZERO_INF if infinite else _by_zero(place.values)
         return f"{told}: a zero gradient" + (f", and {infinite}" if infinite else "")
+    if made == "nan" and name in PRODUCTS and place.is_infinite_given:  # twice Inf is Inf, so that is no pole
+        return f"{ZERO_INF}: a gradient of Inf"
     if infinite:
         return infinite if made == "inf" else f"{ZERO_INF}: {infinite}"
-    if made == "nan" and name in PRODUCTS and place.is_infinite_given:
-        return f"{ZERO_INF}: a gradient of Inf"
     if made == "inf" and name in STEADY:
         return f"{OVERFLOW}: {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else OVERFLOW
     return ""
