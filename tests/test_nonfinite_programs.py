@@ -361,6 +361,55 @@ def test_an_overflow_under_a_known_scale_says_so():
     )
 
 
+def steps(net, *, bad):
+    """Three steps, where the distance of one is 0: its root has an infinite derivative there."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        out = net(torch.ones(3, 2))
+        target = out.detach() if step == bad else torch.full((3, 1), 5.0)
+        distance = ((out - target) ** 2).sum()
+        loss = distance.sqrt()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        first = net.weight.grad
+        size = first.norm() + norm
+        optimizer.step()
+    return size
+
+
+def test_births_come_in_the_order_of_the_passes():
+    torch.manual_seed(0)
+    with bp.probe(nonfinite=True) as rec:
+        steps(nn.Linear(2, 1), bad=1)
+    report = bp.explain(rec)
+    births = [(one.kind, one.name.rpartition(":")[2]) for one in report.findings if one.kind != "propagated"]
+    assert births == [("born_backward", "loss#1"), ("born_backward", "distance#1"), ("unknown", "out#2")]
+    assert report.findings[1].headline.endswith("0 · Inf: a gradient of Inf")
+    updated = "gradients held NaN or Inf before that: what was updated with them may have brought it"
+    assert updated in report.findings[2].facts
+
+
+def test_what_is_read_from_bad_gradients_is_no_birth():
+    with bp.probe(nonfinite=True) as rec:
+        steps(nn.Linear(2, 1), bad=2)
+    report = bp.explain(rec)
+    assert [(one.kind, one.name.rpartition(":")[2]) for one in report.findings] == [
+        ("born_backward", "loss#2"), ("born_backward", "distance#2"), ("propagated", "norm#2"),
+    ]  # fmt: skip
+    assert all(name in str(report.findings[2].facts) for name in (":norm#2", ":first#2", ":size#2"))
+
+
+def test_a_gradient_that_came_bad_to_a_model_is_told_though_the_next_output_is_bad_too():
+    net = nn.Linear(2, 1)
+    with bp.probe(net, nonfinite=True) as rec:
+        steps(net, bad=1)
+    first, second, *_ = bp.explain(rec).findings
+    assert (first.kind, first.name) == ("unknown", "return#1")
+    assert first.headline.startswith("NaN comes to the gradient of 'return#1' on the way from 'backward()#1'")
+    assert (second.kind, second.name) == ("unknown", "return#2")
+
+
 def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
     """A model's block under a real GradScaler: the loss is computed outside of the model."""
     torch.manual_seed(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import itemgetter
 
 from backprobe.backends.choice import load_arrays
 from backprobe.explain.nonfinite.backward import Backward
@@ -28,7 +29,8 @@ def explain_nonfinite(record: Record) -> Report:
     sources = Sources.of(states.record)
     forward = Forward(states, sources, arrays)
     backward = Backward(forward)
-    born = [*forward.births(backward.read, backward.folded()), *backward.births()]
+    found = [*forward.births(backward.read, backward.folded()), *backward.births()]
+    born = [finding for _, finding in sorted(found, key=itemgetter(0))]
     notes = [*forward.harmless(backward.read, backward.owners), *([] if states.was_asked else [LATE])]
     if not born:
         return Report(_clean(states), (), tuple(notes))

@@ -12,11 +12,11 @@ import numpy
 
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import Forward
+from backprobe.explain.nonfinite.moments import Moment
 from backprobe.explain.nonfinite.sources import parsed
 from backprobe.explain.nonfinite.states import TOLD, WORDS, State
 from backprobe.explain.nonfinite.within import SEE_BETWEEN, scaled
 from backprobe.findings import Finding
-from backprobe.names import strip
 from backprobe.record import GradStatus
 from backprobe.source.sites import operation as operation_of
 
@@ -49,7 +49,7 @@ class Backward:
 
     def __init__(self, forward: Forward) -> None:
         self.forward, self.states, self.sources = forward, forward.states, forward.sources
-        self.entries, self.positions = forward.entries, forward.positions
+        self.entries, self.positions, self.moments = forward.entries, forward.positions, forward.moments
         self._known_followers: dict[int, list[int]] = {}
 
     @cached_property
@@ -158,11 +158,12 @@ class Backward:
                     pending.append(one)
         return found
 
-    def births(self) -> Iterator[Finding]:
+    def births(self) -> Iterator[tuple[Moment, Finding]]:
         """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
         for birth in self._kept:
-            yield self._birth(birth)
-        yield from self._came_in()
+            yield self.moments.backward(birth.owner), self._birth(birth)
+        for at, finding in self._came_in():
+            yield self.moments.backward(at), finding
 
     @cached_property
     def _kept(self) -> list[Birth]:
@@ -264,7 +265,7 @@ class Backward:
             at = sources[0] if sources else None
         return tuple(self.entries[one].name for one in path) if len(path) > 1 else ()
 
-    def _came_in(self) -> Iterator[Finding]:
+    def _came_in(self) -> Iterator[tuple[int, Finding]]:
         """Gradients that are not finite though no operation that is seen made them so."""
         made_for = {birth.towards for birth in self.made}
         for at, state in enumerate(self.states.grads):
@@ -275,7 +276,7 @@ class Backward:
             if not state.is_bad or given.is_bad or is_made or is_forward or self._is_read_where_made(at):
                 continue
             if at in self.states.record.outputs or self.states.sees_operations:
-                yield self._appeared(at, WORDS[state], followers)
+                yield at, self._appeared(at, WORDS[state], followers)
 
     def _appeared(self, at: int, word: str, followers: Sequence[int]) -> Finding:
         """A gradient that is not finite, and what may have made it so."""
@@ -300,9 +301,7 @@ class Backward:
         So a write through a view reads the value that it replaces.
         """
         owners = {birth.owner for birth in self.made} | set(self.forward.origins)
-        local = strip(self.entries[at].name)
-        versions = [one for one in owners if one > at and strip(self.entries[one].name) == local]
-        return bool(versions) or not owners.isdisjoint(self.sources.consumers[at])
+        return not owners.isdisjoint(self.sources.consumers[at])
 
 
 def _came(state: State) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from backprobe.backends.base import Arrays
 from backprobe.backends.choice import BACKENDS
 from backprobe.explain.nonfinite import loops, mechanism
+from backprobe.explain.nonfinite.moments import Moment, Moments
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
 from backprobe.explain.nonfinite.states import WORDS, State, States
 from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
@@ -37,6 +38,7 @@ HEALING = frozenset({
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 BEGUN = "it begins in step {} of the loop, counted from 0: whatever is bad after that comes from there"
+UPDATED = "gradients held NaN or Inf before that: what was updated with them may have brought it"
 HELD = "the buffer {!r} held {} before the model ran"
 NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
@@ -47,6 +49,7 @@ class Forward:
 
     def __init__(self, states: States, sources: Sources, arrays: Arrays) -> None:
         self.states, self.sources, self.arrays = states, sources, arrays
+        self.moments = Moments(states, sources)
         self.entries: Sequence[Entry] = states.record.entries
         self.unrecorded = Unrecorded(states.record, sources)
         self.positions: Mapping[str, int] = {entry.name: at for at, entry in enumerate(self.entries)}
@@ -61,7 +64,7 @@ class Forward:
             if state.is_bad:
                 sources = [*self.sources.direct[at], *self._unseen_sources(at)]
                 given = max((self.states.values[one] for one in sources), default=State.FINITE)
-                if state > given:
+                if state > given and not self.moments.is_read_from_gradients(at):
                     found[at] = given
         for loop in self._loops:
             begins, follows = loops.origins(loop, self.states, self.sources)
@@ -150,11 +153,11 @@ class Forward:
 
     # findings
 
-    def births(self, read: Set[int], folded: Mapping[int, Sequence[str]]) -> Iterator[Finding]:
+    def births(self, read: Set[int], folded: Mapping[int, Sequence[str]]) -> Iterator[tuple[Moment, Finding]]:
         """Where NaN and Inf begin, those left out that do no harm; with what is to be said of their backward too."""
         for at, given in self.origins.items():
             if not self.is_harmless(at, read):
-                yield self._birth(at, given, folded.get(at, ()))
+                yield self.moments.forward(at), self._birth(at, given, folded.get(at, ()))
 
     def _birth(self, at: int, given: State, more: Sequence[str]) -> Finding:
         entry, state = self.entries[at], self.states.values[at]
@@ -172,7 +175,7 @@ class Forward:
         if given is State.UNKNOWN:
             lost = ", ".join(repr(self.entries[one].name) for one in sources if self.states.values[one] is given)
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
-            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
+            return Finding("unknown", entry.name, headline, entry.source, (*facts, *self._before(at)), chain)
         mentioned = self.unrecorded.mentioned(at)
         told = self.mechanism(at)
         is_told = told and not (mentioned and told.startswith(mechanism.OVERFLOW))  # of all that went in
@@ -187,9 +190,13 @@ class Forward:
         if mentioned and not is_told:
             lost = f"{', '.join(mentioned)}, which {'is' if len(mentioned) == 1 else 'are'} not recorded"
             headline = f"{word} is born{of} at {entry.name!r}, or came in with {lost}"
-            return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
+            return Finding("unknown", entry.name, headline, entry.source, (*facts, *self._before(at)), chain)
         headline = f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else "")
         return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
+
+    def _before(self, at: int) -> list[str]:
+        """Whether a backward pass went before that may be the reason."""
+        return [UPDATED] if at > self.moments.first_bad else []
 
     def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...]) -> Finding:
         """A birth of which no line is known: between recorded values, as the outputs of modules are."""

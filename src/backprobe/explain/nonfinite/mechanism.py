@@ -241,7 +241,12 @@ def _shown(values: Array | None) -> str:
 
 
 def at(array: Array | None, bad: Array) -> Array | None:
-    """The numbers of an array at the places that are bad; None where its shape is another."""
+    """The numbers of an array at the places that are bad; None where its shape is another.
+
+    A single number is at each of them: a sum hands its gradient on to all that it was computed from.
+    """
+    if array is not None and array.size == 1:
+        return array.reshape(-1)
     return None if array is None or array.shape != bad.shape else array[bad]
 
 
