@@ -260,16 +260,17 @@ class Forward:
         """Of what no line of the user's made, a module's output or a line of a framework's: where it is used first."""
         if self._is_users(at) or self.entries[at].name in self.states.record.names:
             return []
-        seen, pending = {at}, [at]
+        seen, pending, users = {at}, [at], []
         while pending:
-            for consumer in self.sources.consumers[pending.pop(0)]:
-                if self._is_users(consumer):
-                    text = self.entries[consumer].source.text.strip()  # type: ignore[union-attr]
-                    return [f"it is used first by {self.entries[consumer].name!r}{self.at_line(consumer)}: {text}"]
+            for consumer in self.sources.consumers[pending.pop()]:
                 if consumer not in seen:
                     seen.add(consumer)
-                    pending.append(consumer)
-        return []
+                    (users if self._is_users(consumer) else pending).append(consumer)
+        if not users:
+            return []
+        first = min(users)
+        text = self.entries[first].source.text.strip()  # type: ignore[union-attr]
+        return [f"it is used first by {self.entries[first].name!r}{self.at_line(first)}: {text}"]
 
     def _is_users(self, at: int) -> bool:
         """Is there a line for it, that is no framework's?"""
@@ -314,7 +315,8 @@ class Forward:
 
     def healing(self, at: int) -> list[str]:
         """Sentences about where what begins at an entry is taken away."""
-        return [f"{self.entries[healer].name!r} is finite again" + self._by(healer) for _, healer in self.ends(at)]
+        healers = dict.fromkeys(healer for _, healer in self.ends(at))
+        return [f"{self.entries[healer].name!r} is finite again" + self._by(healer) for healer in healers]
 
     def healed(self, read: Set[int], owners: Set[int]) -> Iterator[Finding]:
         """Where NaN and Inf were taken away that have done harm before, or do so in backward."""
@@ -327,7 +329,9 @@ class Forward:
         """Sentences about NaN and Inf that come to nothing."""
         for at in self.origins:
             if at not in owners and self.is_harmless(at, read):
-                healers = [repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)]
+                healers = dict.fromkeys(
+                    repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)
+                )
                 what = f"{WORDS[self.states.values[at]]} at {self.entries[at].name!r}{self.at_line(at)} does no harm"
                 yield f"{what}: " + (f"finite again at {', '.join(healers)}" if healers else NO_TENSOR)
 
