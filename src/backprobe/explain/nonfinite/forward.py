@@ -260,7 +260,8 @@ class Forward:
         """Of what no line of the user's made, a module's output or a line of a framework's: where it is used first."""
         if self._is_users(at) or self.entries[at].name in self.states.record.names:
             return []
-        seen, pending, users = {at}, [at], []
+        seen, pending = {at}, [at]
+        users: list[int] = []
         while pending:
             for consumer in self.sources.consumers[pending.pop()]:
                 if consumer not in seen:
