@@ -401,6 +401,18 @@ class Trace:
             scope = self._entered(path, "", ())
         return self.name(scope, "return", output, NO_SITE if path else RETURNED)
 
+    @quietly
+    def mention_returned(self, scope: Scope, output: Any) -> None:
+        """A module that ``scope`` called has returned: as the last of its names says, where it was selected."""
+        if not self.is_recording:
+            return
+        found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
+        held = [(leaf, self.latest.get(self.tape.identity(item))) for leaf, item in found if self.tape.is_tensor(item)]
+        for leaf, value in held:
+            above, local, _, _ = value.names[-1] if value is not None and value.names else (None, "", 0, "")
+            if value is not None and above is not None and local == "return":
+                scope.returned.append((f"{partition(above.path, '.')[-1]}()", ((leaf, value),)))
+
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
         if self.tape.exchanges:
