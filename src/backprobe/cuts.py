@@ -209,10 +209,10 @@ class Ways:
         return is_own or use.is_conditional or not use.is_argument
 
     def _flows(self, source: int, target: int) -> bool:
-        """Do edges lead from one value into another?"""
-        seen, pending = {target}, [target]
+        """Do edges lead from one value into another? Most that do are near: the nearest are looked at first."""
+        seen, pending = {target}, deque([target])
         while pending:
-            edges = self.edges[pending.pop()]
+            edges = self.edges[pending.popleft()]
             if source in edges:
                 return True
             new = edges.keys() - seen

@@ -267,11 +267,11 @@ class Backward:
 
     def _came_in(self) -> Iterator[tuple[int, Finding]]:
         """Gradients that are not finite though no operation that is seen made them so."""
-        made_for = {birth.towards for birth in self.made}
+        made_for = {birth.towards for birth in self.made}  # None among them: for any
         for at, state in enumerate(self.states.grads):
             followers = self._followers(at)
             given = max((self.states.grads[one] for one in followers), default=State.FINITE)
-            is_made = at in made_for or any(birth.towards is None for birth in self.made)
+            is_made = at in made_for or None in made_for
             is_forward = not self.forward.harmful.isdisjoint((at, *followers))  # a derivative of NaN is NaN
             if not state.is_bad or given.is_bad or is_made or is_forward or self._is_read_where_made(at):
                 continue
@@ -300,8 +300,12 @@ class Backward:
 
         So a write through a view reads the value that it replaces.
         """
-        owners = {birth.owner for birth in self.made} | set(self.forward.origins)
-        return not owners.isdisjoint(self.sources.consumers[at])
+        return not self._places.isdisjoint(self.sources.consumers[at])
+
+    @cached_property
+    def _places(self) -> Set[int]:
+        """The entries where something is made, forward or backward."""
+        return {birth.owner for birth in self.made} | set(self.forward.origins)
 
 
 def _came(state: State) -> str:
