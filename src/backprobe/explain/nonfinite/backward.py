@@ -194,8 +194,8 @@ class Backward:
             facts.append(f"or in that of {names}: which of them is not known without partials=True")
         masked, remedy = self._masked(birth)
         facts += masked
-        if birth.made is State.INF and self.states.record.scales:
-            facts.append(scaled(self.states.record.scales))
+        if birth.made is State.INF and mechanism.INFINITE not in told:
+            facts += scaled(self.states.record.scales)
         facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
         return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
@@ -289,7 +289,7 @@ class Backward:
             kind = "unknown"
             way = f"{entry.name!r} on the way from {self.entries[starts[0]].name!r}"
             headline = f"{word} comes to the gradient of {way}: by {BETWEEN}"
-            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
+            facts += scaled(self.states.record.scales)
         else:
             headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
         remedy = SEE_BETWEEN if starts else ""
