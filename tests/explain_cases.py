@@ -307,6 +307,13 @@ def returns_none(x, w):
     return (v * w).sum()
 
 
+@function("only its derivative is used, with `create_graph=True`", "y", "differentiated")
+def penalty(x, w):
+    y = (torch.tanh(x) * w).sum()
+    (slope,) = torch.autograd.grad(y, x, create_graph=True)  # <- here
+    return (slope.norm() - 1) ** 2
+
+
 def square(value):
     return value * value
 
@@ -551,6 +558,15 @@ def cut_off(x, w, probe):
         u = x * w
         d = u.detach()  # <- at:
         d.sum().backward()
+    return rec
+
+
+@error("nothing to differentiate: a derivative without a history", "no_history")
+def first_order(x, w, probe):
+    with probe() as rec:
+        y = (x**3).sum()
+        slope = torch.autograd.grad(y, x)[0]  # <- at:
+        curvature = torch.autograd.grad(slope.sum(), x)[0]
     return rec
 
 

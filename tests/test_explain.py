@@ -259,6 +259,17 @@ def test_a_gradient_that_is_used_without_its_history():
     assert "create_graph=True there" in caught.value.__notes__[-1]
 
 
+def test_the_call_that_fails_cuts_nothing():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        d = (x * 2).detach()
+        torch.autograd.grad(d.sum(), x)
+    first, cut, at, _ = caught.value.__notes__[-1].splitlines()
+    assert first == "backprobe: 'grad()' leads back to nothing that requires a gradient"
+    assert "cuts 'd' off" in cut
+    assert at.endswith("d = (x * 2).detach()")
+
+
 def test_an_attribute_that_one_method_detaches_and_another_reads():
     class State:
         def run(self, x, w):
@@ -516,6 +527,93 @@ def test_a_loop_that_cuts_at_each_turn_is_one_finding():
     (finding,) = bp.explain(recording).findings
     assert finding.kind == "detach"
     assert "the gradients that are missing for it: x" in finding.facts
+
+
+def noted(report, words):
+    return [note for note in report.notes if words in note]
+
+
+BESIDE = "nothing that is differentiated is computed from"
+
+
+def test_a_value_that_is_not_used_is_a_note_where_no_gradient_is_missing_for_it():
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        total = w.sum()
+        for i in range(20):
+            a = w * i
+            monitor = a.norm()
+            _, largest = torch.max(a.view(1, 2), 1)
+            total = total + a.sum()
+        total.backward()
+    report = bp.explain(rec)
+    assert report.ok
+    first, second = noted(report, BESIDE)
+    assert first.startswith(f"{BESIDE} 'monitor#0' ({__file__}:")
+    assert first.endswith(": monitor = a.norm()), monitor#1, monitor#2, monitor#3, monitor#4, monitor#5, monitor#6, "
+                          "monitor#7, monitor#8 and 11 more")  # fmt: skip
+    assert "'_#0'" in second
+
+
+def test_a_value_that_is_not_used_is_a_finding_where_a_gradient_is_missing_for_it():
+    def f(x, w):
+        for _ in range(3):
+            t = x * w
+        return w.sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("unused", "t = x * w")
+    assert finding.facts[-1] == "the same line does the same to t#1, t#2"
+
+
+def test_a_state_that_the_last_step_gives_is_a_note():
+    rnn, data = torch.nn.GRU(2, 2), torch.ones(3, 1, 2)
+    with bp.probe() as rec:
+        out, state = rnn(data)
+        out.sum().backward()
+    report = bp.explain(rec)
+    assert report.ok
+    assert noted(report, f"{BESIDE} 'state'")
+
+
+def test_higher_derivatives_are_healthy():
+    net, points = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), leaf(0.1, 0.2)
+    w, first_order = leaf(1.0, 2.0), False
+    with bp.probe() as rec:
+        t = points[:, None]
+        u = net(t)
+        du = torch.autograd.grad(outputs=u.sum(), inputs=t, create_graph=True)[0]
+        d2u = torch.autograd.grad(du.sum(), t, create_graph=True)[0]
+        inner = ((w * 2) ** 2).sum()
+        (g,) = torch.autograd.grad(inner, w, create_graph=not first_order)
+        fast = w - 0.1 * g
+        ((d2u + u * 0) ** 2).sum().backward()
+        (fast**2).sum().backward()
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert len(noted(report, "only the derivative goes on from")) == 2
+
+
+def test_a_derivative_whose_flag_was_off_is_cut_off():
+    def f(w, first_order=True):
+        inner = (w**3).sum()
+        (g,) = torch.autograd.grad(inner, w, create_graph=not first_order)
+        return (g * 2).sum() + w.sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "inner").findings
+    assert finding.kind == "derivative"
+
+
+def test_what_cannot_be_told_is_a_note():
+    w, online, target = leaf(1.0, 2.0), leaf(3.0), leaf(4.0)
+    with bp.probe() as rec:
+        loss = torch.func.grad(lambda v: (v**3).sum())(w).sum()
+        loss.backward()
+        with torch.no_grad():
+            target.mul_(0.99).add_(online)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert noted(report, "not told: it lives inside a torch.func transform")
 
 
 def test_by_nature_and_frozen_values_are_notes():

@@ -18,7 +18,7 @@ from backprobe.record import Entry, GradStatus, Record, Source
 from backprobe.source.mentions import Use, uses
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
-NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
+NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Mention:
     def use(self) -> Use:
         """The use that cuts, where several do not all."""
         kept = [use for use in self.uses if use.kind != NO_NUMBERS]
-        return next((use for use in kept if use.kind), kept[0] if kept else Use())
+        cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]
+        return next(iter(cutting or [use for use in kept if use.kind] or kept), Use())
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,16 @@ class Ways:
                       if source in values and self._is_silent(source, target)]  # fmt: skip
         return found
 
+    def differentiated(self, at: int) -> list[Mention]:
+        """The mentions on a way to an output of which the derivative goes on, and not the numbers."""
+        values = self.after(at).keys() & self.leading
+        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
+        return [
+            mention for mention in mentions
+            if mention.source in values and mention.use.kind == DIFFERENTIATED
+            and not self._flows(mention.source, mention.target)
+        ]  # fmt: skip
+
     def doubted(self, at: int) -> list[Mention]:
         """The mentions on a way to an output that are in what a call is given, and lead nowhere: that may be no use."""
         values = self.after(at).keys() & self.to_outputs
@@ -182,6 +193,8 @@ class Ways:
 
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
+        if mention.use.kind == DIFFERENTIATED and not _is_first_order(mention.use, target):
+            return None
         if source.status in HISTORY:
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
@@ -266,7 +279,13 @@ def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple
 
 
 def _has_cutter(known: tuple[Use, ...] | None) -> bool:
-    return any(use.kind not in ("", NO_NUMBERS) for use in known or ())
+    return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())
+
+
+def _is_first_order(use: Use, result: Entry) -> bool:
+    """Was ``create_graph`` off, where the text leaves that open?"""
+    is_open = "create_graph=" in use.text and "create_graph=True" not in use.text
+    return is_open and result.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
 
 
 def causes(record: Record) -> dict[int, Source]:

@@ -84,6 +84,10 @@ CAUSES = {
         "{text} gives gradients without a history: it cuts {target} off from {value}",
         "create_graph=True there, and gradients flow through what it gives",
     ),
+    "differentiated": Cause(
+        "{text} goes on from the derivative of {value} alone: {target} does not change with its numbers",
+        "nothing is wrong where that is meant; use {value} itself as well, and gradients flow to it",
+    ),
     "checkpoint": Cause(
         "{text} is given nothing that requires a gradient, and so keeps no history, that of parameters neither",
         "use_reentrant=False; or requires_grad_() on what it is given, before it",

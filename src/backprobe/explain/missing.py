@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backprobe.cuts import Cut, Ways
+from backprobe.cuts import DIFFERENTIATED, Cut, Ways
 from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
@@ -63,9 +63,24 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     cuts = ways.cuts(at)
     if cuts:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in cuts]
+    differentiated = _differentiated(ways, at, after)
+    if differentiated is not None:
+        return [differentiated]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after)
     return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
+
+
+def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
+    """The first line on the way to an output that goes on from the derivative of a value, as a gradient penalty."""
+    first = next(iter(ways.differentiated(at)), None)
+    if first is None:
+        return None
+    entry, target = ways.entries[first.source], ways.entries[first.target]
+    fields = {"value": repr(entry.name), "target": repr(target.name), "text": f"`{first.use.text}`"}
+    facts = [f"no edge leads from {target.name!r} back to {entry.name!r}, and none needs to"]
+    chain = (*ways.chain(after, first.source), target.name)
+    return _found("differentiated", target.name, first.line or target.source, fields, facts=facts, chain=chain)
 
 
 def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -141,6 +156,8 @@ def _kind(cut: Cut, source: Entry, target: Entry) -> str:
     use = cut.mention.use
     if cut.is_silent:
         return "silent"
+    if use.kind == DIFFERENTIATED:
+        return "derivative"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
     if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from backprobe.cuts import Cut, Ways
+from backprobe.cuts import HISTORY, Cut, Ways
 from backprobe.explain.missing import (
     LISTED,
     by_status,
@@ -31,17 +31,58 @@ def explain_all(ways: Ways) -> Report:
         explained |= behind
         finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    for at in sorted(lost - explained):
-        if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
-            findings += not_connected(ways, at)
-    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
+    ends, harmless = _ends(ways, lost - explained)
+    findings += merged([finding for at in ends for finding in not_connected(ways, at)])
+    opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
+    findings += _by_reason([entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
-    notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
+    notes = [*lost_beside(ways, ways.to_outputs), *harmless, *_not_told(opaque), *_frozen_note(ways, missing),
+             *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
     without = "has none though it has" if len(lost) == 1 else "have none though they have"
     return Report(heading + (f"; {len(lost)} {without} a history" if lost else ""),
                   tuple(findings), tuple(notes))  # fmt: skip
+
+
+def _ends(ways: Ways, lost: set[int]) -> tuple[list[int], list[str]]:
+    """The last on each way that leads to no output; in sentences those that no gradient is missing for.
+
+    So are numbers for people, the losses of earlier steps, and what only the derivative is used of.
+    """
+    last = [at for at in sorted(lost) if not any(target in lost for target in ways.consumers.get(at, ()))]
+    differentiated = [at for at in last if ways.differentiated(at)]
+    others = [at for at in last if at not in differentiated]
+    beside = [at for at in others if _is_beside(ways, at, lost)]
+    notes = [
+        *_each_line(ways, differentiated, "only the derivative goes on from"),
+        *_each_line(ways, beside, "nothing that is differentiated is computed from"),
+    ]
+    return [at for at in others if at not in beside], notes
+
+
+def _is_beside(ways: Ways, at: int, lost: set[int]) -> bool:
+    """Does all that a value is computed from have its gradient by other ways, or came it after the outputs?"""
+    first = [each for each in ways.before([at]) & lost
+             if not any(ways.entries[source].status in HISTORY for source in ways.sources(each))]  # fmt: skip
+    there = [ways.entries[each] for each in ways.to_outputs]
+    together = {_place(entry) for entry in there if entry.op and entry.status is GradStatus.OK}
+    end = max(ways.record.outputs, default=len(ways.entries))
+    return all(each > end or _place(ways.entries[each]) in together for each in first)
+
+
+def _place(entry: Entry) -> tuple[str, int] | None:
+    return None if entry.source is None else (entry.source.file, entry.source.line)
+
+
+def _each_line(ways: Ways, positions: Sequence[int], words: str) -> list[str]:
+    """What is to be said of values, once for each line that they were made at."""
+    lines: dict[object, list[int]] = {}
+    for at in positions:
+        lines.setdefault(_place(ways.entries[at]) or at, []).append(at)
+    found = [f"{words} {made_at(ways.entries[first])}" + (f", {_listed(ways, others)}" if others else "")
+             for first, *others in lines.values()]  # fmt: skip
+    return found[:LISTED] + ([f"and so of {len(found) - LISTED} more lines"] if len(found) > LISTED else [])
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
@@ -65,6 +106,17 @@ def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
         finding = by_status(first)
         found.append(with_fact(finding, f"the same of {names}{more}") if others else finding)
     return found
+
+
+def _not_told(entries: Sequence[Entry]) -> Iterator[str]:
+    """What cannot be judged is no fault of the program's."""
+    groups: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.cause is None:
+            groups.setdefault(entry.reason, []).append(entry.name)
+    for reason, names in groups.items():
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        yield f"not told: {reason}: {', '.join(names[:LISTED])}{more}"
 
 
 def _missing_for_it(ways: Ways, at: set[int]) -> str:

@@ -37,8 +37,11 @@ CUTTERS = {
     "less": "comparison", "logical_not": "comparison",
     "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample",
     "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
+    "gradient": "differentiated", "batch_jacobian": "differentiated",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
+TRANSFORMS = frozenset({"grad", "value_and_grad", "jacrev", "jacfwd", "jacobian", "hessian", "vjp", "jvp", "linearize"})
+"""What is given a function, and gives one that computes its derivative."""
 
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
@@ -61,7 +64,8 @@ class Use:
 
     ``call`` is the text of the outermost call around it, cutter or not, and ``is_argument`` whether the value itself is
     given to a call. ``is_conditional`` says that the
-    expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used.
+    expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used; nor is
+    ``differentiated``: what is computed has the derivative of the value, with its history, and not its numbers.
     """
 
     kind: str = ""
@@ -96,13 +100,22 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     local, leaf = _divided(tree, spelled)
     places = list(_places(tree, local))
     if not places:
-        return None
+        return _differentiated(tree, local)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     known = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
     reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
+
+
+def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
+    """The use of what a function returns that is not called by its name, but given to what differentiates it."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last(node.func) in TRANSFORMS)
+    for call in calls if local.endswith("()") else ():
+        if any(_last(given) == local.removesuffix("()") for given in call.args):
+            return (Use("differentiated", ast.unparse(call), ast.unparse(call)),)
+    return None
 
 
 @lru_cache(4096)
@@ -239,8 +252,10 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
                 return "integer" if any(map(INTEGER.search, dtypes)) else ""
+            if any(word.arg == "create_graph" and ast.unparse(word.value) != "False" for word in named):
+                return "differentiated"
             if name == "grad":  # the function; the attribute is among those that have no number of the value
-                return "" if any(word.arg == "create_graph" for word in named) else "derivative"
+                return "derivative"
             return "shape" if name in SHAPES else CUTTERS.get(name, "")
         case ast.Compare(ops=operators):
             return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"
