@@ -153,15 +153,14 @@ class Ways:
                       if source in values and self._is_silent(source, target)]  # fmt: skip
         return found
 
-    def differentiated(self, at: int) -> list[Mention]:
-        """The mentions on a way to an output of which the derivative goes on, and not the numbers."""
-        values = self.after(at).keys() & self.leading
-        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
-        return [
-            mention for mention in mentions
-            if mention.source in values and mention.use.kind == DIFFERENTIATED
-            and not self._flows(mention.source, mention.target)
-        ]  # fmt: skip
+    @cached_property
+    def derived(self) -> dict[int, Mention]:
+        """The values of which the derivative goes on somewhere, and not the numbers: by position, the first mention."""
+        found: dict[int, Mention] = {}
+        for mention in (mention for mentions in self.mentions for mention in mentions):
+            if mention.use.kind == DIFFERENTIATED and not self._flows(mention.source, mention.target):
+                found.setdefault(mention.source, mention)
+        return found
 
     def doubted(self, at: int) -> list[Mention]:
         """The mentions on a way to an output that are in what a call is given, and lead nowhere: that may be no use."""

@@ -226,7 +226,7 @@ class Entry:
     line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
     more than this one (``bp.explain``).
     ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
-    itself, as at a parameter; it is None where there is no gradient, or the framework has no such thing.
+    itself, as at a parameter; it is None where there is no history, or the framework has no such thing.
     """
 
     name: str

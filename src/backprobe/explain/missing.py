@@ -73,8 +73,8 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
 
 def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
     """The first line on the way to an output that goes on from the derivative of a value, as a gradient penalty."""
-    first = next(iter(ways.differentiated(at)), None)
-    if first is None:
+    first = next((ways.derived[each] for each in after if each in ways.derived), None)
+    if first is None or first.target not in ways.leading:
         return None
     entry, target = ways.entries[first.source], ways.entries[first.target]
     fields = {"value": repr(entry.name), "target": repr(target.name), "text": f"`{first.use.text}`"}
@@ -238,7 +238,7 @@ def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
     entry = ways.entries[at]
     fields = {"value": repr(entry.name), "outputs": _outputs(ways)}
     end = _last(ways, after)
-    if end != at and _is_returned(ways, end) and not any(entry.source for entry in ways.entries):
+    if end != at and is_returned(ways, end) and not any(entry.source for entry in ways.entries):
         facts = [*_ends(ways, at, after), GOES_ON]
         chain = ways.chain(after, end)
         return replace(_found("not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
@@ -329,14 +329,14 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     leaves = [each for each in sorted(before - {at}) if ways.entries[each].status is GradStatus.FROZEN
               and not ways.sources(each)]  # fmt: skip
     facts = [f"computed from {made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
-    if _is_returned(ways, at):
+    if is_returned(ways, at):
         facts.append(GOES_ON)
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
-    kind = "frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf"
+    kind = "frozen" if ways.sources(at) or is_returned(ways, at) else "frozen_leaf"
     return _found(kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
 
 
-def _is_returned(ways: Ways, at: int) -> bool:
+def is_returned(ways: Ways, at: int) -> bool:
     """Is it what a module returned?"""
     own = (full for full, position in ways.record.names.items() if position == at)
     return ways.entries[at].source is None and any(strip(full).endswith(":return") for full in own)

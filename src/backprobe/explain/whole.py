@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from backprobe.cuts import HISTORY, Cut, Ways
+from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
+    is_returned,
     made_at,
     made_leaves,
     merged,
@@ -18,6 +20,7 @@ from backprobe.explain.missing import (
 from backprobe.explain.present import lost_beside
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
+from backprobe.names import strip
 from backprobe.record import Entry, GradStatus
 
 
@@ -31,13 +34,12 @@ def explain_all(ways: Ways) -> Report:
         explained |= behind
         finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    ends, harmless = _ends(ways, lost - explained)
-    findings += merged([finding for at in ends for finding in not_connected(ways, at)])
+    findings += _of_leaves(ways, lost - explained)
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason([entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
-    notes = [*lost_beside(ways, ways.to_outputs), *harmless, *_not_told(opaque), *_frozen_note(ways, missing),
-             *_by_nature(ways, missing)]  # fmt: skip
+    notes = [*lost_beside(ways, ways.to_outputs), *_beside(ways, lost - explained), *_not_told(opaque),
+             *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
     without = "has none though it has" if len(lost) == 1 else "have none though they have"
@@ -45,44 +47,45 @@ def explain_all(ways: Ways) -> Report:
                   tuple(findings), tuple(notes))  # fmt: skip
 
 
-def _ends(ways: Ways, lost: set[int]) -> tuple[list[int], list[str]]:
-    """The last on each way that leads to no output; in sentences those that no gradient is missing for.
+def _of_leaves(ways: Ways, lost: set[int]) -> Iterator[Finding]:
+    """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
+    found = []
+    for at in sorted(each for each in lost if _is_leaf(ways, each)):
+        found += [(at, finding) for finding in not_connected(ways, at) if finding.kind != DIFFERENTIATED]
+    groups: dict[object, list[tuple[int, Finding]]] = {}
+    for at, finding in found:
+        groups.setdefault((finding.kind, finding.source), []).append((at, finding))
+    for (_, finding), *others in groups.values():
+        names = _listed(ways, sorted({at for at, _ in others}))
+        yield with_fact(finding, f"the same is missing for it of {names}") if others else finding
+
+
+def _is_leaf(ways: Ways, at: int) -> bool:
+    """Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?"""
+    entry = ways.entries[at]
+    is_made = entry.op or (entry.source is not None and entry.source.expression)
+    is_leaf = not is_made and not is_returned(ways, at) if entry.is_leaf is None else entry.is_leaf
+    is_first = not any(ways.entries[source].status in HISTORY for source in ways.sources(at))
+    return is_leaf and is_first and at <= max(ways.record.outputs, default=at)
+
+
+def _beside(ways: Ways, lost: set[int]) -> Iterator[str]:
+    """What has no gradient, though all that it is computed from has, or came after the outputs: no fault by itself.
 
     So are numbers for people, the losses of earlier steps, and what only the derivative is used of.
     """
-    last = [at for at in sorted(lost) if not any(target in lost for target in ways.consumers.get(at, ()))]
-    differentiated = [at for at in last if ways.differentiated(at)]
-    others = [at for at in last if at not in differentiated]
-    beside = [at for at in others if _is_beside(ways, at, lost)]
-    notes = [
-        *_each_line(ways, differentiated, "only the derivative goes on from"),
-        *_each_line(ways, beside, "nothing that is differentiated is computed from"),
-    ]
-    return [at for at in others if at not in beside], notes
-
-
-def _is_beside(ways: Ways, at: int, lost: set[int]) -> bool:
-    """Does all that a value is computed from have its gradient by other ways, or came it after the outputs?"""
-    first = [each for each in ways.before([at]) & lost
-             if not any(ways.entries[source].status in HISTORY for source in ways.sources(each))]  # fmt: skip
-    there = [ways.entries[each] for each in ways.to_outputs]
-    together = {_place(entry) for entry in there if entry.op and entry.status is GradStatus.OK}
-    end = max(ways.record.outputs, default=len(ways.entries))
-    return all(each > end or _place(ways.entries[each]) in together for each in first)
-
-
-def _place(entry: Entry) -> tuple[str, int] | None:
-    return None if entry.source is None else (entry.source.file, entry.source.line)
-
-
-def _each_line(ways: Ways, positions: Sequence[int], words: str) -> list[str]:
-    """What is to be said of values, once for each line that they were made at."""
-    lines: dict[object, list[int]] = {}
-    for at in positions:
-        lines.setdefault(_place(ways.entries[at]) or at, []).append(at)
-    found = [f"{words} {made_at(ways.entries[first])}" + (f", {_listed(ways, others)}" if others else "")
-             for first, *others in lines.values()]  # fmt: skip
-    return found[:LISTED] + ([f"and so of {len(found) - LISTED} more lines"] if len(found) > LISTED else [])
+    derived = [at for at in lost if at in ways.derived]
+    before = ways.before(derived)
+    words = {
+        "only the derivative is used of": derived,
+        "computed, and not used for an output": [at for at in lost - before if not _is_leaf(ways, at)],
+    }
+    for said, positions in words.items():
+        counts = Counter(strip(ways.entries[at].name).removeprefix(":") for at in sorted(positions))
+        names = [name + (f" ({count} times)" if count > 1 else "") for name, count in counts.items()]
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        if names:
+            yield f"{said}: {', '.join(names[:LISTED])}{more}"
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
