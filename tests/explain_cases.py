@@ -170,6 +170,28 @@ def stored(x, w):
     return out.sum()
 
 
+@function("a part of a statement over several lines", "x", "detach", "data", "number")
+def over_several_lines(x, w):
+    u = x * w
+    both = torch.stack(
+        [
+            w,
+            u.detach(),  # <- here
+        ]
+    )
+    parts = []
+    parts.append(
+        u.sum()
+        .item(),  # <- here
+    )  # fmt: skip
+    chained = (
+        u.exp()
+        .data  # <- here
+        .sum()
+    )  # fmt: skip
+    return (both * w).sum() * parts[0] * chained
+
+
 # modes
 
 

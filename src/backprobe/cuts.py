@@ -14,8 +14,9 @@ from functools import cached_property
 
 from backprobe.hidden import CERTAIN, FIRM, LOSING
 from backprobe.names import partition, split, strip
-from backprobe.record import Entry, GradStatus, Record, Source
+from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Record, Source
 from backprobe.source.mentions import Use, uses
+from backprobe.source.places import line_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
@@ -35,6 +36,11 @@ class Mention:
         """The use that cuts, where several do not all."""
         kept = [use for use in self.uses if use.kind != NO_NUMBERS]
         return next((use for use in kept if use.kind), kept[0] if kept else Use())
+
+    @property
+    def place(self) -> Source | None:
+        """The line of the part that cuts, where the statement goes over several."""
+        return None if self.line is None else line_of(self.line, self.use.text or self.use.call)
 
 
 @dataclass(frozen=True)
@@ -262,11 +268,21 @@ def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
-    return None if line is None else uses(line.expression or line.text, spelled, followed)
+    return None if line is None else uses(line.expression or line.statement, spelled, followed)
 
 
 def _has_cutter(known: tuple[Use, ...] | None) -> bool:
     return any(use.kind not in ("", NO_NUMBERS) for use in known or ())
+
+
+def places(record: Record) -> dict[int, Source]:
+    """The line that cuts a value off in a statement of its own that goes over several, by position."""
+    several = [at for at, entry in enumerate(record.entries) if entry.status in LINES_OF_THEIR_OWN
+               and entry.cause is None and entry.source is not None and entry.source.below]  # fmt: skip
+    mentions = Ways(record).mentions if several else []
+    cutting = [mention for at in several for mention in mentions[at] if mention.use.kind]
+    lines = ((mention.target, mention.place) for mention in reversed(cutting))
+    return {at: line for at, line in lines if line is not None and line is not record.entries[at].source}
 
 
 def causes(record: Record) -> dict[int, Source]:
@@ -277,10 +293,11 @@ def causes(record: Record) -> dict[int, Source]:
     ways = Ways(record)
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
-    for cut in reversed(ways.among(ways.leading)):
-        if cut.mention.line is not None and not cut.is_behind:
-            own[cut.mention.source] = cut.mention.line
     found: dict[int, Source] = {}
+    for cut in reversed(ways.among(ways.leading)):
+        place = cut.mention.place
+        if place is not None and not cut.is_behind:
+            own[cut.mention.source] = place
     for at in reversed(wanted):
         behind = [own.get(at), *(found.get(target) for target in ways.consumers.get(at, ()))]
         line = next((line for line in behind if line is not None), None)

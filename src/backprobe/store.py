@@ -284,7 +284,7 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
 
 
 def _decode_source(data: Mapping[str, Any]) -> Source:
-    return Source(**{**data, "calls": tuple(data["calls"])})
+    return Source(**{**data, "calls": tuple(data["calls"]), "below": tuple(data.get("below", ()))})
 
 
 def _decode_path_sums(data: Mapping[str, Any]) -> PathSums:
@@ -368,7 +368,7 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
             _check_text(text)
     for source in (entry.source, entry.cause, *(way.source for way in entry.passages)):
         if source is not None:
-            for text in (source.file, source.text, source.expression, *source.calls):
+            for text in (source.file, source.text, source.expression, *source.calls, *source.below):
                 _check_text(text)
             numbers.append(source.line)
     if type(entry.is_leaf) not in (bool, NoneType):

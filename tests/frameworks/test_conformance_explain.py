@@ -66,6 +66,27 @@ def test_several_cuts(framework):
     assert {finding.kind for finding in bp.explain(recording).findings} == set(at.values())
 
 
+@supports("a cut in a statement over several lines, at the line of the part that cuts", SECTION)
+def test_a_statement_over_several_lines(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        result = ops.sum(
+            w
+            * ops.stop_gradient(
+                u,
+            ),
+        )
+        return result
+
+    recording = bp.probe(f)(*given(framework))
+    at = line(f, "* ops.stop_gradient(")
+    assert found(bp.explain(recording, "x"))[0][1] == at
+    with pytest.raises(bp.NoGradient, match=f":{at}: \\* ops.stop_gradient"):
+        recording["u"].grad
+
+
 @supports("positions, and a value that is computed again instead of used", SECTION)
 def test_positions_and_values_computed_again(framework):
     ops = framework.ops

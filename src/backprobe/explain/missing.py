@@ -13,6 +13,7 @@ from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
 from backprobe.source.mentions import has_part
+from backprobe.source.places import line_of
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 FROZEN = ("frozen", "frozen_leaf")
@@ -77,7 +78,7 @@ def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | Non
     fields = {"value": repr(entry.name), "target": repr(target.name)}
     facts = ["that part of the line may have no use of it, as an index has none"]
     chain = (*ways.chain(after, first.source), target.name)
-    return _found("unknown", target.name, first.line or target.source, fields, facts=facts, chain=chain)
+    return _found("unknown", target.name, first.place or target.source, fields, facts=facts, chain=chain)
 
 
 def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Finding]:
@@ -130,7 +131,7 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     instead = CAUSES[kind].instead(**fields)
     if kind == "inside":
         instead = FLAT.get(call.partition("(")[0].rpartition(".")[2], instead)
-    line = cut.mention.line or target.cause or target.source
+    line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
         fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
@@ -194,7 +195,8 @@ def _made_again(ways: Ways, at: int) -> Finding | None:
             again = {"value": repr(entry.name), "text": f"`{text}`", "again": repr(other.name)}
             chain = (*(name for name in dict.fromkeys(read.values())), entry.name)
             facts = [made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]
-            return _found("made_again", entry.name, other.source, again, chain=chain, facts=facts)
+            line = line_of(other.source, text)
+            return _found("made_again", entry.name, line, again, chain=chain, facts=facts)
     return None
 
 
@@ -284,6 +286,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
     for each in sorted(among):
         entry = ways.entries[each]
         for text, use in hidden_cuts(entry):
+            line = None if entry.source is None else line_of(entry.source, use.text)
             if of is not None and text != _name_in(ways, of, each):
                 continue
             fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
@@ -292,7 +295,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
             if of is not None:
                 facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
             chain = () if to is None or to == each else ways.chain(ways.after(each), to)
-            found.append(_found(use.kind, entry.name, entry.source, fields, facts=facts, chain=chain))
+            found.append(_found(use.kind, entry.name, line, fields, facts=facts, chain=chain))
     return found
 
 

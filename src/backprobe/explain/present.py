@@ -10,6 +10,7 @@ from backprobe.cuts import Ways
 from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
+from backprobe.source.places import line_of
 
 MOST = 8  # lines that are listed
 
@@ -32,7 +33,7 @@ def lost_beside(ways: Ways, among: set[int]) -> list[str]:
     lines: dict[str, dict[str, None]] = {}
     for mention in ways.lost_beside(among):
         target = ways.entries[mention.target]
-        line = mention.line or target.source
+        line = mention.place or target.source
         if line is not None:
             place = f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
             lines.setdefault(place, {})[ways.entries[mention.source].name] = None
@@ -102,7 +103,8 @@ def _flat(ways: Ways, source: int, target: int, chain: tuple[str, ...], arrays: 
     instead = FLAT.get(entry.op, "bp.probe(..., partials=True) gives the derivative of each value towards each input")
     fields = {"value": repr(value.name), "target": repr(entry.name), "instead": instead}
     cause = CAUSES["zero_derivative"]
-    return Finding("zero_derivative", entry.name, cause.headline(**fields), entry.source, tuple(facts), chain,
+    line = None if entry.source is None else line_of(entry.source, entry.source.expression)
+    return Finding("zero_derivative", entry.name, cause.headline(**fields), line, tuple(facts), chain,
                    cause.instead(**fields))  # fmt: skip
 
 

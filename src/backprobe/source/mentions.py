@@ -153,7 +153,8 @@ def _root(node: ast.AST) -> str:
 def parsed(text: str) -> ast.AST | None:
     """An expression or statement; the head of a compound statement is one without its body."""
     text = text.strip()
-    for whole in (text, f"{text} pass", text.removeprefix("el")):
+    alone = text.removeprefix("el")  # an elif is an if by itself
+    for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass"):
         try:
             with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
                 warnings.simplefilter("ignore")
