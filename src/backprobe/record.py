@@ -314,7 +314,8 @@ class Record:
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
-    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``.
+    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. ``framework``
+    is the one that the program is written in; ``backend`` has the arrays, which may be others after loading.
     """
 
     backend: str
@@ -329,3 +330,4 @@ class Record:
     path_sums: PathSums | None = None
     scales: tuple[float | None, ...] = ()
     buffers: Mapping[str, Nonfinite] = field(default_factory=dict)
+    framework: str = ""

@@ -48,7 +48,7 @@ def transcribe(
     notes = (*trace.notes, *(f"{writer.captured[at]}: {note}" for at, note in passed.notes))
     return with_causes(Record(
         backend.name, entries, names, written, backward, tuple([position[output] for output in outputs]), stamp(),
-        unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales,
+        unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales, framework=backend.name,
     ))  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.cuts import Cut, Ways
-from backprobe.explain.catalogue import CAUSES, FLAT
+from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
@@ -30,7 +30,7 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     elif entry.status in CUT_BEFORE:
         findings = _without_history(ways, at)
     else:
-        findings = [by_status(entry)]
+        findings = [by_status(ways, entry)]
     heading = f"{entry.name!r} has no gradient ({entry.status})"
     is_hidden = entry.status is GradStatus.FROZEN and not any(finding.kind in FROZEN for finding in findings)
     heading += "" if is_hidden else f": {entry.reason}"
@@ -78,7 +78,7 @@ def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | Non
     fields = {"value": repr(entry.name), "target": repr(target.name)}
     facts = ["that part of the line may have no use of it, as an index has none"]
     chain = (*ways.chain(after, first.source), target.name)
-    return _found("unknown", target.name, first.place or target.source, fields, facts=facts, chain=chain)
+    return _found(ways, "unknown", target.name, first.place or target.source, fields, facts=facts, chain=chain)
 
 
 def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Finding]:
@@ -128,9 +128,10 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     onward = _onward(ways, cut.target)
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
-    instead = CAUSES[kind].instead(**fields)
+    framework = ways.record.framework
+    instead = CAUSES[kind].instead(framework, **fields)
     if kind == "inside":
-        instead = FLAT.get(call.partition("(")[0].rpartition(".")[2], instead)
+        instead = instead_of_flat(call.partition("(")[0].rpartition(".")[2], framework) or instead
     line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
@@ -196,7 +197,7 @@ def _made_again(ways: Ways, at: int) -> Finding | None:
             chain = (*(name for name in dict.fromkeys(read.values())), entry.name)
             facts = [made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]
             line = line_of(other.source, text)
-            return _found("made_again", entry.name, line, again, chain=chain, facts=facts)
+            return _found(ways, "made_again", entry.name, line, again, chain=chain, facts=facts)
     return None
 
 
@@ -216,7 +217,7 @@ def _other_call(ways: Ways, at: int) -> Finding | None:
         return None
     named = ", ".join(f"rec[{name!r}]" for name in list(others)[:LISTED])
     fields = {"value": repr(entry.name), "outputs": _outputs(ways), "others": named}
-    return _found("other_call", entry.name, entry.source, fields, facts=_ends(ways, at, ways.after(at)))
+    return _found(ways, "other_call", entry.name, entry.source, fields, facts=_ends(ways, at, ways.after(at)))
 
 
 def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
@@ -226,9 +227,10 @@ def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
     if end != at and _is_returned(ways, end) and not any(entry.source for entry in ways.entries):
         facts = [*_ends(ways, at, after), GOES_ON]
         chain = ways.chain(after, end)
-        return replace(_found("not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
+        return replace(_found(ways, "not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
     chain = ways.chain(after, end) if end != at else ()
-    return _found("unused", entry.name, ways.entries[end].source, fields, chain=chain, facts=_ends(ways, at, after))
+    line, facts = ways.entries[end].source, _ends(ways, at, after)
+    return _found(ways, "unused", entry.name, line, fields, chain=chain, facts=facts)
 
 
 def _ends(ways: Ways, at: int, after: dict[int, int | None]) -> list[str]:
@@ -272,7 +274,7 @@ def _without_history(ways: Ways, at: int) -> list[Finding]:
     if hidden:
         return hidden
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
-        return [by_status(entry)]
+        return [by_status(ways, entry)]
     return [_no_history_seen(ways, at, before)]
 
 
@@ -295,7 +297,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
             if of is not None:
                 facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
             chain = () if to is None or to == each else ways.chain(ways.after(each), to)
-            found.append(_found(use.kind, entry.name, line, fields, facts=facts, chain=chain))
+            found.append(_found(ways, use.kind, entry.name, line, fields, facts=facts, chain=chain))
     return found
 
 
@@ -303,14 +305,14 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     entry = ways.entries[at]
     fields = {"value": repr(entry.name), "plain": strip(entry.name).lstrip(":")}
     if entry.status is GradStatus.NO_GRAD:
-        return _found("no_grad", entry.name, entry.source, {
+        return _found(ways, "no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
     if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
         text = entry.cause.text if entry.cause is not None else "the checkpoint"
-        return _found("checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+        return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
     if entry.status is GradStatus.DETACHED:
-        return _found("unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
+        return _found(ways, "unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
                       "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
     leaves = [each for each in sorted(before - {at}) if ways.entries[each].status is GradStatus.FROZEN
               and not ways.sources(each)]  # fmt: skip
@@ -319,7 +321,7 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
         facts.append(GOES_ON)
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
     kind = "frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf"
-    return _found(kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
+    return _found(ways, kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
 
 
 def _is_returned(ways: Ways, at: int) -> bool:
@@ -336,14 +338,14 @@ def made_leaves(ways: Ways) -> list[Finding]:
         if entry.status is GradStatus.OK and entry.is_leaf and ways.sources(at):
             flag = ways.entries[ways.position.get(f"{entry.name}.requires_grad", at)]
             facts = [f"no edge leads from {entry.name!r} to anything that it is computed from"]
-            found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
+            found.append(_found(ways, "made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
     return found
 
 
 # the rest: what the status says already
 
 
-def by_status(entry: Entry) -> Finding:
+def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
     if entry.status is GradStatus.OPAQUE and entry.cause is not None:
@@ -352,15 +354,15 @@ def by_status(entry: Entry) -> Finding:
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
-    return _found(kind, entry.name, entry.cause or entry.source, fields)
+    return _found(ways, kind, entry.name, entry.cause or entry.source, fields)
 
 
 def _found(
-    kind: str, name: str, source: Source | None, fields: dict[str, Any], *, facts: Sequence[str] = (),
+    ways: Ways, kind: str, name: str, source: Source | None, fields: dict[str, Any], *, facts: Sequence[str] = (),
     chain: tuple[str, ...] = (),
 ) -> Finding:  # fmt: skip
-    cause = CAUSES[kind]
-    return Finding(kind, name, cause.headline(**fields), source, tuple(facts), chain, cause.instead(**fields))
+    cause, instead = CAUSES[kind], CAUSES[kind].instead(ways.record.framework, **fields)
+    return Finding(kind, name, cause.headline(**fields), source, tuple(facts), chain, instead)
 
 
 def with_fact(finding: Finding, fact: str) -> Finding:

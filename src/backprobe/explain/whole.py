@@ -34,7 +34,7 @@ def explain_all(ways: Ways) -> Report:
     for at in sorted(lost - explained):
         if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
             findings += not_connected(ways, at)
-    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
+    findings += _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
     findings += made_leaves(ways)
     notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
     there = len(ways.entries) - len(missing)
@@ -53,7 +53,7 @@ def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
     return list(groups.values())
 
 
-def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
+def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
     """Entries whose gradient is missing for one reason, as one finding."""
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
@@ -62,7 +62,7 @@ def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
     for first, *others in groups.values():
         names = ", ".join(entry.name for entry in others[:LISTED])
         more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
-        finding = by_status(first)
+        finding = by_status(ways, first)
         found.append(with_fact(finding, f"the same of {names}{more}") if others else finding)
     return found
 
