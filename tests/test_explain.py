@@ -540,6 +540,15 @@ def test_by_nature_and_frozen_values_are_notes():
     )  # fmt: skip
 
 
+def test_items_of_a_comprehension_that_cuts_are_lost_with_what_it_goes_through():
+    def f(x, w):
+        u = x * w
+        parts = [one.item() for one in u]
+        return (torch.tensor(parts) * w).sum()
+
+    assert kinds(bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))) == ["number"]
+
+
 # zeros
 
 
@@ -859,6 +868,23 @@ def test_a_zero_derivative_is_at_the_line_of_the_operation():
 
     report = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "u")
     assert [finding.source.text for finding in report.findings] == ["u.exp()", "torch.floor("]
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled", "kind"),
+    [
+        ("[float(b) * a for a, b in zip(u, v)]", "u", ""),
+        ("[float(b) * a for a, b in zip(u, v)]", "v", "number"),
+        ("[b * a.item() for i, (a, b) in enumerate(zip(u, v))]", "u", "number"),
+        ("math.exp(u) * v", "u", "number"),
+        ("torch.sort(u, 0)[1]", "u", "index"),
+        ("torch.sort(u, 0)[0]", "u", ""),
+        ("u.topk(2).indices", "u", "index"),
+        ("torch.round(u).detach()", "u", "detach"),
+    ],
+)
+def test_what_functions_of_libraries_and_of_python_do(text, spelled, kind):
+    assert [use.kind for use in uses(text, spelled)] == [kind]
 
 
 def test_a_text_that_is_no_python_tells_nothing():

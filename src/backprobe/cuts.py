@@ -20,6 +20,7 @@ from backprobe.source.places import line_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
+LOOPS = ("for ", "async for ")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Mention:
     @property
     def place(self) -> Source | None:
         """The line of the part that cuts, where the statement goes over several."""
-        return None if self.line is None else line_of(self.line, self.use.text or self.use.call)
+        return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,13 @@ class Ways:
         cut = (GradStatus.DETACHED, GradStatus.NO_GRAD)
         return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
 
+    @cached_property
+    def turns(self) -> list[int]:
+        """The variables of loops whose numbers were taken from recorded values: an output depends on their count."""
+        loops = [at for at, entry in enumerate(self.entries) if entry.status is GradStatus.NOT_TENSOR
+                 and entry.source is not None and entry.source.text.startswith(LOOPS)]  # fmt: skip
+        return [at for at in loops if any(mention.use.kind for mention in self.mentions[at])]
+
     def _mention_parameters(self) -> None:
         """No expression mentions the parameters of a module that returns something without a history."""
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
@@ -104,8 +112,10 @@ class Ways:
 
     @cached_property
     def leading(self) -> set[int]:
-        """The values that go into an output, or into a module's return value that no further way was recorded of."""
-        ends = [at for at in self.modules_cut if not self.consumers.get(at)]
+        """The values that go into an output, into a module's return value that no further way was recorded of, or into
+        how often a loop runs.
+        """
+        ends = [at for at in (*self.modules_cut, *self.turns) if not self.consumers.get(at)]
         return self.before([*self.record.outputs, *ends])
 
     @cached_property
@@ -206,7 +216,7 @@ class Ways:
         part of the line that cuts in any case is no such thing, nor a result without any history.
         """
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
-        if use.kind or target.status not in HISTORY:
+        if use.kind or (use.flat and not use.is_conditional) or target.status not in HISTORY:
             return False
         line = target.source
         if line is None or not line.expression or mention.line is not line:

@@ -185,11 +185,24 @@ def test_an_operation_that_is_flat_has_the_remedy_of_such(framework, tmp_path):
 
     recording = bp.probe(f)(*given(framework))
     (finding,) = bp.explain(recording, "u").findings
-    assert finding.source.text == "r = ops.round(u)"
+    assert (finding.kind, finding.source.text) == ("zero_derivative", "r = ops.round(u)")
     assert finding.remedy.startswith("round is flat between its steps")
     assert STRAIGHT_THROUGH[framework.name] in finding.remedy
     recording.save(tmp_path / "saved")
     assert str(bp.explain(bp.load(tmp_path / "saved", to="numpy"), "u")) == str(bp.explain(recording, "u"))
+
+
+@supports("an operation that is flat, in the middle of an expression", SECTION)
+def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        return ops.sum(ops.round(u * 0.5) * w)
+
+    (finding,) = bp.explain(bp.probe(f)(*given(framework)), "u").findings
+    assert (finding.kind, finding.source.line) == ("zero_derivative", line(f, "return"))
+    assert finding.headline == "the derivative of 'return' towards 'u' that backward takes is 0"
 
 
 ONLY_IN_PYTORCH = ("no_grad", "checkpoint", "overwritten", "made_leaf", "data")

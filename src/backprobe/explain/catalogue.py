@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.explain.words import Spoken
+from backprobe.source.mentions import STEPS
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ FLAT = {
     "clip": "clip has derivative 0 outside of its limits: wider limits, or a smooth one such as tanh",
     "hardtanh": "hardtanh has derivative 0 outside of its limits: tanh",
     **dict.fromkeys(
-        ("round", "floor", "ceil", "trunc", "sign", "heaviside"),
+        STEPS,
         "{op} is flat between its steps: a straight-through estimator, {straight_through}",
     ),
     "normal": "normal draws numbers without a derivative: mean + deviation * {noise}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,12 +13,13 @@ from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
-from backprobe.source.mentions import has_part
+from backprobe.source.mentions import POSITIONS, has_part
 from backprobe.source.places import line_of
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 FROZEN = ("frozen", "frozen_leaf")
 LISTED = 8
+COUNT = re.compile(r"#\d+")
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
@@ -38,12 +40,13 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings of one kind at one line, as a loop gives them, as one with the names of all."""
+    """Findings that say the same of one line, as of each turn of a loop, as one with the names of all."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         line = finding.source
         place = (line.file, line.line) if line is not None else ()
-        key = (finding.kind, *place, strip(finding.name))
+        is_of_name = line is None or repr(finding.name) in finding.headline
+        key = (finding.kind, place, strip(finding.name) if is_of_name else COUNT.sub("", finding.headline))
         groups.setdefault(key, []).append(finding)
     return [_as_one(group) for group in groups.values()]
 
@@ -112,26 +115,28 @@ def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, .
 def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     """One cut, in words."""
     source, target = ways.entries[cut.mention.source], ways.entries[cut.target]
-    use, kind = cut.mention.use, _kind(cut, source, target)
+    use, kind, framework = cut.mention.use, _kind(cut, source, target, ways.record.framework), ways.record.framework
     whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call = use.call or whole
+    flat = instead_of_flat((use.flat or call).partition("(")[0].rpartition(".")[2], framework)
     fields = {
         "value": repr(source.name), "plain": strip(source.name).rpartition(":")[2], "target": repr(target.name),
         "text": f"`{use.text or whole}`", "call": f"`{call}`",
         "dtype": target.dtype, "mode": mode_of(target.reason), "function": call.partition("(")[0] or "f",
+        "instead": flat,
     }  # fmt: skip
     facts = [f"{source.name!r} is {_state(source)}, {target.name!r} is {_state(target)}"]
     if cut.is_behind:
         facts.append(f"{source.name!r} is cut off already: this line would cut it off again")
     if use.is_conditional:
         facts.append("the line may not have come to that part of it, which stands under a condition")
+    if cut.target in ways.turns:
+        facts.append("how often the loop runs may depend on it")
     onward = _onward(ways, cut.target)
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
-    framework = ways.record.framework
     instead = CAUSES[kind].instead(framework, **fields)
-    if kind == "inside":
-        instead = instead_of_flat(call.partition("(")[0].rpartition(".")[2], framework) or instead
+    instead = flat or instead if kind == "inside" else instead
     line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
@@ -139,7 +144,7 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
 
 
-def _kind(cut: Cut, source: Entry, target: Entry) -> str:
+def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
     use = cut.mention.use
     if cut.is_silent:
         return "silent"
@@ -152,9 +157,11 @@ def _kind(cut: Cut, source: Entry, target: Entry) -> str:
     if use.kind:
         return use.kind
     if target.status is GradStatus.NOT_FLOAT:
-        return "not_float"
+        return "index" if target.op in POSITIONS else "not_float"
     if target.status is GradStatus.NOT_TENSOR:
         return "number"
+    if use.flat and framework != "torch":  # which has an edge there
+        return "zero_derivative"
     return "inside" if use.call and not use.is_conditional else "unknown"
 
 

@@ -31,9 +31,9 @@ def explain_all(ways: Ways) -> Report:
         explained |= behind
         finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    for at in sorted(lost - explained):
-        if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
-            findings += not_connected(ways, at)
+    rest = lost - explained
+    last = [at for at in sorted(rest - _items_of(ways, explained)) if rest.isdisjoint(ways.consumers.get(at, ()))]
+    findings += merged([finding for at in last for finding in not_connected(ways, at)])
     findings += _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
     findings += made_leaves(ways)
     notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
@@ -42,6 +42,17 @@ def explain_all(ways: Ways) -> Report:
     without = "has none though it has" if len(lost) == 1 else "have none though they have"
     return Report(heading + (f"; {len(lost)} {without} a history" if lost else ""),
                   tuple(findings), tuple(notes))  # fmt: skip
+
+
+def _items_of(ways: Ways, explained: set[int]) -> set[int]:
+    """What a comprehension goes through, where its line is why that is missing: the items are lost with it."""
+    cut = {(mention.line.file, mention.line.line) for cut in ways.among(ways.leading)
+           if (mention := cut.mention).line is not None}  # fmt: skip
+    return {
+        at for at, entry in enumerate(ways.entries)
+        if (line := entry.source) is not None and not line.expression and not entry.op
+        and (line.file, line.line) in cut and not explained.isdisjoint(ways.edges[at])
+    }  # fmt: skip
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
