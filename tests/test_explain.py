@@ -9,8 +9,15 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+from backprobe.record import Source
 from backprobe.source.mentions import has_part, unseen_uses, uses
+from backprobe.source.places import line_of
 from block_cases import nothing_left
+
+
+def _divided(statement):
+    text, *below = statement.splitlines()
+    return text, "", (), tuple(below)
 
 
 def leaf(*numbers):
@@ -645,6 +652,15 @@ def test_by_nature_and_frozen_values_are_notes():
     )  # fmt: skip
 
 
+def test_items_of_a_comprehension_that_cuts_are_lost_with_what_it_goes_through():
+    def f(x, w):
+        u = x * w
+        parts = [one.item() for one in u]
+        return (torch.tensor(parts) * w).sum()
+
+    assert kinds(bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))) == ["number"]
+
+
 # zeros
 
 
@@ -920,6 +936,67 @@ def test_what_passes_through_names_without_tensors_is_forgotten_with_the_block()
 )
 def test_what_a_text_does_with_a_name(text, spelled, found):
     assert [use.kind for use in uses(text, spelled, ("helper",))] == found
+
+
+def test_a_value_that_its_own_statement_cuts_off_says_in_which_line():
+    def f(x, w):
+        d = torch.cat(
+            [
+                torch.ones(2),
+                (x * w).detach(),
+            ]
+        )
+        return d.sum() + (x * w).sum()
+
+    recording = bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    assert recording["d"].source.text == "d = torch.cat("
+    assert recording["d"].source.below[2:] == ("                (x * w).detach(),", "            ]", "        )")
+    with pytest.raises(bp.NoGradient) as caught:
+        recording["d"].grad
+    assert caught.value.found.splitlines()[1].endswith(f":{recording['d'].source.line + 3}: (x * w).detach(),")
+
+
+def test_the_head_of_a_statement_that_has_a_body_is_all_of_its_lines():
+    text = "with torch.set_grad_enabled(\n    float(u) > 0\n):  # on"
+    assert [use.kind for use in uses(text, "u")] == ["number"]
+    assert line_of(Source("a.py", 3, *_divided(text)), "float(u)").line == 4
+    assert [use.kind for use in uses("elif u.item() > 3:", "u")] == ["number"]
+
+
+def test_a_zero_derivative_is_at_the_line_of_the_operation():
+    def f(x):
+        u = x * 2
+        r = (
+            u.exp()
+            .round()
+            * 3
+        )  # fmt: skip
+        s = (
+            torch.floor(
+                u,
+            )
+        )  # fmt: skip
+        return r.sum() + s.sum()
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "u")
+    assert [finding.source.text for finding in report.findings] == ["u.exp()", "torch.floor("]
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled", "kind"),
+    [
+        ("[float(b) * a for a, b in zip(u, v)]", "u", ""),
+        ("[float(b) * a for a, b in zip(u, v)]", "v", "number"),
+        ("[b * a.item() for i, (a, b) in enumerate(zip(u, v))]", "u", "number"),
+        ("math.exp(u) * v", "u", "number"),
+        ("torch.sort(u, 0)[1]", "u", "index"),
+        ("torch.sort(u, 0)[0]", "u", ""),
+        ("u.topk(2).indices", "u", "index"),
+        ("torch.round(u).detach()", "u", "detach"),
+    ],
+)
+def test_what_functions_of_libraries_and_of_python_do(text, spelled, kind):
+    assert [use.kind for use in uses(text, spelled)] == [kind]
 
 
 def test_a_text_that_is_no_python_tells_nothing():

@@ -34,11 +34,12 @@ def explain_all(ways: Ways) -> Report:
         explained |= behind
         finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    findings += _of_leaves(ways, lost - explained)
+    rest = lost - explained
+    findings += _of_leaves(ways, rest)
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
-    findings += _by_reason([entry for entry in opaque if entry.cause is not None])
+    findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
-    notes = [*lost_beside(ways, ways.to_outputs), *_beside(ways, lost - explained), *_not_told(opaque),
+    notes = [*lost_beside(ways, ways.to_outputs), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
@@ -88,6 +89,17 @@ def _beside(ways: Ways, lost: set[int]) -> Iterator[str]:
             yield f"{said}: {', '.join(names[:LISTED])}{more}"
 
 
+def _items_of(ways: Ways, explained: set[int]) -> set[int]:
+    """What a comprehension goes through, where its line is why that is missing: the items are lost with it."""
+    cut = {(mention.line.file, mention.line.line) for cut in ways.among(ways.leading)
+           if (mention := cut.mention).line is not None}  # fmt: skip
+    return {
+        at for at, entry in enumerate(ways.entries)
+        if (line := entry.source) is not None and not line.expression and not entry.op
+        and (line.file, line.line) in cut and not explained.isdisjoint(ways.edges[at])
+    }  # fmt: skip
+
+
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
     """Cuts of the same line, or of the same value where no line is known."""
     groups: dict[object, list[Cut]] = {}
@@ -97,7 +109,7 @@ def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
     return list(groups.values())
 
 
-def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
+def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
     """Entries whose gradient is missing for one reason, as one finding."""
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
@@ -106,7 +118,7 @@ def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
     for first, *others in groups.values():
         names = ", ".join(entry.name for entry in others[:LISTED])
         more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
-        finding = by_status(first)
+        finding = by_status(ways, first)
         found.append(with_fact(finding, f"the same of {names}{more}") if others else finding)
     return found
 
