@@ -196,6 +196,51 @@ def test_an_error_where_the_probed_model_runs_under_no_grad():
     assert "cut:     'return' is computed from 'weight' under torch.no_grad()" in note
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_frozen_model_is_named_and_not_what_it_gives(by_name):
+    net = torch.nn.Linear(3, 1).requires_grad_(False)
+    with pytest.raises(RuntimeError) as caught, bp.probe() as rec:
+        data = torch.ones(2, 3)
+        out = net(data)
+        if by_name:
+            loss = out.mean()
+            loss.backward()
+        else:
+            net(data).mean().backward()
+    note = caught.value.__notes__[-1]
+    assert "frozen:  `net(data)` (" in note
+    assert note.endswith("next:    requires_grad_() on what `net(data)` computes with, as the parameters of a module")
+    (finding,) = bp.explain(rec, "out").findings
+    assert (finding.kind, finding.source.text) == ("frozen", "out = net(data)")
+    assert finding.remedy == "requires_grad_() on what `net(data)` computes with, as the parameters of a module"
+
+
+def test_a_frozen_model_that_is_probed():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 1)).requires_grad_(False)
+    with pytest.raises(RuntimeError) as caught, bp.probe(net):
+        out = net(torch.ones(2, 3))
+        loss = out.mean()
+        loss.backward()
+    assert caught.value.__notes__[-1].splitlines()[-3:] == [
+        "  frozen:  '0.weight'", "  frozen:  '0.bias'",
+        "  next:    requires_grad_() on 0.weight or 0.bias, before it is used",
+    ]  # fmt: skip
+
+
+def test_noise_of_the_shape_of_a_value_is_not_cut_off_from_it():
+    deviation = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        noise = torch.randn_like(deviation)
+        z = noise * deviation
+        z.sum().backward()
+    report = bp.explain(rec, "noise")
+    assert report.heading == "'noise' has no gradient (detached)"
+    (finding,) = report.findings
+    assert (finding.kind, finding.facts) == (
+        "frozen_leaf", ("of 'deviation' the shape and the like are used, and no number",)
+    )  # fmt: skip
+
+
 def test_what_an_expression_computes_with_that_is_not_recorded():
     def found(text, *known):
         return [(part, use.kind) for part, use in unseen_uses(text, frozenset(known), frozenset({"relu"}))]

@@ -133,6 +133,10 @@ CAUSES = {
         "{value} requires no gradient, so none is computed",
         "{require_it}",
     ),
+    "frozen_unseen": Cause(
+        "{value} is computed by {text}, and nothing that goes into that requires a gradient",
+        "{require_inside}",
+    ),
     "made_leaf": Cause(
         "{value} was made to require a gradient when it was computed already: backward ends there at once",
         "leave requires_grad = True on results out: it hides the error and trains nothing; mend the cut instead",

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backprobe.cuts import DIFFERENTIATED, Cut, Ways
+from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.findings import Finding, Report
-from backprobe.hidden import hidden_cuts
+from backprobe.hidden import hidden_cuts, unseen_calls
 from backprobe.names import strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
-from backprobe.source.mentions import POSITIONS, has_part
+from backprobe.source.mentions import POSITIONS, Use, has_part, uses
 from backprobe.source.places import line_of
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
@@ -34,8 +34,9 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     else:
         findings = [by_status(ways, entry)]
     heading = f"{entry.name!r} has no gradient ({entry.status})"
-    is_hidden = entry.status is GradStatus.FROZEN and not any(finding.kind in FROZEN for finding in findings)
-    heading += "" if is_hidden else f": {entry.reason}"
+    is_frozen = any(finding.kind in FROZEN for finding in findings)
+    is_otherwise = {GradStatus.FROZEN: not is_frozen, GradStatus.DETACHED: is_frozen}.get(entry.status, False)
+    heading += "" if is_otherwise else f": {entry.reason}"
     return Report(heading, tuple(merged([*findings, *made_leaves(ways)])))
 
 
@@ -335,6 +336,10 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
         text = entry.cause.text if entry.cause is not None else "the checkpoint"
         return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+    if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
+        mentioned = ", ".join(repr(read.name) for read in entry.reads)
+        facts = [f"of {mentioned} the shape and the like are used, and no number"]
+        return _found(ways, "frozen_leaf", entry.name, entry.source, fields, facts=facts)
     if entry.status is GradStatus.DETACHED:
         return _found(ways, "unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
                       "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
@@ -344,8 +349,21 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     if is_returned(ways, at):
         facts.append(GOES_ON)
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
+    parts = [f"`{text}`" for text in unseen_calls(entry)]
+    if parts:
+        fields["text"] = ", ".join(parts)
+        facts.append(f"{fields['text']} is not recorded, and gives nothing that requires a gradient")
+        found = _found(ways, "frozen_unseen", entry.name, entry.source, fields, facts=facts, chain=chain)
+        return replace(found, kind="frozen")
     kind = "frozen" if ways.sources(at) or is_returned(ways, at) else "frozen_leaf"
     return _found(ways, kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
+
+
+def _uses_no_number(entry: Entry) -> bool:
+    """Does the line of an entry ask of all that it mentions only for the shape and the like?"""
+    text = entry.source.expression if entry.source is not None else ""
+    known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
+    return bool(known) and all(use.kind == NO_NUMBERS for use in known)
 
 
 def is_returned(ways: Ways, at: int) -> bool:

@@ -111,4 +111,6 @@ def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
 
 def _scope(run: Run, file: str) -> Scope:
     """The scope that a line of a file stands in: the innermost that still runs."""
-    return next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)
+    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)
+    found.file = found.file or file  # a block around a model has seen no line of its own
+    return found
