@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
-from backprobe.explain.missing import cut_finding, hidden_findings, merged
+from backprobe.explain.missing import cut_finding, hidden_findings, is_returned, merged
 from backprobe.findings import Finding
+from backprobe.hidden import unseen_calls
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
 
@@ -119,14 +120,24 @@ def _without_history(told: Told) -> Lines:
     among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
     said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among)]
     if len(said) == 1:
-        frozen = [
-            ways.entries[each] for each in sorted(among)
-            if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each) and each not in at
-        ]  # fmt: skip
-        said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
-        if frozen:
-            names = " or ".join(own_name(entry.name) for entry in frozen[:3])
-            said.append(f"next:    requires_grad_() on {names}, before it is used")
+        frozen = [each for each in sorted(among) if ways.entries[each].status is GradStatus.FROZEN]
+        leaves = [each for each in frozen if each not in at and not ways.sources(each) and not is_returned(ways, each)]
+        said += _frozen([ways.entries[each] for each in leaves],
+                        [ways.entries[each] for each in frozen if unseen_calls(ways.entries[each])])  # fmt: skip
+    return said
+
+
+def _frozen(leaves: list[Entry], computed: list[Entry]) -> Lines:
+    """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
+    calls = {text: entry.source for entry in computed for text in unseen_calls(entry)}
+    said = [f"frozen:  `{text}`" + (f" ({_line(line)})" if line else "") for text, line in calls.items()][:MOST]
+    said += [f"frozen:  {_at(entry)}" for entry in leaves if entry not in computed][: MOST - len(said)]
+    if calls:
+        texts = ", ".join(f"`{text}`" for text in list(calls)[:3])
+        said.append(f"next:    requires_grad_() on what {texts} computes with, as the parameters of a module")
+    elif leaves:
+        names = " or ".join(own_name(entry.name) for entry in leaves[:3])
+        said.append(f"next:    requires_grad_() on {names}, before it is used")
     return said
 
 
