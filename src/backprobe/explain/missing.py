@@ -9,6 +9,7 @@ from typing import Any
 
 from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
+from backprobe.explain.present import lost_beside
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts, unseen_calls
 from backprobe.names import strip
@@ -21,6 +22,7 @@ FROZEN = ("frozen", "frozen_leaf")
 LISTED = 8
 COUNT = re.compile(r"#\d+")
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
+INHERITED = "from a value that is itself"  # in the reason of what has its status from what it was computed from
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
 
@@ -37,7 +39,8 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     is_frozen = any(finding.kind in FROZEN for finding in findings)
     is_otherwise = {GradStatus.FROZEN: not is_frozen, GradStatus.DETACHED: is_frozen}.get(entry.status, False)
     heading += "" if is_otherwise else f": {entry.reason}"
-    return Report(heading, tuple(merged([*findings, *made_leaves(ways)])))
+    beside = ways.beside(ways.after(at).keys() & ways.leading) if entry.status is GradStatus.NOT_CONNECTED else []
+    return Report(heading, tuple(merged([*findings, *made_leaves(ways)])), tuple(lost_beside(ways, beside)))
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
@@ -175,7 +178,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
     if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:
         return "checkpoint"
-    if target.status is GradStatus.NO_GRAD and use.kind != "number":
+    if target.status is GradStatus.NO_GRAD and use.kind != "number" and INHERITED not in target.reason:
         return "no_grad"
     if use.kind:
         return use.kind
@@ -296,9 +299,8 @@ def _without_history(ways: Ways, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
     entry, ways = ways.entries[at], Ways(ways.record, has_run=False)
     before = ways.before([at])
-    cuts = [cut for cut in ways.among(before) if not ways.edges[cut.target]] or [
-        cut for cut in ways.among(before) if cut.target == at
-    ]
+    severing = ways.severing(before, {at})
+    cuts = [cut for cut in severing if not ways.edges[cut.target]] or [cut for cut in severing if cut.target == at]
     if cuts:
         return [cut_finding(ways, cut, ways.chain(ways.after(cut.mention.source), at)) for cut in cuts]
     hidden = hidden_findings(ways, before, to=at)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
-from backprobe.cuts import Ways
+from backprobe.cuts import Mention, Ways
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
@@ -19,7 +20,9 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     """What is to be said of an entry that has its gradient."""
     at = ways.position[entry.name]
     findings = [*_overwritten(ways, at), *_zero(ways, at, arrays)]
-    lost = lost_beside(ways, {*ways.after(at)} & ways.to_outputs)
+    after = ways.after(at).keys() & ways.to_outputs
+    cut = [cut.mention for cut in ways.among(after) if not cut.is_behind and not cut.is_silent]
+    lost = lost_beside(ways, [*ways.lost_beside(after), *cut])
     heading = f"{entry.name!r} has its gradient: nothing is missing"
     if lost:
         heading = f"{entry.name!r} has its gradient, and not along each way that its numbers go"
@@ -28,10 +31,10 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     return Report(heading, tuple(findings), (*lost, *_notes(ways, entry, arrays)))
 
 
-def lost_beside(ways: Ways, among: set[int]) -> list[str]:
-    """Lines along which nothing comes back to values that have a gradient. That is often meant, so it is no finding."""
+def lost_beside(ways: Ways, mentions: Sequence[Mention]) -> list[str]:
+    """Lines along which nothing comes back, beside others along which it does. That is often meant: no finding."""
     lines: dict[str, dict[str, None]] = {}
-    for mention in ways.lost_beside(among):
+    for mention in mentions:
         target = ways.entries[mention.target]
         line = mention.place or target.source
         if line is not None:

@@ -29,7 +29,7 @@ def explain_all(ways: Ways) -> Report:
     missing = [at for at, entry in enumerate(ways.entries) if entry.status is not GradStatus.OK]
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
     findings, explained = [], set()
-    for group in _by_line(ways, ways.among(ways.leading)):
+    for group in _by_line(ways, ways.severing(ways.leading)):
         behind = ways.before([cut.mention.source for cut in group]) & lost
         explained |= behind
         finding, *others = merged([cut_finding(ways, cut) for cut in group])
@@ -41,7 +41,8 @@ def explain_all(ways: Ways) -> Report:
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
-    notes = [*lost_beside(ways, ways.to_outputs), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
+    beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
+    notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
