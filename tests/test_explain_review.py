@@ -1,5 +1,6 @@
 """Which of several lines is why a gradient is missing, and which are not."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -127,3 +128,46 @@ def test_a_value_that_one_call_cuts_off_and_another_does_not():
         (model(torch.ones(2, 4)) + model(torch.ones(2, 4), cut=True)).sum().backward()
     report = bp.explain(recording, "a.weight")
     assert report.ok and "h.detach()" in str(report)
+
+
+class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        h = self.norm(x)
+        y = self.linear(h)
+        return y
+
+
+class OnEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = Encoder(), nn.Linear(4, 1)
+
+    def forward(self, x):
+        with torch.no_grad():
+            h = self.encoder(x)
+        return self.head(h)
+
+
+def test_modules_of_a_framework_under_no_grad_are_one_finding_with_the_module_that_they_lie_in():
+    model = OnEncoder()
+    with bp.probe(model, ["**", "**:*"]) as recording:
+        model(torch.ones(2, 4)).sum().backward()
+    (found,) = bp.explain(recording).findings
+    assert found.kind == "no_grad"
+    assert "all of that is computed in 'encoder': look at the line that calls it" in found.facts
+    for name in ("weight", "bias"):
+        (found,) = bp.explain(recording, f"encoder.linear.{name}").findings
+        assert (found.kind, found.name) == ("no_grad", "encoder.linear")
+
+
+def test_a_line_of_the_program_around_a_model_has_its_own_file():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    with pytest.raises(RuntimeError) as caught, bp.probe(model, ["**", "**:*"]):
+        model(torch.ones(2, 3)).detach().sum().backward()
+    note = caught.value.__notes__[-1]
+    assert "cut:     `model(torch.ones(2, 3)).detach()`" in note
+    assert f"at:      {__file__}:" in note

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.missing import (
@@ -20,8 +21,9 @@ from backprobe.explain.missing import (
 from backprobe.explain.present import lost_beside
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
-from backprobe.names import strip
-from backprobe.record import Entry, GradStatus
+from backprobe.names import partition, split, strip
+from backprobe.record import Entry, GradStatus, Source
+from backprobe.source.follow import package
 
 
 def explain_all(ways: Ways) -> Report:
@@ -35,6 +37,7 @@ def explain_all(ways: Ways) -> Report:
         finding, *others = merged([cut_finding(ways, cut) for cut in group])
         if others:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
+            finding = _inside([finding, *others])
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     rest = lost - explained
     findings += _of_leaves(ways, rest)
@@ -58,10 +61,26 @@ def _of_leaves(ways: Ways, lost: set[int]) -> Iterator[Finding]:
         found += [(at, finding) for finding in not_connected(ways, at) if finding.kind != DIFFERENTIATED]
     groups: dict[object, list[tuple[int, Finding]]] = {}
     for at, finding in found:
-        groups.setdefault((finding.kind, finding.source), []).append((at, finding))
+        line = None if finding.kind == "no_grad" and _is_of_library(finding.source) else finding.source
+        groups.setdefault((finding.kind, line), []).append((at, finding))
     for (_, finding), *others in groups.values():
         names = _listed(ways, sorted({at for at, _ in others}))
-        yield with_fact(finding, f"the same is missing for it of {names}") if others else finding
+        inside = _inside([finding, *(other for _, other in others)])
+        yield with_fact(inside, f"the same is missing for it of {names}") if others else finding
+
+
+def _is_of_library(line: Source | None) -> bool:
+    return line is not None and package(line.file) is not None
+
+
+def _inside(findings: Sequence[Finding]) -> Finding:
+    """The first of several findings, with the module that all of them lie in, where that is known."""
+    paths = [partition(split(strip(finding.name))[0], ".") for finding in findings]
+    common = list(takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
+    if not common or not _is_of_library(findings[0].source):
+        return findings[0]
+    module = ".".join(parts[0] for parts in common)
+    return with_fact(findings[0], f"all of that is computed in {module!r}: look at the line that calls it")
 
 
 def _is_leaf(ways: Ways, at: int) -> bool:
@@ -104,12 +123,16 @@ def _items_of(ways: Ways, explained: set[int]) -> set[int]:
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    """Cuts of the same line; where no line is known of the same value, and all under ``no_grad``: that may be one."""
+    """Cuts of the same line; where no line of the user's is known of the same value, and all under ``no_grad``: that
+    may be one line.
+    """
     groups: dict[object, list[Cut]] = {}
     for cut in cuts:
         line, target = cut.mention.line, ways.entries[cut.target]
         alone = target.status if target.status is GradStatus.NO_GRAD else cut.target
-        groups.setdefault(alone if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
+        is_known = line is not None and not (alone is GradStatus.NO_GRAD and _is_of_library(line))
+        key = (line.file, line.line, cut.mention.use.text) if line is not None and is_known else alone
+        groups.setdefault(key, []).append(cut)
     return list(groups.values())
 
 
