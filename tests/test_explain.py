@@ -369,6 +369,44 @@ def test_two_losses_over_one_trunk():
     assert "retain_graph=True in the call that comes first" in or_else
 
 
+@pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
+def test_the_state_of_an_rnn_survives_though_backward_has_not_gone_through_it(kind):
+    rnn, head = getattr(torch.nn, kind)(2, 3), torch.nn.Linear(3, 1)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        state = None
+        for _ in range(2):
+            out, state = rnn(torch.ones(4, 1, 2), state)
+            loss = head(out[-1]).mean()
+            loss.backward()
+    _, freed, survived, used, remedy, *_ = caught.value.__notes__[-1].splitlines()
+    assert freed.endswith("loss.backward()")
+    assert survived.startswith("  survived: 'state#1.0' (" if kind == "LSTM" else "  survived: 'state#1' (")
+    assert used.startswith("  used:     'out#1' (")
+    detached = "tuple(part.detach() for part in state)" if kind == "LSTM" else "state.detach()"
+    assert f"next:     state = {detached} before it is used again" in remedy
+
+
+def test_a_call_of_grad_has_freed_the_graph():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y = (x**3).sum()
+        g = torch.autograd.grad(y, x)[0]
+        y.backward()
+    first, freed, survived, remedy = caught.value.__notes__[-1].splitlines()
+    assert first == "backprobe: grad() has gone through 'y' before, and has freed what leads to it"
+    assert freed.endswith(": g = torch.autograd.grad(y, x)[0]")
+    assert survived.startswith("  survived: 'y' (")
+    assert remedy == "  next:     retain_graph=True in that call"
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = x**3
+        torch.autograd.grad(h.sum(), x, retain_graph=True)
+        torch.autograd.grad(h.sum(), x)
+        g = torch.autograd.grad(h.prod(), x)
+    note = caught.value.__notes__[-1]
+    assert "torch.autograd.grad(h.sum(), x)\n" in note
+    assert "survived: 'h' (" in note
+
+
 def test_a_call_that_keeps_the_graph_has_freed_nothing():
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError) as caught, bp.probe():

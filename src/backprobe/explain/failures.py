@@ -90,12 +90,14 @@ def _freed(told: Told) -> Lines:
             f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
             "next:     retain_graph=True there; or compute it again",
         ]  # fmt: skip
-    said = ["what is differentiated now goes on from what an earlier backward() has gone through and freed"]
+    call = "grad()" if "grad(" in told.earlier.text and "backward(" not in told.earlier.text else "backward()"
+    said = [f"what is differentiated now goes on from what an earlier {call} has gone through and freed"]
     said += [f"freed:    {_line(told.earlier)}"]
     said += [f"survived: {_at(value)}" for value in told.values] or ["survived: a value without a name"]
     if not told.users and told.values:
         return [
-            f"backward() has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            f"{call} has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            "next:     retain_graph=True in that call" if call == "grad()" else
             "next:     call backward() once; two losses of the same values are summed first: (a + b).backward()",
         ]  # fmt: skip
     said += [f"used:     {_at(user)}" for user in told.users]
@@ -103,6 +105,9 @@ def _freed(told: Told) -> Lines:
         return [*said, "next:     sum the losses and call backward() once: (a + b).backward();",
                 "          or retain_graph=True in the call that comes first"]  # fmt: skip
     first = f"{told.first} = {told.first}.detach()" if told.has_word else "detach() on what is carried over"
+    container, _, item = told.first.rpartition(".")
+    if item.isdigit() and container.isidentifier() and container != "return":
+        first = f"{container} = tuple(part.detach() for part in {container})"
     return [
         *said,
         f"next:     {first} before it is used again, where gradients need not flow into what was before;",
