@@ -361,7 +361,8 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
-    return _found(ways, kind, entry.name, entry.cause or entry.source, fields)
+    facts = [entry.reason] if kind == "overwritten" else []
+    return _found(ways, kind, entry.name, entry.cause or entry.source, fields, facts=facts)
 
 
 def _found(
