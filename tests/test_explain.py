@@ -501,6 +501,22 @@ def test_a_reentrant_checkpoint_of_a_module_in_a_model(block):
         assert finding.source.text == "h = checkpoint(self.body, x, use_reentrant=self.reentrant)"
 
 
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_the_whole_recording_has_a_reentrant_checkpoint_that_is_given_nothing_differentiated():
+    w, data = leaf(1.0, 2.0), torch.ones(2)
+
+    def part(value):
+        first = value * w
+        return first * 2
+
+    with bp.probe() as recording:
+        h = checkpoint(part, data, use_reentrant=True)
+        loss = (h * w).sum()
+        loss.backward()
+    (finding,) = bp.explain(recording).findings
+    assert (finding.kind, finding.source.text) == ("checkpoint", "h = checkpoint(part, data, use_reentrant=True)")
+
+
 def test_the_other_kind_of_checkpoint_loses_nothing():
     model, x = Checkpointed(False), torch.ones(1, 2)
     with bp.probe(model) as recording:

@@ -150,7 +150,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "silent"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
-    if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:
+    if is_in_vain(target):
         return "checkpoint"
     if target.status is GradStatus.NO_GRAD and use.kind != "number":
         return "no_grad"
@@ -315,9 +315,8 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
         return _found(ways, "no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
-    if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
-        text = entry.cause.text if entry.cause is not None else "the checkpoint"
-        return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+    if is_in_vain(entry):
+        return in_vain(ways, entry)
     if entry.status is GradStatus.DETACHED:
         return _found(ways, "unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
                       "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
@@ -329,6 +328,16 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
     kind = "frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf"
     return _found(ways, kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
+
+
+def is_in_vain(entry: Entry) -> bool:
+    """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
+    return entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason
+
+
+def in_vain(ways: Ways, entry: Entry) -> Finding:
+    text = entry.cause.text if entry.cause is not None else "the checkpoint"
+    return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
 
 
 def _is_returned(ways: Ways, at: int) -> bool:

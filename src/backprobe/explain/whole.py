@@ -9,6 +9,8 @@ from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
+    in_vain,
+    is_in_vain,
     made_at,
     made_leaves,
     merged,
@@ -34,6 +36,9 @@ def explain_all(ways: Ways) -> Report:
     rest = lost - explained
     last = [at for at in sorted(rest - _items_of(ways, explained)) if rest.isdisjoint(ways.consumers.get(at, ()))]
     findings += merged([finding for at in last for finding in not_connected(ways, at)])
+    told = {finding.source for finding in findings}
+    vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
+    findings += merged([in_vain(ways, entry) for entry in vain])
     findings += _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
     findings += made_leaves(ways)
     notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
