@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,11 @@ from backprobe.cuts import Ways
 from backprobe.explain.missing import cut_finding, hidden_findings, merged
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
+from backprobe.source.follow import package
 
 MOST = 8
+WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
+"""What in a line is seen to write in place."""
 
 
 @dataclass(frozen=True)
@@ -70,17 +74,36 @@ def _in_place(told: Told) -> Lines:
     said = [f"backward needs {what} as it was, and the program has written to it since"]
     said += _made(told)
     said += [f"saved:   {_at(entry)}, for the derivative of {operations}" for entry, operations in told.savers]
-    said += [f"written: {_at(entry)}" for entry in told.writers]
+    modules = {entry.name: path for entry in told.writers if (path := _module(told.record, entry))}
+    said += [f"written: {_written(entry, modules.get(entry.name, ''))}" for entry in told.writers]
     if not told.writers:
         said.append("written: at a line that is not known: no name that was recorded was live there")
-    if told.writers and all(entry.source is None for entry in told.writers):
-        return [*said, "next:    inplace=False for the module that writes"]
+    if modules:
+        named = ", ".join(map(repr, dict.fromkeys(modules.values())))
+        return [*said, f"next:    inplace=False for the module {named}"]
     if told.values and told.values[0].source is None:
         return [*said, "next:    update it after the last backward() through what was computed from it"]
     if any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
         return [*said, "next:    update it after the last backward() through what was computed from it"]
+    if told.writers and not any(entry.source and WRITES.search(entry.source.statement) for entry in told.writers):
+        return [*said, "next:    inplace=False for the module that this line calls, or no write in what it calls"]
     name = told.first if told.has_word else "u"
     return [*said, f"next:    an ordinary operation instead, {name} = {name} * 2 and not {name}.mul_(2)"]
+
+
+def _written(entry: Entry, module: str) -> str:
+    if not module:
+        return _at(entry)
+    return f"by the module {module!r}" + ("" if entry.name == module else f", as {entry.name!r}")
+
+
+def _module(record: Record, entry: Entry) -> str:
+    """The path of the module that gave an entry which no line of the program's own gave."""
+    if entry.source is not None and package(entry.source.file) is None:
+        return ""
+    names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
+    paths = [name.removesuffix(":return") for name in names if name.endswith(":return") and not name.startswith("/")]
+    return max(paths, key=len, default="")  # the innermost: those around it give the same
 
 
 def _freed(told: Told) -> Lines:
@@ -176,8 +199,9 @@ def _view_written(told: Told) -> Lines:
 
 
 def _inference(told: Told) -> Lines:
+    names, were = ", ".join(repr(entry.name) for entry in told.values), "was" if len(told.values) == 1 else "were"
     return [
-        f"{', '.join(repr(entry.name) for entry in told.values)} was made under torch.inference_mode()", *_made(told),
+        f"{names} {were} made under torch.inference_mode()", *_made(told),
         f"next:    {told.first}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
     ]  # fmt: skip
 
@@ -201,7 +225,8 @@ SAYING: dict[str, Callable[[Told], Lines]] = {
 
 
 def _at(entry: Entry) -> str:
-    return repr(entry.name) if entry.source is None else f"{entry.name!r} ({_line(entry.source)})"
+    is_of_program = entry.source is not None and package(entry.source.file) is None
+    return f"{entry.name!r} ({_line(entry.source)})" if is_of_program and entry.source else repr(entry.name)
 
 
 def _line(source: Source) -> str:
