@@ -68,6 +68,8 @@ def failure(
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written"):
         return Failure(kind, values=known.positions(written[-1:]))
+    if kind == "inference" and written:
+        return Failure(kind, values=known.positions(written[-1:]))
     if kind == "inference":
         return Failure(kind, values=tuple(at for at, c in enumerate(captures) if c.tensor.is_inference()))
     return Failure(kind, values=known.positions(roots), root=roots[0] if roots else None)
@@ -130,6 +132,8 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
             saved[at] = None
             writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
         writes = writes or _only_writes(known.captures, expected, now)
+        late = [at for at in sorted(around) if _is_late(known.captures[at], now, expected, text)]
+        writes = writes or dict.fromkeys(late)
     saving: dict[int, list[str]] = {}
     for node, _ in savers:
         saving.setdefault(owners[node], []).append(node.name())
@@ -162,6 +166,12 @@ def _is_seen_through(capture: Capture, now: int, expected: int, text: str) -> bo
     sizes = _sizes(text)
     fits = sizes is not None and capture.tensor.numel() == math.prod(sizes)
     return fits and capture.version == expected and version(capture.tensor) == now
+
+
+def _is_late(capture: Capture, now: int, expected: int, text: str) -> bool:
+    """Did what was saved get a name only when it had been written, as what a module has written to and gives?"""
+    fits = _sizes(text) in (None, tuple(capture.tensor.shape))
+    return fits and expected < capture.version <= now == version(capture.tensor)
 
 
 def _sizes(text: str) -> tuple[int, ...] | None:
