@@ -375,6 +375,44 @@ def test_two_losses_over_one_trunk():
     assert "retain_graph=True in the call that comes first" in or_else
 
 
+@pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
+def test_the_state_of_an_rnn_survives_though_backward_has_not_gone_through_it(kind):
+    rnn, head = getattr(torch.nn, kind)(2, 3), torch.nn.Linear(3, 1)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        state = None
+        for _ in range(2):
+            out, state = rnn(torch.ones(4, 1, 2), state)
+            loss = head(out[-1]).mean()
+            loss.backward()
+    _, freed, survived, used, remedy, *_ = caught.value.__notes__[-1].splitlines()
+    assert freed.endswith("loss.backward()")
+    assert survived.startswith("  survived: 'state#1.0' (" if kind == "LSTM" else "  survived: 'state#1' (")
+    assert used.startswith("  used:     'out#1' (")
+    detached = "tuple(part.detach() for part in state)" if kind == "LSTM" else "state.detach()"
+    assert f"next:     state = {detached} before it is used again" in remedy
+
+
+def test_a_call_of_grad_has_freed_the_graph():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y = (x**3).sum()
+        g = torch.autograd.grad(y, x)[0]
+        y.backward()
+    first, freed, survived, remedy = caught.value.__notes__[-1].splitlines()
+    assert first == "backprobe: grad() has gone through 'y' before, and has freed what leads to it"
+    assert freed.endswith(": g = torch.autograd.grad(y, x)[0]")
+    assert survived.startswith("  survived: 'y' (")
+    assert remedy == "  next:     retain_graph=True in that call"
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = x**3
+        torch.autograd.grad(h.sum(), x, retain_graph=True)
+        torch.autograd.grad(h.sum(), x)
+        g = torch.autograd.grad(h.prod(), x)
+    note = caught.value.__notes__[-1]
+    assert "torch.autograd.grad(h.sum(), x)\n" in note
+    assert "survived: 'h' (" in note
+
+
 def test_a_call_that_keeps_the_graph_has_freed_nothing():
     x = leaf(1.0, 2.0)
     with pytest.raises(RuntimeError) as caught, bp.probe():
@@ -404,7 +442,73 @@ def test_the_remedy_for_a_module_that_writes_in_place():
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sigmoid(), torch.nn.ReLU(inplace=True))
     with pytest.raises(RuntimeError) as caught, bp.probe(net):
         net(torch.ones(1, 2)).sum().backward()
-    assert caught.value.__notes__[-1].splitlines()[-1] == "  next:    inplace=False for the module that writes"
+    written, remedy = caught.value.__notes__[-1].splitlines()[-2:]
+    assert written == "  written: by the module '2'"
+    assert remedy == "  next:    inplace=False for the module '2'"
+
+
+class WritesInPlace(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.act = torch.nn.Linear(2, 2), torch.nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        h = torch.sigmoid(self.first(x))
+        y = self.act(h)
+        return y.sum()
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+def test_a_module_that_writes_in_place_is_named_by_its_path(select):
+    net = WritesInPlace()
+    with pytest.raises(RuntimeError) as caught, bp.probe(net, select):
+        net(torch.ones(1, 2)).backward()
+    note = caught.value.__notes__[-1]
+    assert "written: by the module 'act'" in note
+    assert "site-packages" not in note
+    assert note.endswith("next:    inplace=False for the module 'act'")
+
+
+def test_a_module_that_writes_in_place_in_a_line_of_a_plain_block():
+    net = WritesInPlace()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        net(torch.ones(1, 2)).backward()
+    note = caught.value.__notes__[-1]
+    assert "y = self.act(h))" in note.partition("written: ")[2]
+    assert "next:    inplace=False for the module that this line calls" in note
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_only_the_inference_tensor_that_the_line_uses_is_named(write):
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        with torch.inference_mode():
+            other, used = torch.ones(2), torch.ones(2) * 2
+        if write:
+            used.add_(1)
+        y = used * x
+    note = caught.value.__notes__[-1]
+    assert "backprobe: 'used' was made under torch.inference_mode()" in note
+    assert "'other'" not in note
+
+
+def test_the_remedy_is_about_the_variable_that_the_line_writes_to():
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = torch.nn.Sigmoid()
+
+        def forward(self, x):
+            h = self.act(x)
+            g = h * x
+            h += x
+            return h * g
+
+    with pytest.raises(RuntimeError) as caught, bp.probe(block := Block(), ["**", "**:*"]):
+        block(leaf(1.0, 2.0)).sum().backward()
+    lines = caught.value.__notes__[-1].splitlines()
+    assert lines[-2].endswith(": h += x)")
+    assert lines[-1] == "  next:    an ordinary operation instead, h = h + ... and not h += ..."
 
 
 def test_a_remedy_spells_the_value_as_the_program_does():
@@ -561,6 +665,22 @@ def test_a_reentrant_checkpoint_of_a_module_in_a_model(block):
         (finding,) = bp.explain(recording, name).findings
         assert finding.kind == "checkpoint"
         assert finding.source.text == "h = checkpoint(self.body, x, use_reentrant=self.reentrant)"
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_the_whole_recording_has_a_reentrant_checkpoint_that_is_given_nothing_differentiated():
+    w, data = leaf(1.0, 2.0), torch.ones(2)
+
+    def part(value):
+        first = value * w
+        return first * 2
+
+    with bp.probe() as recording:
+        h = checkpoint(part, data, use_reentrant=True)
+        loss = (h * w).sum()
+        loss.backward()
+    (finding,) = bp.explain(recording).findings
+    assert (finding.kind, finding.source.text) == ("checkpoint", "h = checkpoint(part, data, use_reentrant=True)")
 
 
 def test_the_other_kind_of_checkpoint_loses_nothing():

@@ -150,7 +150,7 @@ CAUSES = {
     "backward_not_run": Cause("no backward pass went by: {reason}", "{go_back}"),
     "overwritten": Cause(
         "{value} was written where autograd does not look: gradients that need it are those of the new numbers",
-        "write an ordinary operation, u = u * 2, or write under torch.no_grad() before it is used",
+        "an ordinary operation, u = u * 2; a leaf may be written under torch.no_grad() before it is used",
     ),
     "opaque": Cause("the gradient of {value} cannot be told: {reason}", "{instead}"),
     "zero_derivative": Cause(

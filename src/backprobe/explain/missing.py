@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
+from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
-from backprobe.explain.present import lost_beside
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts, unseen_calls
 from backprobe.names import strip
@@ -176,7 +176,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "derivative"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
-    if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:
+    if is_in_vain(target):
         return "checkpoint"
     if target.status is GradStatus.NO_GRAD and use.kind != "number" and INHERITED not in target.reason:
         return "no_grad"
@@ -341,9 +341,8 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
         return _found(ways, "no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
-    if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
-        text = entry.cause.text if entry.cause is not None else "the checkpoint"
-        return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+    if is_in_vain(entry):
+        return in_vain(ways, entry)
     if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
         mentioned = ", ".join(repr(read.name) for read in entry.reads)
         facts = [f"of {mentioned} the shape and the like are used, and no number"]
@@ -372,6 +371,16 @@ def _uses_no_number(entry: Entry) -> bool:
     text = entry.source.expression if entry.source is not None else ""
     known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)
+
+
+def is_in_vain(entry: Entry) -> bool:
+    """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
+    return entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason
+
+
+def in_vain(ways: Ways, entry: Entry) -> Finding:
+    text = entry.cause.text if entry.cause is not None else "the checkpoint"
+    return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
 
 
 def is_returned(ways: Ways, at: int) -> bool:
@@ -404,7 +413,8 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
-    return _found(ways, kind, entry.name, entry.cause or entry.source, fields)
+    facts = [entry.reason] if kind == "overwritten" else []
+    return _found(ways, kind, entry.name, entry.cause or entry.source, fields, facts=facts)
 
 
 def _found(

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
-from backprobe.cuts import Mention, Ways
+from backprobe.cuts import Cut, Ways
+from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
+from backprobe.explain.missing import cut_finding, merged
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
 from backprobe.source.places import line_of
-
-MOST = 8  # lines that are listed
 
 
 def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
@@ -29,20 +28,6 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     if findings:
         heading += ", and that much is to be known of it"
     return Report(heading, tuple(findings), (*lost, *_notes(ways, entry, arrays)))
-
-
-def lost_beside(ways: Ways, mentions: Sequence[Mention]) -> list[str]:
-    """Lines along which nothing comes back, beside others along which it does. That is often meant: no finding."""
-    lines: dict[str, dict[str, None]] = {}
-    for mention in mentions:
-        target = ways.entries[mention.target]
-        line = mention.place or target.source
-        if line is not None:
-            place = f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
-            lines.setdefault(place, {})[ways.entries[mention.source].name] = None
-    found = [f"along {place} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
-             for place, names in lines.items()]  # fmt: skip
-    return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
 
 
 def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:
@@ -89,9 +74,18 @@ def _zero(ways: Ways, at: int, arrays: Arrays) -> list[Finding]:
             before[target] = source
             if _is_zero(arrays.summarize(entry.held_grad)):
                 pending.append(target)
+            elif cuts := _cut_in_a_loop(ways, target):
+                found += [cut_finding(ways, cut, ways.chain(before, target)) for cut in cuts]
             else:
                 found.append(_flat(ways, source, target, ways.chain(before, target), arrays))
-    return found
+    return merged(found)
+
+
+def _cut_in_a_loop(ways: Ways, at: int) -> list[Cut]:
+    """The cuts in what a value was computed by many times over, whose values have no edges to those outside of it."""
+    entry = ways.entries[at]
+    returned = [ways.position[read.name] for read in entry.reads if read.spelled.partition(".")[0].endswith("()")]
+    return ways.among(ways.before([each for each in returned if ways.entries[each].axes]))
 
 
 def _flat(ways: Ways, source: int, target: int, chain: tuple[str, ...], arrays: Arrays) -> Finding:

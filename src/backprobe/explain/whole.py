@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
+from backprobe.explain.beside import lost_beside
 from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
+    in_vain,
+    is_in_vain,
     is_returned,
     made_at,
     made_leaves,
@@ -18,7 +21,6 @@ from backprobe.explain.missing import (
     not_connected,
     with_fact,
 )
-from backprobe.explain.present import lost_beside
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import partition, split, strip
@@ -41,6 +43,9 @@ def explain_all(ways: Ways) -> Report:
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     rest = lost - explained
     findings += _of_leaves(ways, rest)
+    told = {finding.source for finding in findings}
+    vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
+    findings += merged([in_vain(ways, entry) for entry in vain])
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
