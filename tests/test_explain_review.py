@@ -171,3 +171,31 @@ def test_a_line_of_the_program_around_a_model_has_its_own_file():
     note = caught.value.__notes__[-1]
     assert "cut:     `model(torch.ones(2, 3)).detach()`" in note
     assert f"at:      {__file__}:" in note
+
+
+# what backward was asked for
+
+
+def test_backward_that_is_limited_to_inputs_is_why_others_have_no_gradient():
+    w, v = GIVEN[0].clone().requires_grad_(), GIVEN[1].clone().requires_grad_()
+    with bp.probe() as recording:
+        u = w * 2
+        loss = (u * v).sum()
+        loss.backward(inputs=[w])
+    for name in ("v", None):
+        (found,) = bp.explain(recording, name).findings
+        assert (found.kind, found.source.text) == ("limited", "loss.backward(inputs=[w])")
+    with pytest.raises(bp.NoGradient, match=r"loss\.backward\(inputs=\[w\]\)"):
+        _ = recording["v"].grad
+
+
+def test_a_block_without_backward_says_so_with_the_cuts_in_it():
+    w, v = GIVEN[0].clone().requires_grad_(), GIVEN[1].clone().requires_grad_()
+    with bp.probe() as recording:
+        u = w * 2
+        d = u.detach()
+        loss = (d * v).sum()
+    report = bp.explain(recording)
+    assert kinds(report) == ["backward_not_run"] and not report.ok
+    assert [note.split("`")[1] for note in report.notes if "`" in note] == ["u.detach()"]
+    assert loss.requires_grad

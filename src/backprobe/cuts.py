@@ -21,6 +21,8 @@ from backprobe.source.places import line_of
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 LOOPS = ("for ", "async for ")
+LIMITED = "backward(inputs="
+"""In the reason of a value that a call may have left out, which is the entry's cause then."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,14 @@ class Mention:
 class Cut:
     """A value with a history that is mentioned where nothing leads back to it.
 
-    ``is_silent`` says that an edge is there, and that backward brought nothing along it. ``is_behind`` says that the
-    value has no history of its own, since another cut lies before, and would be cut off here again.
+    ``is_silent`` says that an edge is there, and that backward brought nothing along it, ``is_limited`` that it was not
+    asked to. ``is_behind`` says that the value has no history of its own, since another cut lies before, and would be
+    cut off here again.
     """
 
     mention: Mention
     is_silent: bool = False
+    is_limited: bool = False
     is_behind: bool = False
 
     @property
@@ -293,6 +297,9 @@ class Ways:
         return self.entries[source].status is GradStatus.NOT_CONNECTED and self.entries[target].status is GradStatus.OK
 
     def _silent(self, source: int, target: int) -> Cut:
+        entry = self.entries[source]
+        if LIMITED in entry.reason and entry.cause is not None:
+            return Cut(Mention(source, target, entry.cause), is_silent=True, is_limited=True)
         found = next((mention for mention in self.mentions[target] if mention.source == source), None)
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
 
@@ -384,13 +391,15 @@ def causes(record: Record) -> dict[int, Source]:
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}
+    limited: dict[int, Source] = {}  # which keep that line, where others cut them off as well
     for cut in reversed(ways.severing(ways.leading)):
         place = cut.mention.place
         if place is not None and not cut.is_behind:
             own[cut.mention.source] = place
+            limited |= {cut.mention.source: place} if cut.is_limited else {}
     for at in reversed(wanted):
         behind = [own.get(at), *(found.get(target) for target in ways.consumers.get(at, ()))]
         line = next((line for line in behind if line is not None), None)
         if line is not None:
             found[at] = line
-    return found
+    return found | limited

@@ -164,6 +164,7 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
+    if kind in ("checkpoint", "limited"):  # which are no part of the line that computes the value
         fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
 
@@ -171,7 +172,7 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
 def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
     use = cut.mention.use
     if cut.is_silent:
-        return "silent"
+        return "limited" if cut.is_limited else "silent"
     if use.kind == DIFFERENTIATED:
         return "derivative"
     if use.kind == "checkpoint":

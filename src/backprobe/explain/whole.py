@@ -48,8 +48,12 @@ def explain_all(ways: Ways) -> Report:
     findings += merged([in_vain(ways, entry) for entry in vain])
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
+    not_run = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.BACKWARD_NOT_RUN]
+    findings += _by_reason(ways, not_run)
     findings += made_leaves(ways)
     beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
+    if not_run:  # no output is known
+        beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
     notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
