@@ -5,6 +5,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 
 from __future__ import annotations
 
+import linecache
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
@@ -25,7 +26,7 @@ from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, 
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import TOGETHER, TorchTape
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Source
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
@@ -271,8 +272,8 @@ class ListeningTape(TorchTape):
         return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
-    def calls(self) -> Sequence[BackwardCall]:  # type: ignore[override]
-        return self.passing.calls
+    def freed(self) -> Sequence[tuple[int, BackwardCall]]:  # type: ignore[override]
+        return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         return super().unfinished([_with_history(capture) for capture in captures])
@@ -289,7 +290,7 @@ class ListeningTape(TorchTape):
         for at, capture in enumerate(captures):
             if capture.leaf is not None and capture.number in self.passing.arrived:
                 gradients[at] = self.passing.arrived[capture.number]
-        missing = self._why_missing()
+        missing, limit = self._why_missing(), self._limit()
         outcomes = []
         for at, capture in enumerate(captures):
             sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
@@ -298,7 +299,8 @@ class ListeningTape(TorchTape):
                 capture.leaf is not None and capture.leaf.versions == 1 and 0 < self.passing.begun == capture.calls
             )
             why = (GradStatus.OPAQUE, NAMED_LATE) if is_late else missing
-            outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, why))
+            found = outcome(capture, gradients.get(at), links, self.options.create_graph, why)
+            outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
             if capture.leaf is not None:
@@ -319,13 +321,18 @@ class ListeningTape(TorchTape):
             return capture.but(opaque=OVERWRITTEN)
         return capture
 
+    def _limit(self) -> Source | None:
+        """The line of the first call of ``backward()`` that is limited to inputs of its own."""
+        place = next((call.at for call in self.passing.calls if call.is_limited and call.at is not None), None)
+        return None if place is None else Source(*place, linecache.getline(*place).strip())
+
     def _why_missing(self) -> tuple[GradStatus, str]:
         calls = self.passing.calls
         if not calls:
             return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
         if self.passing.is_cut_short:
             return CUT_SHORT
-        if any(call.is_limited for call in calls):
+        if any(call.is_limited for call in calls):  # each entry's cause is the line of that call
             return (
                 GradStatus.NOT_CONNECTED,
                 f"{NOT_CONNECTED}, or none to the inputs that backward(inputs=...) asks for",
