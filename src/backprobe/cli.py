@@ -97,7 +97,7 @@ def explain_function(function: str, arguments: tuple[str, ...], **options: Any) 
     
     backprobe explain toy.py:f x=0 --nonfinite
 
-    The arguments and options are those of "backprobe run".
+    The arguments and options are those of "backprobe run". The exit status is 1 if something was found.
     """
     try:
         named = arguments[:1] if arguments and "=" not in arguments[0] else ()
@@ -107,9 +107,11 @@ def explain_function(function: str, arguments: tuple[str, ...], **options: Any) 
                 next=f"backprobe explain {function} --nonfinite",
             )  # fmt: skip
         recording = _recorded(function, arguments[len(named) :], command="explain", **options)
-        click.echo(str(bp.explain(recording, *named)))
+        report = bp.explain(recording, *named)
     except BackprobeError as error:
         _fail(error)
+    click.echo(str(report))
+    sys.exit(0 if report.ok else 1)
 
 
 @main.command("check")
