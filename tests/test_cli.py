@@ -636,9 +636,12 @@ def test_explain_nonfinite_is_of_all_values(explained, folder):
 
 
 def test_explain_errors_name_the_command(explained):
-    code, out, err = explained("cut.py", "x=1")
+    code, out, err = explained("nowhere.py:f", "x=1")
     assert (code, out) == (1, "")
     assert "next:  backprobe explain toy.py:f x=3" in err
+    code, out, err = explained("cut.py", "x=1")
+    assert (code, out) == (1, "")
+    assert "next:  backprobe explain cut.py:f x=3, for a function f in it" in err
 
 
 def test_explain_an_output_that_is_cut_off(explained):

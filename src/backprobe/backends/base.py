@@ -231,6 +231,10 @@ class BlockTape(Tape, Protocol):
         """The compiled functions that have run, and what ran inside cannot be seen."""
         ...
 
+    def has_history(self, capture: Any) -> bool:
+        """Was it computed from what is differentiated, so that backward may yet come through it?"""
+        ...
+
     @property
     def progress(self) -> int:
         """A number that grows when more is known about gradients."""

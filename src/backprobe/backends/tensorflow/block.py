@@ -67,6 +67,9 @@ class OpenTape(TensorflowTape):
     def unseen(self) -> Sequence[str]:
         return tuple(self.log.compiled)
 
+    def has_history(self, capture: Capture) -> bool:
+        return capture.is_followed
+
     def made(self, tensor: Any) -> int:
         """A gradient that the program has taken itself is a value, and hardly what it is about."""
         position = self.log.made_at(self.identity(tensor))

@@ -274,6 +274,9 @@ class ListeningTape(TorchTape):
     def unseen(self) -> Sequence[str]:
         return ()
 
+    def has_history(self, capture: Capture) -> bool:
+        return capture.is_followed and capture.leaf is None
+
     # what is known about gradients
 
     @property
