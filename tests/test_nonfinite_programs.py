@@ -149,7 +149,8 @@ def test_weights_that_an_optimizer_wrote_are_not_ruled_out(values):
     net = nn.Linear(3, 1)
     with bp.probe(net, nonfinite=True, values=values) as rec:
         trained(net, INPUT, [1.0, 2.0], lr=float("inf"))
-    found = bp.explain(rec).findings[0]
+    written, found, *_ = bp.explain(rec).findings
+    assert (written.kind, written.name) == ("born", "net.bias")
     assert (found.kind, found.name) == ("unknown", "return#1")
     assert "or came there from 'weight', 'bias', whose value is not known" in found.headline
 

@@ -469,7 +469,7 @@ class Trace:
         if not self.is_recording:
             return
         version = self.tape.version
-        self.tape.look_again()
+        self.tape.look_again((scope.file, site.line) if site.line and self.selection.in_function else None)
         for capture in self.tape.overwritten():
             self.writers[id(capture)] = (scope, site)
         written = [

@@ -23,9 +23,19 @@ from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, g
 from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass, queue_callback
+from backprobe.backends.torch.passes import (
+    BACKWARD,
+    GRAD,
+    BackwardCall,
+    Leaf,
+    Passing,
+    current_pass,
+    queue_callback,
+    users_line,
+)
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import TOGETHER, TorchTape
+from backprobe.backends.torch.updates import Updates
 from backprobe.record import GradStatus
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
@@ -109,6 +119,7 @@ class ListeningTape(TorchTape):
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
         self.leaves: list[Leaf] = []  # where processes work together
+        self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
 
     # while the block runs
 
@@ -118,7 +129,9 @@ class ListeningTape(TorchTape):
                 self._compare_leaves()
             known = set(self.numbers)
             if self.judge is not None:
-                self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+                nodes = self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+                if self.updates is not None:
+                    self.updates.backward(nodes)
             with self.quiet():
                 self._come_last()
                 captures = began(call.roots)
@@ -130,6 +143,7 @@ class ListeningTape(TorchTape):
         if self.judge is not None:
             passes = self.passing.passes
             self.judge.counts = lambda: passes.get(current_pass()) is not None
+            self.updates = Updates(self.quiet)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -142,6 +156,9 @@ class ListeningTape(TorchTape):
     def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         capture = super().capture(tensor, around, previous, through)
         capture.calls = self.passing.begun
+        if self.updates is not None:
+            self.updates.look(None)
+            self.updates.newest = capture
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
             capture.in_vain = in_vain() if capture.part is not None else None
@@ -165,7 +182,13 @@ class ListeningTape(TorchTape):
 
     # histories that come late
 
-    def look_again(self) -> None:
+    def entering(self, frame: FrameType) -> None:
+        if self.updates is not None:
+            self.updates.look(users_line(frame.f_back))
+
+    def look_again(self, at: tuple[str, int] | None = None) -> None:
+        if self.updates is not None:
+            self.updates.look(at)
         late = [capture for capture in self.waiting if capture.tensor.requires_grad]
         for capture in late:
             self.late_edge(capture)
@@ -294,6 +317,7 @@ class ListeningTape(TorchTape):
         self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
+        updates = () if self.updates is None else self.updates.told(captures)
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
@@ -319,7 +343,7 @@ class ListeningTape(TorchTape):
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
         scales, notes = self._scales(captures, recorded, gradients)
-        passed = Backward(outcomes, visited, notes=notes, scales=scales)
+        passed = Backward(outcomes, visited, notes=notes, scales=scales, updates=updates)
         return passed if self.judge is None else self.judge.told(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
@@ -371,6 +395,8 @@ class ListeningTape(TorchTape):
 
     def release(self) -> None:
         super().release()
+        if self.updates is not None:
+            self.updates.release()
         self.passing.clear()
         self.numbers.clear()
         for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks):

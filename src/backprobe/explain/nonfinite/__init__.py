@@ -10,6 +10,7 @@ from backprobe.explain.nonfinite.backward import Backward
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import States
+from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings import Finding, Report
 from backprobe.record import Record
 from backprobe.show.table import place
@@ -29,11 +30,12 @@ def explain_nonfinite(record: Record) -> Report:
     forward = Forward(states, sources, arrays)
     backward = Backward(forward)
     born = [*forward.births(backward.read, backward.folded()), *backward.births()]
+    born = with_updates(born, record)
     notes = [*forward.harmless(backward.read, backward.owners), *([] if states.was_asked else [LATE])]
     if not born:
         return Report(_clean(states), (), tuple(notes))
     places = _grouped(born)
-    rest = [*forward.healed(backward.read, backward.owners), *_propagated(states, born)]
+    rest = [*forward.healed(backward.read, backward.owners), *_propagated(states, born), *spread(record, born)]
     return Report(_heading(places), (*places, *rest), tuple(notes))
 
 

@@ -16,6 +16,7 @@ SEE_BETWEEN = (
     "with bp.probe(nonfinite=True) as rec: around the same lines, each result bound to a variable: it records those"
 )
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
+MOST_LISTED = 4
 NOT_SEEN = "what else the module was given is not recorded"
 
 
@@ -33,7 +34,7 @@ def within(word: str, entry: Entry, given: Sequence[str]) -> tuple[str, str]:
 
 def listed(names: Sequence[str]) -> str:
     """The first of some names, as text."""
-    return ", ".join(map(repr, names[:4])) or "what is recorded"
+    return ", ".join(map(repr, names[:MOST_LISTED])) or "what is recorded"
 
 
 def scaled(scales: Sequence[float | None]) -> str:
