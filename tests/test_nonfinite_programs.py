@@ -340,6 +340,37 @@ def test_an_overflow_under_a_known_scale_says_so():
     )
 
 
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (2.0**100, "overflow: float32 ends at 3.40e38: the loss 1e+30 times its scale 1.26765e+30"),
+        (float("inf"), "the loss 1e+30 is multiplied by a scale which is Inf itself"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_scale_that_makes_the_loss_infinite(scale, said, is_named):
+    w, scaler = tensor([1e30], requires_grad=True), torch.amp.GradScaler("cpu", init_scale=scale)
+    with bp.probe(nonfinite=True) as rec:
+        loss = w.sum()
+        if is_named:
+            multiple = scaler.scale(loss)
+            multiple.backward()
+        else:
+            scaler.scale(loss).backward()
+    name = "multiple" if is_named else "backward()"
+    assert bp.explain(rec).findings[0].headline == f"Inf is born at {name!r}: {said}"
+    assert rec.record.scales == (scale,)
+
+
+def test_a_loss_that_is_infinite_by_itself_is_not_the_scales():
+    w, scaler = tensor([0.0], requires_grad=True), torch.amp.GradScaler("cpu", init_scale=4.0)
+    with bp.probe(nonfinite=True) as rec:
+        loss = (1 / w).sum()
+        scaler.scale(loss).backward()
+    assert rec.record.scales == (4.0,)
+    assert [found.name for found in bp.explain(rec).of_kind("born")] == ["loss"]
+
+
 def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
     """A model's block under a real GradScaler: the loss is computed outside of the model."""
     torch.manual_seed(0)

@@ -103,6 +103,10 @@ def _ratio(root: Tensor, capture: Capture) -> float | None:
     return ratio if math.isfinite(ratio) and version(capture.tensor) == capture.version else None
 
 
+def _number(tensor: Tensor | None) -> float | None:
+    return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
+
+
 class ListeningTape(TorchTape):
     """PyTorch's ``BlockTape``."""
 
@@ -372,6 +376,9 @@ class ListeningTape(TorchTape):
                 known = recorded.get(edges[followed[0]], ())[:1]  # type: ignore[arg-type]
                 for at in known:
                     scale = None if captures[at].tensor.is_leaf else _ratio(root, captures[at])
+                    is_alone = len(self.passing.calls) == len(call.roots) == 1 and call.cotangents[0] is None
+                    if scale is None and is_alone and not captures[at].tensor.is_leaf:
+                        scale = _number(gradients.get(at))  # its derivative, where the product itself is too large
                     if scale is not None:
                         found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
                         scales[scale] = None

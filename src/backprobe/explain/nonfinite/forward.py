@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
+import numpy
+
 from backprobe.backends.base import Arrays
 from backprobe.backends.choice import BACKENDS
 from backprobe.explain.nonfinite import loops, mechanism
@@ -15,6 +17,7 @@ from backprobe.explain.nonfinite.states import WORDS, State, States
 from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
 from backprobe.explain.nonfinite.within import (
     BEFORE,
+    LOWER_SCALE,
     NOT_SEEN,
     SEE_BETWEEN,
     START,
@@ -174,7 +177,7 @@ class Forward:
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain)
         mentioned = self.unrecorded.mentioned(at)
-        told = self.mechanism(at)
+        told = self.mechanism(at) or self._by_scale(at)
         is_told = told and not (mentioned and told.startswith(mechanism.OVERFLOW))  # of all that went in
         brought = [] if is_told else self.unrecorded.brought(at, mentioned, state)
         if brought:
@@ -182,7 +185,7 @@ class Forward:
             headline = f"{word} comes in with the buffer {listed(brought)}, at {entry.name!r}"
             return Finding("came_in", entry.name, headline, entry.source, tuple(facts), chain)
         if entry.source is None or not (entry.source.expression or entry.op):
-            return self._birth_within(at, word, facts, chain)
+            return self._birth_within(at, word, facts, chain, told)
         of = " of Inf" if given is State.INF else ""
         if mentioned and not is_told:
             lost = f"{', '.join(mentioned)}, which {'is' if len(mentioned) == 1 else 'are'} not recorded"
@@ -191,9 +194,22 @@ class Forward:
         headline = f"{word} is born{of} at {entry.name!r}" + (f": {told}" if told else "")
         return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
 
-    def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...]) -> Finding:
+    def _by_scale(self, at: int) -> str:
+        """Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf."""
+        record, sources = self.states.record, self.sources.direct[at]
+        loss = self.numbers(sources[0]) if len(sources) == 1 else None
+        if record.outputs != (at,) or len(record.scales) != 1 or loss is None or loss.size != 1:
+            return ""
+        if not numpy.isfinite(loss).all():
+            return ""
+        return mechanism.scaled(loss.item(), record.scales[0], self.entries[at].dtype or "")
+
+    def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...], told: str) -> Finding:
         """A birth of which no line is known: between recorded values, as the outputs of modules are."""
         entry = self.entries[at]
+        if told:
+            headline = f"{word} is born at {entry.name!r}: {told}"
+            return Finding("born", entry.name, headline, entry.source, tuple(facts), chain, LOWER_SCALE)
         inputs = [self.entries[one].name for one in self.sources.direct[at]]
         if entry.name.partition("#")[0] == START:
             facts += [scaled(self.states.record.scales)] if self.states.record.scales else []

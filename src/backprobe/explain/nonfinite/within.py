@@ -16,6 +16,9 @@ SEE_BETWEEN = (
     "with bp.probe(nonfinite=True) as rec: around the same lines, each result bound to a variable: it records those"
 )
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
+LOWER_SCALE = (
+    "a smaller scale, such as a lower init_scale of the GradScaler: gradients are divided by it before the step"
+)
 MOST_LISTED = 4
 NOT_SEEN = "what else the module was given is not recorded"
 
