@@ -39,7 +39,8 @@ HEALING = frozenset({
 })  # fmt: skip
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-BEGUN = "it begins in step {} of the loop, counted from 0: whatever is bad after that comes from there"
+BEGUN = "it begins in step {} of the loop, counted from 0"
+AGAIN = ", and again in {}, where what it is computed from is finite"
 HELD = "the buffer {!r} held {} before the model ran"
 NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
@@ -66,8 +67,7 @@ class Forward:
                 given = max((self.states.values[one] for one in sources), default=State.FINITE)
                 if state > given:
                     found[at] = given
-        for loop in self._loops:
-            begins, follows = loops.origins(loop, self.states, self.sources)
+        for loop, begins, follows in self._in_loops:
             for at in follows:
                 found.pop(at, None)
             for at in begins:
@@ -76,12 +76,13 @@ class Forward:
         return dict(sorted(found.items()))
 
     @cached_property
-    def _loops(self) -> Sequence[loops.Loop]:
-        return list(loops.loops(self.states, self.numbers, self._came_in))
+    def _in_loops(self) -> Sequence[tuple[loops.Loop, Mapping[int, list[int]], Set[int]]]:
+        found = loops.loops(self.states, self.numbers, self._came_in)
+        return [(loop, *loops.origins(loop, self.states, self.sources)) for loop in found]
 
-    def _begun_in(self, at: int) -> loops.Loop | None:
-        """The loop in one of whose steps something begins, at an entry where it does in the first."""
-        return next((loop for loop in self._loops if loop.is_bad(at, loop.first)), None)
+    def _begun_in(self, at: int) -> tuple[loops.Loop, list[int]] | None:
+        """The loop in which something begins at an entry, and its steps."""
+        return next(((loop, begins[at]) for loop, begins, _ in self._in_loops if at in begins), None)
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
@@ -160,13 +161,13 @@ class Forward:
                 yield self._birth(at, given, folded.get(at, ()))
 
     def _birth(self, at: int, given: State, more: Sequence[str]) -> Finding:
-        entry, state = self.entries[at], self.states.values[at]
+        entry, state = self.entries[at], self._state_at_first(at)
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
-        loop = self._begun_in(at)
-        if loop is not None and entry.axes.count(loops.STEP) == 1:
-            facts.append(BEGUN.format(loop.counted(loop.first)))
+        begun = self._begun_in(at)
+        if begun is not None and entry.axes.count(loops.STEP) == 1:
+            facts.append(_begun(*begun))
         facts += [*self.healing(at), *self.use(at)]
         if self._came_in(at):
             what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
@@ -227,12 +228,10 @@ class Forward:
 
     def mechanism(self, at: int) -> str:
         """The name of what happened, from the numbers that went in."""
-        entry, loop = self.entries[at], self._begun_in(at)
+        entry = self.entries[at]
 
         def numbers(one: int) -> Any:
-            found = self.numbers(one)
-            is_inside = loop is not None and self.entries[one].axes == entry.axes
-            return loop.at_first(found, entry.axes) if loop is not None and is_inside and found is not None else found
+            return self._at_first(one, at)
 
         result = numbers(at)
         if result is None or entry.source is None:
@@ -244,6 +243,19 @@ class Forward:
         with mechanism.quiet():
             told = mechanism.forward(entry.op, given, result, entry.dtype or "")
         return told or ("it is written there" if self._is_written(at) else "")
+
+    def _at_first(self, one: int, at: int) -> Any:
+        """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""
+        found, begun = self.numbers(one), self._begun_in(at)
+        if begun is None or found is None or self.entries[one].axes != self.entries[at].axes:
+            return found
+        return begun[0].at_step(found, self.entries[at].axes, begun[1][0])
+
+    def _state_at_first(self, at: int) -> State:
+        """How bad an entry is where it begins: a loop may go on with an Inf and come to NaN."""
+        if self._begun_in(at) is None:
+            return self.states.values[at]
+        return State.NAN if numpy.isnan(self._at_first(at, at)).any() else State.INF
 
     def _is_written(self, at: int) -> bool:
         """Does the line itself write NaN or Inf?"""
@@ -345,6 +357,13 @@ class Forward:
 
     def _op(self, at: int) -> str:
         return f", by {self.entries[at].op}" if self.entries[at].op else ""
+
+
+def _begun(loop: loops.Loop, steps: Sequence[int]) -> str:
+    """In which steps of a loop something begins, in the order in which they ran."""
+    first, *others = map(loop.counted, steps)
+    more = ", ".join(map(str, others[:MOST])) + ", …" * (len(others) > MOST)
+    return BEGUN.format(first) + (AGAIN.format(more) if others else "")
 
 
 def _operand(node: Any, parts: Mapping[str, int], numbers: Callable[[int], Any]) -> Any:
