@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import runpy
 import weakref
 
 import pytest
@@ -321,6 +322,14 @@ def test_a_checkpoint_in_a_block_names_its_line(use_reentrant):
         y.sum().backward()
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert (found.name, found.source.line) == ("/segment:r", line_of(segment, "torch.sqrt"))
+
+
+@pytest.mark.parametrize("written", ['float("inf")', "-math.inf", "torch.inf", '-float("inf")'])
+def test_an_inf_that_a_line_writes_is_no_overflow(written, tmp_path):
+    (tmp_path / "written.py").write_text(f"import math, torch\ndef f(x):\n    y = x * {written}\n    return y.sum()\n")
+    namespace = runpy.run_path(str(tmp_path / "written.py"))
+    (found,) = bp.explain(bp.probe(namespace["f"], nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
+    assert found.headline == "Inf is born at 'y': it is written there"
 
 
 # scaled losses

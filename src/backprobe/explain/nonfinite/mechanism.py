@@ -260,13 +260,21 @@ def at(array: Array | None, bad: Array) -> Array | None:
     return None if array is None or array.shape != bad.shape else array[bad]
 
 
+SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
+
+
 def literal(node: ast.expr) -> Array | None:
     """The number that an expression writes out; None for any other."""
     match node:
         case ast.Constant(value=bool() | int() | float() | complex() as value):
             return number(value)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return number(-value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = literal(operand)
+            return None if inner is None else -inner
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as text)]) if text.lower() in SPELLED:
+            return number(float(text))
+        case ast.Attribute(value=ast.Name(), attr=("inf" | "nan") as text):
+            return number(float(text))
     return None
 
 
