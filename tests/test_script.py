@@ -138,6 +138,13 @@ def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
     assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
 
 
+def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
+    code, out, err = script(TRAIN)
+    assert (code, err) == (0, "")
+    assert "values have their gradient" in out
+    assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
+
+
 def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script, tmp_path):
     text = CUT.replace("    d = u.detach()\n", "    d = u.exp()\n    u.sqrt_()\n    d.mul_(-1).log_()\n")
     code, out, err = script(text, "--nonfinite")

@@ -338,7 +338,7 @@ class ListeningTape(TorchTape):
             is_late = (
                 capture.leaf is not None and capture.leaf.versions == 1 and 0 < self.passing.begun == capture.calls
             )
-            why = (GradStatus.OPAQUE, NAMED_LATE) if is_late else missing
+            why = (GradStatus.BACKWARD_NOT_RUN, NAMED_LATE) if is_late else missing
             outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, why))
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
