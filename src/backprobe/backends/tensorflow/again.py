@@ -137,6 +137,7 @@ class HeardCall:
         self.owner = _owner(function)
         calls.log.kinds.clear()
         self.kinds: frozenset[str] = frozenset()
+        self.since, self.is_custom = calls.now(), private.has_own_gradient(function)
         self.layer = function if layers.is_layer(function) else None
         self.tensors = {id(leaf): leaf for leaf in _held(function, args, kwargs) if calls.tape.is_tensor(leaf)}
         with calls.alone():
@@ -148,6 +149,8 @@ class HeardCall:
             return None
         notes: list[str] = []
         self.kinds = frozenset(self.calls.log.kinds)
+        self.is_custom |= "IdentityN" in self.kinds  # what wraps one in a graph
+        self.is_custom |= any(is_custom for _, is_custom in self.calls.log.flows[self.since :])
         kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
         if kept and self.layer is None:
             return kept
@@ -165,7 +168,7 @@ class TensorflowOperation:
 
     def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
         self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
-        self.is_custom = private.has_own_gradient(heard.function) or "IdentityN" in heard.kinds  # what wraps one
+        self.is_custom = heard.is_custom
         with heard.calls.alone():
             self.constants = {key: self._cast(value) for key, value in heard.values.items()}
         args, kwargs = heard.given
