@@ -45,7 +45,7 @@ class TorchCalls:
             with torch.enable_grad():
                 # of a model, the flags of parameters and inputs stand
                 given = inputs if isinstance(target, torch.nn.Module) else lift(inputs, None, undo)
-                self.coverage = Coverage()
+                self.coverage = Coverage()  # lifting is none of the program's
                 self.coverage.look(_tensors(program(target, given)))
         finally:
             for put_back in reversed(undo):
@@ -85,7 +85,7 @@ class TorchCalls:
         if isinstance(function, type) or not torch.is_grad_enabled():
             return None
         owner = _owner(function)
-        held = _tensors([owner, *args, *kwargs.values()])
+        held = [tensor for value in (owner, *args, *kwargs.values()) for tensor in _tensors(value)]
         if any(map(is_wrapped, held)):
             return "it runs inside a transform of torch.func"
         self.coverage.look(held)
