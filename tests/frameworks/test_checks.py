@@ -233,6 +233,17 @@ def test_keras_layers_are_judged_as_a_whole_and_stay_as_they_are():
     assert all(np.array_equal(a, b.numpy()) for a, b in zip(before, layer.variables, strict=True))
 
 
+def test_a_custom_derivative_in_a_model_that_is_one_call_is_blamed():
+    class Squared(keras.layers.Layer):
+        def call(self, x):
+            return half(x)
+
+    model = keras.Sequential([keras.layers.Dense(3), Squared()])
+    model(tf.constant(ROWS))
+    report = check(lambda x: model(x) * 2)(tf.constant(ROWS))
+    assert [finding.error for finding in report.findings if finding.input == "x"] == [pytest.approx(0.5, rel=1e-3)]
+
+
 def test_a_graph_is_refused():
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32)
@@ -364,6 +375,53 @@ def test_models_of_linen():
     variables = model.init(jax.random.key(0), jnp.asarray(ROWS))
     report = check_jax(model)(variables, jnp.asarray(ROWS))
     assert [finding.source.line for finding in report.findings] == [line("in the linen module")]
+
+
+def test_unbound_models_of_linen_are_one_call():
+    class Model(flax.linen.Module):
+        @flax.linen.compact
+        def __call__(self, x):
+            return half_jax(flax.linen.Dense(2)(x))
+
+    model = Model()
+    variables = model.init(jax.random.key(0), jnp.asarray(ROWS))
+    report = check_jax(lambda variables, x: model.apply(variables, x).sum())(variables, jnp.asarray(ROWS))
+    assert {finding.input for finding in report.findings} == {
+        "variables.params.Dense_0.kernel", "variables.params.Dense_0.bias", "x",
+    }  # fmt: skip
+    assert report.judged == 2 and report.notes == ()
+
+
+@supports("a custom derivative that is used where no call is followed", answer="named, and not judged")
+def test_a_custom_derivative_out_of_sight_is_said_not_to_be_judged(framework):
+    wrong = MAKERS[framework.name](lambda x: x * x, lambda g, x: g * x)
+
+    class Of:
+        def __init__(self):
+            self.x = None
+
+        @property
+        def wrong(self):
+            return wrong(self.x)
+
+    def f(x):
+        of = Of()
+        of.x = x
+        return of.wrong * 2
+
+    report = bp.check(f, backend=framework.name)(framework.tensor(ROWS))
+    assert (report.judged, report.findings) == (1, ())
+    assert "every derivative that was judged is right" in report.heading
+    (said,) = report.unjudged
+    assert said.endswith(
+        "not judged, it was called where no call is followed, as in a property, an operator or an iterator of a class"
+    )
+
+
+def test_what_is_iterated_over_is_said_not_to_be_judged(framework):
+    report = bp.check(lambda x: sum([row * 2 for row in x]), backend=framework.name)(framework.tensor(ROWS))
+    assert report.ok
+    assert "not judged, made by no call that is followed" in report.notes[-1]
 
 
 # PyTorch, whose other tests are in tests/test_check.py

@@ -13,6 +13,10 @@ CLOSED_OVER = "towards what the functions that it is given close over nothing wa
 """A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
 
 
+HOLDS = "what it differentiates is not among its arguments, but held by it"
+"""Why a call is not judged that was given nothing that is differentiated, and makes something that is."""
+
+
 @dataclass(frozen=True)
 class Input:
     """A floating tensor that a call was given, and towards which it is differentiated.
@@ -24,6 +28,17 @@ class Input:
     place: str
     path: str
     value: Any
+
+
+@dataclass(frozen=True)
+class Untold:
+    """What a run differentiated outside of the calls that were told of, one for each time, in order.
+
+    ``custom`` are names of functions whose derivative was written by hand, ``own`` of operations of the framework's.
+    """
+
+    custom: Sequence[str] = ()
+    own: Sequence[str] = ()
 
 
 class Operation(Protocol):
@@ -93,8 +108,20 @@ class Calls(Protocol):
         ...
 
     def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Heard | str | None:
-        """A call is about to be made. None where it can't be differentiated; a sentence where it can't be judged."""
+        """A call is about to be made. None where it can't be differentiated; a sentence where it can't be judged.
+
+        Nothing is said of that if it turns out to differentiate nothing."""
         ...
+
+    def now(self) -> int:
+        """A number that grows with each operation that is differentiated."""
+        ...
+
+    def tell(self, since: int) -> None:
+        """A call that was made since then was told of: as judged, as not judged and why, or as left out."""
+        ...
+
+    def untold(self) -> Untold: ...
 
     def is_compiled(self, function: Any) -> bool: ...
 

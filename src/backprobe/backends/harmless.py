@@ -96,12 +96,13 @@ def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: C
 
 
 def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
-    """What the functions in a value close over, and what functions in that do; of a method its object."""
+    """What the functions in a value close over, and functions in that; of a method its object and what that holds."""
     for _, leaf in leaves(value):
         if isinstance(leaf, partial):
             yield from closed_over((leaf.func, leaf.args, leaf.keywords), deeper)
         elif isinstance(leaf, MethodType):
             yield leaf.__self__
+            yield getattr(leaf.__self__, "__dict__", None)
         elif isinstance(leaf, FunctionType) and deeper:
             for cell in leaf.__closure__ or ():
                 held = contents(cell)

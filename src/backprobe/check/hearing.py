@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
-from backprobe.backends.again import Calls, Operation
+from backprobe.backends.again import HOLDS, Calls, Operation
 from backprobe.check.left_out import LeftOut
 from backprobe.errors import NoSource
 from backprobe.following import Following
@@ -60,7 +60,7 @@ class HearingScope:
         if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
             return own_names.seen_by(function)
         if self.hearing.left_out.takes(function):
-            return function
+            return functools.partial(self.hearing.leave_out, function)
         self.calling = self.sites[at]
         followed = self.hearing.following.follow(self, function)
         if followed is not None:
@@ -138,18 +138,30 @@ class Hearing:
 
     def make(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
         """Make an object of a class of the user's, which may compute."""
-        if self.tape.hear(_given, args, kwargs) is not None:
+        if self.tape.hear(_given, args, kwargs) not in (None, HOLDS):
             self.notes[f"{kind.__qualname__} was not followed: what a class does when it is made is not judged"] = None
         return kind(*args, **kwargs)
 
     def call(self, scope: HearingScope, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make a call of the program's, and judge it."""
         self.last = scope, site
+        since = self.tape.now()
         heard = self.tape.hear(function, args, kwargs)
         result = function(*args, **kwargs)
-        made = heard if heard is None or isinstance(heard, str) else heard.made(result)
+        if isinstance(heard, str):
+            made: Operation | str | None = heard if self.tape.now() > since else None
+        else:
+            made = None if heard is None else heard.made(result)
         if made is not None:
+            self.tape.tell(since)
             self.judge(scope, site, made)
+        return result
+
+    def leave_out(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Make a call that is not judged, as asked."""
+        since = self.tape.now()
+        result = function(*args, **kwargs)
+        self.tape.tell(since)
         return result
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.again import CLOSED_OVER
+from backprobe.backends.again import CLOSED_OVER, Untold
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
@@ -15,6 +15,12 @@ from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 
 MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[Function])"
+
+
+ELSEWHERE = "it was called where no call is followed, as in a property, an operator or an iterator of a class"
+OWN_ELSEWHERE = (
+    "made by no call that is followed, but by an attribute, an element that is assigned, iteration or the like"
+)
 
 
 class Hearsay:
@@ -32,9 +38,10 @@ class Hearsay:
         """A call was judged. ``inputs`` are the place and path of each input of it."""
         where = called_at(scope, site)
         unknown = [f"towards {input_text(site, *inputs[at])} differences of it do not settle" for at in verdict.unknown]
+        coarse = [f"towards {input_text(site, *inputs[at])} {said}" for at, said in verdict.coarse.items()]
         own = [_own(site, inputs, wrong) for wrong in verdict.own]
         self.own += bool(own)
-        for note in (*verdict.notes, *unknown, *own):
+        for note in (*verdict.notes, *unknown, *coarse, *own):
             self.notes[where, note] = self.notes.get((where, note), 0) + 1
         if verdict.unjudged:
             self.unjudged[where, verdict.unjudged] = self.unjudged.get((where, verdict.unjudged), 0) + 1
@@ -47,8 +54,11 @@ class Hearsay:
             found = self.wrong.setdefault((site, place, path), [])
             found.append(Occurrence(scope, scope.counts.get(site.local, 0), inputs, wrong))
 
-    def report(self, of: str, followed: Sequence[str]) -> CheckReport:
+    def report(self, of: str, followed: Sequence[str], untold: Untold) -> CheckReport:
         """The report, when the program is over; ``of`` is what was checked."""
+        for name in untold.custom:
+            self.unjudged[name, ELSEWHERE] = self.unjudged.get((name, ELSEWHERE), 0) + 1
+        followed = [*_own_elsewhere(untold.own), *followed]
         findings = tuple(self._finding(site, place, path, found) for (site, place, path), found in self.wrong.items())
         unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
         notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
@@ -133,6 +143,19 @@ def _own(site: CallSite, inputs: Sequence[tuple[str, str]], wrong: Wrong) -> str
         f"its gradient{towards} is not its derivative{_size(wrong.error)}, and nothing in it was written by hand: what "
         "is detached, padded, clipped or read from one triangle has such a gradient by definition"
     )
+
+
+MOST = 6
+
+
+def _own_elsewhere(names: Sequence[str]) -> list[str]:
+    """A note of the framework's own operations that no call was told of made."""
+    if not names:
+        return []
+    each = list(dict.fromkeys(names))
+    shown = ", ".join(each[:MOST]) + (f" and {len(each) - MOST} more" if len(each) > MOST else "")
+    count = f"{len(names)} operation{'s' * (len(names) != 1)}"
+    return [f"{shown} ({count} of the framework's own): not judged, {OWN_ELSEWHERE}"]
 
 
 def _facts(site: CallSite, found: Occurrence) -> list[str]:

@@ -45,9 +45,10 @@ class CheckRun:
             self._add_notes(error)
             raise
         finally:
+            untold = self.calls.untold()
             self.calls.release()
         self.left_out.refuse_unused(name_of(self.target))
-        return self.hearsay.report(name_of(self.target), [*self.left_out.notes(), *self.hearing.notes])
+        return self.hearsay.report(name_of(self.target), [*self.left_out.notes(), *self.hearing.notes], untold)
 
     def _refuse_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise BadOption for arguments that the target does not take, as far as it says what it takes."""
@@ -64,7 +65,7 @@ class CheckRun:
                 found=f"{name_of(self.target)}{signature}", next="the arguments that the function itself takes",
             ) from error  # fmt: skip
 
-    def _program(self, target: Any, inputs: Mapping[str, Any]) -> None:
+    def _program(self, target: Any, inputs: Mapping[str, Any]) -> Any:
         positional = [value for name, value in inputs.items() if name.isdigit()]
         keywords = {name: value for name, value in inputs.items() if not name.isdigit()}
         result = self._root(target)(*positional, **keywords)
@@ -74,6 +75,7 @@ class CheckRun:
                 f"{name_of(self.target)} returns a {type(result).__name__}, which has computed nothing yet",
                 asked=f"bp.check({name_of(self.target)})", next="check a function that runs it to its end",
             )  # fmt: skip
+        return result
 
     def _root(self, target: Any) -> Any:
         """The target as it is run: followed, or itself one call that is judged."""

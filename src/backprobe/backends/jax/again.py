@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.again import CLOSED_OVER, Input, Operation
+from backprobe.backends.again import CLOSED_OVER, HOLDS, Input, Operation, Untold
 from backprobe.backends.harmless import (
     NOT_FOLLOWED,
     closed_over,
@@ -38,6 +38,7 @@ class JaxCalls:
 
     def __init__(self) -> None:
         self.level: Any = None
+        self.flows: list[tuple[str, bool]] = []  # the name of what was differentiated; is its derivative its own?
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any]) -> None:
         taken = taken_apart(target)
@@ -51,7 +52,8 @@ class JaxCalls:
             self.level = private.trace_of(tracers[0])
             try:
                 filled = dict(lifted.filled(tracers))
-                taken.run(program, filled.pop(HELD), filled)
+                with private.hearing_operations(self.level, lambda *flow: self.flows.append(flow)):
+                    taken.run(program, filled.pop(HELD), filled)
             finally:
                 lifted.give_back(tracers, lambda tracer: tracer, concrete)
             return jnp.zeros(())
@@ -96,10 +98,19 @@ class JaxCalls:
         given = Given.of(function, args, kwargs)
         found = jax.tree.leaves(given.tree)
         if not any(self._is_differentiated(leaf) for leaf in found):
-            return None
+            return HOLDS
         if any(isinstance(leaf, jax.core.Tracer) and isinstance(concrete(leaf), jax.core.Tracer) for leaf in found):
             return TRACED
         return _why_not_again(function) or why_not_given(args, kwargs, _is_copied) or HeardCall(self, given)
+
+    def now(self) -> int:
+        return len(self.flows)
+
+    def tell(self, since: int) -> None:
+        del self.flows[since:]
+
+    def untold(self) -> Untold:
+        return Untold(*([name for name, is_custom in self.flows if is_custom is which] for which in (True, False)))
 
     def _is_differentiated(self, leaf: Any) -> bool:
         return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact) and private.reaches(leaf, self.level)
@@ -152,7 +163,8 @@ class HeardCall:
         outputs = [at for at, leaf in enumerate(jax.tree.leaves(result)) if self.owner._is_differentiated(leaf)]
         if not outputs:
             return None
-        closed = [leaf for held in closed_over((self.given.called, *self.given.tree)) for leaf in jax.tree.leaves(held)]
+        called = self.given.function if is_array(self.given.owner) else self.given.called  # that array is an input
+        closed = [leaf for held in closed_over((called, *self.given.tree)) for leaf in jax.tree.leaves(held)]
         notes = [CLOSED_OVER] if any(map(self.owner._is_differentiated, closed)) else []
         for double in (True, False):
             operation = JaxOperation(self.given, self.owner._is_differentiated, outputs, double, notes)
@@ -243,6 +255,8 @@ def _why_not_again(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     if isinstance(function, BuiltinFunctionType) and not is_array(owner):
         return why_not_kind(function)
+    if owner is not None and models.kind(owner) == "linen" and owner.scope is None and function.__name__ == "apply":
+        return ""  # it is given all that it computes from
     if models.kind(function) == "linen" or models.kind(owner) is not None:
         return "it is a module that is bound to variables which are not among its arguments"
     return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else ""

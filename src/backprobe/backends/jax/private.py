@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 
@@ -29,6 +30,32 @@ def reaches(value: Any, trace: Any) -> bool:
 def trace_of(tracer: Any) -> Any:
     """The transformation that a tracer belongs to."""
     return tracer._trace
+
+
+PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
+"""What a transformation does with an operation, and has that a derivative of its own?"""
+
+
+@contextmanager
+def hearing_operations(trace: Any, told: Callable[[str, bool], None]) -> Iterator[None]:
+    """Within this context ``told`` hears the name of each operation that this one transformation differentiates."""
+    for method, is_custom in PROCESSING.items():
+        setattr(trace, method, functools.partial(_telling, trace, getattr(trace, method), is_custom, told))
+    try:
+        yield
+    finally:
+        for method in PROCESSING:
+            delattr(trace, method)
+
+
+def _telling(
+    trace: Any, process: Any, is_custom: bool, told: Callable[[str, bool], None], primitive: Any, given: Any,
+    *rest: Any, **params: Any,
+) -> Any:  # fmt: skip
+    made = process(primitive, given, *rest, **params)
+    if any(reaches(one, trace) for one in (made if isinstance(made, list | tuple) else [made])):
+        told(given.__name__ if is_custom else primitive.name, is_custom)  # what is given is a function then
+    return made
 
 
 def bind(equation: Any, values: list[Any]) -> list[Any]:

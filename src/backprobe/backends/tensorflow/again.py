@@ -12,12 +12,12 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.again import Input, Operation
+from backprobe.backends.again import HOLDS, Input, Operation, Untold
 from backprobe.backends.facts import Options
 from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_python
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
-from backprobe.backends.tensorflow.log import OperationLog
+from backprobe.backends.tensorflow.log import CARRYING, OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
 from backprobe.structure import leaves, refilled
@@ -70,11 +70,21 @@ class TensorflowCalls:
     def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | str | None:
         if isinstance(function, partial):
             return self.hear(function.func, (*function.args, *args), {**function.keywords, **kwargs})
-        held = _held(function, args, kwargs)
-        if isinstance(function, type) or not any(map(self.is_differentiated, held)):
+        if isinstance(function, type):
             return None
+        if not any(map(self.is_differentiated, _held(function, args, kwargs))):
+            return HOLDS
         why_not = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
         return why_not or HeardCall(self, function, args, kwargs)
+
+    def now(self) -> int:
+        return len(self.log.flows)
+
+    def tell(self, since: int) -> None:
+        del self.log.flows[since:]
+
+    def untold(self) -> Untold:
+        return Untold(*([name for name, is_custom in self.log.flows if is_custom is which] for which in (True, False)))
 
     def is_differentiated(self, leaf: Any) -> bool:
         return self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) and self.tape.is_differentiated(leaf)
@@ -96,16 +106,27 @@ class TensorflowCalls:
 
 
 class KindsLog(OperationLog):
-    """The log of a run that also knows what the call that is being made consists of."""
+    """The log of a run that also knows what the call that is being made consists of, and what no call told of has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: set[str] = set()
+        self.flows: list[tuple[str, bool]] = []  # names; has it a gradient of its own?
 
     def operation(self, kind: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_muted:
             self.kinds.add(kind.decode() if isinstance(kind, bytes) else str(kind))
         super().operation(kind, *args, **kwargs)
+
+    def recorded(self, name: str, *args: Any) -> None:
+        before = len(self.flows)
+        super().recorded(name, *args)
+        self.flows[before:] = [(name, True) for name, _ in self.flows[before:]]
+
+    def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
+        super()._flow(name, flowing, outputs)
+        if any(output.dtype in CARRYING for output in outputs):
+            self.flows.append((name, False))
 
 
 class HeardCall:
@@ -116,6 +137,7 @@ class HeardCall:
         self.owner = _owner(function)
         calls.log.kinds.clear()
         self.kinds: frozenset[str] = frozenset()
+        self.since, self.is_custom = calls.now(), private.has_own_gradient(function)
         self.layer = function if layers.is_layer(function) else None
         self.tensors = {id(leaf): leaf for leaf in _held(function, args, kwargs) if calls.tape.is_tensor(leaf)}
         with calls.alone():
@@ -127,6 +149,8 @@ class HeardCall:
             return None
         notes: list[str] = []
         self.kinds = frozenset(self.calls.log.kinds)
+        self.is_custom |= "IdentityN" in self.kinds  # what wraps one in a graph
+        self.is_custom |= any(is_custom for _, is_custom in self.calls.log.flows[self.since :])
         kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
         if kept and self.layer is None:
             return kept
@@ -144,7 +168,7 @@ class TensorflowOperation:
 
     def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
         self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
-        self.is_custom = private.has_own_gradient(heard.function) or "IdentityN" in heard.kinds  # what wraps one
+        self.is_custom = heard.is_custom
         with heard.calls.alone():
             self.constants = {key: self._cast(value) for key, value in heard.values.items()}
         args, kwargs = heard.given

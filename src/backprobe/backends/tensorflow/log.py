@@ -100,9 +100,9 @@ class OperationLog:
         elif is_stopped():
             self._cut(outputs or (), GradStatus.NO_GRAD)
         else:
-            self._flow(flowing, outputs or ())
+            self._flow(name, flowing, outputs or ())
 
-    def recorded(self, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
         """These outputs are differentiated towards these inputs by a function of their own, whatever computed them."""
         if self.is_muted or is_stopped():
             return
@@ -113,9 +113,9 @@ class OperationLog:
         made = [output for output in outputs if not tf.is_symbolic_tensor(output)]
         if flowing and made:
             self.length += 1
-            self._flow(flowing, made)
+            self._flow(name, flowing, made)
 
-    def _flow(self, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
+    def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         for output in outputs:
             number = identity_of(output)
             if output.dtype in CARRYING:

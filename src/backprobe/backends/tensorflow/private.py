@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.exchange import listening
+from backprobe.backends.exchange import listening
 from backprobe.errors import Unsupported
 
 try:
@@ -37,15 +37,16 @@ except (ImportError, AttributeError) as error:
 
 @contextmanager
 def hearing_operations(
-    operation: Callable[..., None], recorded: Callable[[Sequence[Any], Sequence[Any]], None]
+    operation: Callable[..., None], recorded: Callable[[str, Sequence[Any], Sequence[Any]], None]
 ) -> Iterator[None]:
     """Within this context ``operation`` hears of each operation of this thread, as an operation callback does.
 
-    ``recorded`` hears of what is differentiated by a function of its own, as (outputs, inputs): ``tf.custom_gradient``.
+    ``recorded`` hears of what is differentiated by a function of its own, as (name, outputs, inputs):
+    ``tf.custom_gradient``.
     """
 
     def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        recorded(outputs, inputs)
+        recorded(str(kind), outputs, inputs)
         return following(kind, outputs, inputs, *rest, **named)
 
     def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -13,17 +13,20 @@ import numpy
 import torch
 from torch import Tensor
 
-from backprobe.backends.again import CLOSED_OVER, Input, Operation
+from backprobe.backends.again import CLOSED_OVER, HOLDS, Input, Operation, Untold
 from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_python
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
+from backprobe.backends.torch.coverage import Coverage, now
 from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.source.follow import innermost, package
 from backprobe.structure import leaves, refilled
 
+BACKWARD = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
+DIFFERENTIATES = "it differentiates, and the derivative of what it gives is not judged"
 DOUBLE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
 """Where the wrappers are that ``torch.func`` makes around functions."""
@@ -34,13 +37,16 @@ class TorchCalls:
 
     def __init__(self) -> None:
         self.inside: dict[torch.nn.Module, bool] = {}  # has it modules of the user's in it?
+        self.coverage = Coverage()
 
     def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
         undo: list[Callable[[], None]] = []
         try:
             with torch.enable_grad():
                 # of a model, the flags of parameters and inputs stand
-                program(target, inputs if isinstance(target, torch.nn.Module) else lift(inputs, None, undo))
+                given = inputs if isinstance(target, torch.nn.Module) else lift(inputs, None, undo)
+                self.coverage = Coverage()  # lifting is none of the program's
+                self.coverage.look(_tensors(program(target, given)))
         finally:
             for put_back in reversed(undo):
                 put_back()
@@ -79,16 +85,24 @@ class TorchCalls:
         if isinstance(function, type) or not torch.is_grad_enabled():
             return None
         owner = _owner(function)
-        held = [leaf for value in (owner, *args, *kwargs.values()) for _, leaf in leaves(value)
-                if isinstance(leaf, Tensor)]  # fmt: skip
+        held = [tensor for value in (owner, *args, *kwargs.values()) for tensor in _tensors(value)]
         if any(map(is_wrapped, held)):
             return "it runs inside a transform of torch.func"
-        if not (isinstance(function, torch.nn.Module) or any(map(_is_differentiated, held))):
-            return None
+        self.coverage.look(held)
         reason = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
         if reason:
-            return reason if any(map(_is_differentiated, held)) else None
-        return HeardCall(function, owner, args, kwargs)
+            return reason
+        is_given = isinstance(function, torch.nn.Module) or any(map(_is_differentiated, held))
+        return HeardCall(function, owner, args, kwargs) if is_given else HOLDS
+
+    def now(self) -> int:
+        return now()
+
+    def tell(self, since: int) -> None:
+        self.coverage.tell(since)
+
+    def untold(self) -> Untold:
+        return self.coverage.untold()
 
     def release(self) -> None:
         self.inside.clear()
@@ -122,7 +136,8 @@ class HeardCall:
         notes = []
         if not same_states(self.states, random_states(self.given)):
             notes.append("it is random: each time it was called again the random state was put back first")
-        if any(map(_is_trained, closed_over((self.function, *self.given)))):
+        called = None if self.owner is not None else self.function  # the tensor of a method is an input
+        if any(map(_is_trained, closed_over((called, *self.given)))):
             notes.append(CLOSED_OVER)
         for double in (True, False):
             operation = TorchOperation(self, outputs, double, notes)
@@ -205,7 +220,7 @@ class TorchOperation:
                 made[key] = leaf.requires_grad_()
                 inputs.append(leaf)
         lent = Lent(heard.given, self.double)
-        with torch.enable_grad(), random_states_kept(heard.given, heard.states), lent:
+        with torch.enable_grad(), random_states_kept(heard.given, heard.states), lent.while_called():
             # a copy of each, which is no leaf: a call may write to what it is given
             own = {key: tensor.clone() for key, tensor in made.items()}
             args, kwargs = refilled(heard.given, lambda leaf: own.get(id(leaf), leaf))
@@ -241,6 +256,10 @@ def _is_custom(function: Any) -> bool:
     return isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
 
 
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Tensor)]
+
+
 def _is_differentiated(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
 
@@ -259,6 +278,8 @@ def _is_users(module: torch.nn.Module) -> bool:
 
 def _why_not_again(function: Any) -> str:
     """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
+    if innermost(function) in BACKWARD:
+        return DIFFERENTIATES
     if isinstance(function, torch.nn.Module) or _is_custom(function) or _owner(function) is not None:
         return ""
     home = str(getattr(function, "__module__", None) or "")

@@ -94,17 +94,20 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
 
 def custom_functions(roots: Iterable[Node]) -> list[Node]:
     """The nodes of ``autograd.Function``s, written in Python or in C++, that backward from these nodes may reach."""
-    reached = all_nodes(roots)
-    return [n for n in reached if isinstance(n, BackwardCFunction) or n.name().startswith("torch::autograd::CppNode")]
+    return [node for node in all_nodes(roots) if is_custom(node)]
+
+
+def is_custom(node: Node) -> bool:
+    return isinstance(node, BackwardCFunction) or node.name().startswith("torch::autograd::CppNode")
 
 
 def has_custom(tensors: Sequence[Tensor]) -> bool:
     """Does a derivative that was written by hand, and is none of PyTorch's own, lead to one of these tensors?"""
     roots = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
-    return any(not _is_torchs(node) for node in custom_functions(roots))
+    return any(not is_torchs(node) for node in custom_functions(roots))
 
 
-def _is_torchs(node: Node) -> bool:
+def is_torchs(node: Node) -> bool:
     """Of what ``torch.func`` makes of a user's function it is not known whose it is."""
     home = getattr(getattr(node, "_forward_cls", None), "__module__", "")
     return home.startswith("torch.") and not home.startswith("torch._functorch")

@@ -1,0 +1,71 @@
+"""Which nodes of autograd's graph a run has made outside of the calls that were told of."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from backprobe.backends.again import Untold
+from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs
+
+BACKWARD = re.compile(r"(\w+?)Backward\d*")
+
+
+def now() -> int:
+    """The number that the next node of this thread gets: nodes are numbered as they are made."""
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+
+
+class Coverage:
+    """The nodes that lead to what calls are given, by number; no node is kept alive."""
+
+    def __init__(self) -> None:
+        self.start = now()
+        self.told: list[tuple[int, int]] = []  # one after the other: from which number to which
+        self.custom: dict[int, str] = {}
+        self.own: dict[int, str] = {}
+
+    def tell(self, since: int) -> None:
+        """What was made since then was made by a call that was told of."""
+        while self.told and self.told[-1][0] >= since:
+            self.told.pop()
+        self.told.append((since, now()))
+
+    def look(self, tensors: Iterable[Tensor]) -> None:
+        """Note all that leads to these tensors and was made in this run."""
+        pending = [node for tensor in tensors if (node := tensor.grad_fn) is not None]
+        while pending:
+            node = pending.pop()
+            number = node._sequence_nr()
+            if number >= self.start and number not in self.custom and number not in self.own and node.name() != LEAF:
+                (self.custom if _is_by_hand(node) else self.own)[number] = _name(node)
+                pending += [follower for follower, _ in node.next_functions if follower is not None]
+
+    def untold(self) -> Untold:
+        """What was noted and not told of."""
+        return Untold(self._left(self.custom), self._left(self.own))
+
+    def _left(self, found: Mapping[int, str]) -> list[str]:
+        return [found[at] for at in sorted(found) if not self._is_told(at)]
+
+    def _is_told(self, number: int) -> bool:
+        at = bisect_right(self.told, (number, float("inf"))) - 1
+        return at >= 0 and number < self.told[at][1]
+
+
+def _is_by_hand(node: Node) -> bool:
+    return is_custom(node) and not is_torchs(node)
+
+
+def _name(node: Node) -> str:
+    """The class of a custom function, or the operation."""
+    made_by = getattr(node, "_forward_cls", None)
+    if made_by is not None:
+        return str(made_by.__name__)
+    named = BACKWARD.fullmatch(node.name())
+    return named[1] if named else node.name().rpartition("::")[2]
