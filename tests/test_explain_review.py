@@ -199,3 +199,55 @@ def test_a_block_without_backward_says_so_with_the_cuts_in_it():
     assert kinds(report) == ["backward_not_run"] and not report.ok
     assert [note.split("`")[1] for note in report.notes if "`" in note] == ["u.detach()"]
     assert loss.requires_grad
+
+
+# what was not selected
+
+
+def chained(x, w):
+    u = x * w
+    a = u.exp()
+    d = a.detach()
+    e = d * 2
+    g = e + 1
+    return (g * w).sum()
+
+
+def test_a_cut_that_is_recorded_is_found_though_what_follows_was_not_selected():
+    report = bp.explain(bp.probe(chained, ["u", "a", "d", "e"])(*GIVEN), "u")
+    assert (kinds(report), lines(report)) == (["detach"], ["d = a.detach()"])
+
+
+def test_what_was_not_selected_leaves_unknown_what_a_value_goes_into():
+    (found,) = bp.explain(bp.probe(chained, ["u"])(*GIVEN), "u").findings
+    assert found.kind == "unknown" and "not every name there was selected" in found.headline
+
+
+def test_a_value_that_is_not_used_is_said_not_to_be_where_all_is_recorded():
+    def program(x, w):
+        u = x * w
+        u.exp()
+        return w.sum()
+
+    assert kinds(explained(program, "u")) == ["unused"]
+
+
+# names of the program's own
+
+
+def test_attributes_and_methods_of_the_programs_own_are_no_cuts_whatever_they_are_called():
+    class Batch:
+        def __init__(self, data, y):
+            self.data, self.y = data, y
+
+        def item(self, t):
+            return t[0]
+
+    w = GIVEN[0].clone().requires_grad_()
+    with bp.probe() as recording:
+        batch = Batch(data=w * 2, y=w * 3)
+        q = w * 2
+        first = batch.item(q)
+        loss = (batch.data * batch.y).sum() + batch.data[0] + first * q.sum()
+        loss.backward()
+    assert not any("nothing comes back" in note for note in bp.explain(recording).notes)

@@ -7,6 +7,7 @@ to that value, the derivative is lost there.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -354,15 +355,20 @@ def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
     """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
     for way in entry.passages:
         known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
-        cuts_here = not _has_cutter(known) and _has_cutter(own)
+        cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])
         yield (way.name, entry.source, own) if cuts_here else (way.name, way.source, known)
+
+
+def _is_own(use: Use, through: str) -> bool:
+    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called."""
+    return re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
     return None if line is None else uses(line.expression or line.statement, spelled, followed)
 
 
-def _has_cutter(known: tuple[Use, ...] | None) -> bool:
+def _has_cutter(known: Iterable[Use] | None) -> bool:
     return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())
 
 

@@ -121,6 +121,10 @@ CAUSES = {
         "no way from {value} to {outputs} is recorded: it is not used there, or is cut off on the way",
         "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
     ),
+    "not_selected": Cause(
+        "nothing that was recorded leads from {value} to {outputs}, and not every name there was selected",
+        "probe without a selection, or with the names that come after {value}: the line is known then",
+    ),
     "made_again": Cause(
         "{again} computes {text} once more: that is another tensor, and {value} is not in the graph",
         "{value} itself in that line, and its gradient is there",

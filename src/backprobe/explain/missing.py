@@ -12,7 +12,7 @@ from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts, unseen_calls
-from backprobe.names import strip
+from backprobe.names import split, strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
 from backprobe.source.mentions import POSITIONS, Use, has_part, unread, uses
 from backprobe.source.places import line_of
@@ -110,6 +110,11 @@ def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Fin
     left = [cut for cut in dead if _leaves(ways, cut.target)]
     if left:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in left]
+    if _is_partial(ways, _last(ways, after)):
+        found = [cut_finding(ways, cut, _through(ways, after, cut)) for cut in dead]
+        return [
+            with_fact(finding, f"the way on from {finding.name!r} was not selected to its end") for finding in found
+        ]
     return hidden_findings(ways, ways.leading, of=at)
 
 
@@ -130,6 +135,14 @@ def _leaves(ways: Ways, at: int) -> bool:
     """Is it kept or given where others may take it: what is returned, attributes and items of objects?"""
     full = [strip(name) for name, position in ways.record.names.items() if position == at]
     return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in full)
+
+
+def _is_partial(ways: Ways, at: int) -> bool:
+    """Is there a name that was not selected, where a value has its own? The value may go into that."""
+    if ways.entries[at].source is None:
+        return False
+    scopes = {split(strip(name))[0] for name, position in ways.record.names.items() if position == at}
+    return any(split(name)[0] in scopes for name in ways.record.unseen)
 
 
 def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, ...]:
@@ -265,6 +278,9 @@ def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
         return replace(_found(ways, "not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
     chain = ways.chain(after, end) if end != at else ()
     line, facts = ways.entries[end].source, _ends(ways, at, after)
+    if _is_partial(ways, end):
+        found = _found(ways, "not_selected", entry.name, line, fields, chain=chain, facts=facts)
+        return replace(found, kind="unknown")
     return _found(ways, "unused", entry.name, line, fields, chain=chain, facts=facts)
 
 
