@@ -251,3 +251,34 @@ def test_attributes_and_methods_of_the_programs_own_are_no_cuts_whatever_they_ar
         loss = (batch.data * batch.y).sum() + batch.data[0] + first * q.sum()
         loss.backward()
     assert not any("nothing comes back" in note for note in bp.explain(recording).notes)
+
+
+# what is not recorded, in the notes of errors
+
+
+def noted(error):
+    return "\n".join(error.__notes__)
+
+
+def test_a_cut_in_one_value_of_a_dict_is_named_in_the_note_of_an_error():
+    model = nn.Linear(3, 3)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        losses = {"a": model(GIVEN[0]).mean().detach(), "b": torch.tensor(1.0)}
+        total = sum(losses.values())
+        total.backward()
+    assert "cut:     `model(GIVEN[0]).mean().detach()`" in noted(caught.value)
+    assert "requires_grad_()" not in noted(caught.value)
+
+
+def test_what_holds_numbers_only_has_to_hold_tensors():
+    model = nn.Linear(3, 3)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        losses = []
+        for _ in range(3):
+            losses.append(model(GIVEN[0]).mean().item())
+        total = torch.tensor(losses).mean()
+        total.backward()
+    said = noted(caught.value)
+    assert "frozen" not in said
+    assert said.index("cut:     `model(GIVEN[0]).mean().item()`") < said.index("cut:     `torch.tensor(losses)`")
+    assert "next:    tensors in losses from its first line on, and no item() or numpy() there" in noted(caught.value)

@@ -54,6 +54,10 @@ CAUSES = {
         "{text} copies the numbers of {value} into a new tensor without a history",
         "{join}: all of these keep the history",
     ),
+    "copied_unseen": Cause(
+        "{text} copies the numbers of {value} into a new tensor without a history",
+        "tensors in {plain} from its first line on, and no item() or numpy() there; then {join}",
+    ),
     "parameter": Cause(
         "{text} makes a new leaf of the numbers of {value}: gradients end there",
         "compute with {value} itself; a parameter is made once, before everything that is computed from it",

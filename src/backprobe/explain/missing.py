@@ -337,8 +337,8 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
     found = []
     for each in sorted(among):
         entry = ways.entries[each]
-        for text, use in hidden_cuts(entry):
-            line = None if entry.source is None else line_of(entry.source, use.text)
+        for text, use, place in hidden_cuts(entry):
+            line = line_of(place, use.text)
             if of is not None and text != _name_in(ways, of, each):
                 continue
             fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
@@ -347,7 +347,9 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
             if of is not None:
                 facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
             chain = () if to is None or to == each else ways.chain(ways.after(each), to)
-            found.append(_found(ways, use.kind, entry.name, line, fields, facts=facts, chain=chain))
+            said = "copied_unseen" if use.kind == "copied" and text.isidentifier() else use.kind
+            one = _found(ways, said, entry.name, line, fields, facts=facts, chain=chain)
+            found.append(replace(one, kind=use.kind))
     return found
 
 

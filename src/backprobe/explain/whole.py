@@ -189,8 +189,8 @@ def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     if plain:
         yield f"computed from nothing that requires a gradient: {_listed(ways, plain)}"
     for at, cuts in [found for found in cut_off.items() if found[0] in ways.to_outputs][:LISTED]:
-        kinds = ", ".join(dict.fromkeys(use.kind for _, use in cuts))
-        of = ", ".join(dict.fromkeys(f"`{text}`" for text, _ in cuts))
+        kinds = ", ".join(dict.fromkeys(one.use.kind for one in cuts))
+        of = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
         yield f"cut off from {of}, which is not recorded ({kinds}): {made_at(ways.entries[at])}"
 
 
