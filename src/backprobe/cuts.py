@@ -118,6 +118,13 @@ class Ways:
                         self.mentions[target].append(Mention(at, target, self.entries[target].cause))
                         break
 
+    def modules_above(self, at: int) -> list[int]:
+        """What the modules that a parameter lies in returned, the outermost first; none for anything else."""
+        entry = self.entries[at]
+        segments = partition(entry.name, ".") if entry.source is None and split(entry.name)[1] is None else ()
+        above = [".".join(segments[:length]) for length in range(1, len(segments))]
+        return [self.position[path] for path in above if path in self.position]
+
     def sources(self, target: int) -> dict[int, None]:
         """What goes into a value by either way."""
         return self.edges[target] | {mention.source: None for mention in self.mentions[target]}
@@ -236,6 +243,17 @@ class Ways:
             and mention.line.expression and mention.use.call and not mention.use.is_conditional
             and not self._flows(mention.source, mention.target)
         ]  # fmt: skip
+
+    def left_out(self, at: int) -> Cut | None:
+        """The first mention on a way to an output that nothing leads back from, used there or not."""
+        values = self.after(at).keys() & self.to_outputs
+        mentions = (mention for target in sorted(values) for mention in self.mentions[target])
+        return next(
+            (Cut(mention) for mention in mentions if mention.source in values
+             and self.entries[mention.source].status is GradStatus.NOT_CONNECTED
+             and not self._flows(mention.source, mention.target)),
+            None,
+        )  # fmt: skip
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
         """The mentions among these along which nothing comes back to a value that has a gradient by another way."""

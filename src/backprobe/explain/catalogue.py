@@ -81,7 +81,8 @@ CAUSES = {
     ),
     "no_grad": Cause(
         "{target} is computed from {value} {mode}, where no history is kept",
-        "compute {target} outside of it, and gradients flow to {value}; a decorator on the function counts too",
+        "compute {target} outside of it, and gradients flow to {value};\n"
+        "a decorator on the function counts too, and a line before it that switched gradients off and never on again",
     ),
     "sample": Cause(
         "{text} draws numbers without a history: it cuts {target} off from {value}",
@@ -158,6 +159,10 @@ CAUSES = {
     ),
     "not_executed": Cause(
         "{value} was never computed: {reason}", "call what computes it, or ask for a value that was computed"
+    ),
+    "module_not_run": Cause(
+        "{value} is a parameter of {module}, and that module did not run",
+        "call {module} where its result goes into the output; nothing is wrong where it is left out on purpose",
     ),
     "backward_not_run": Cause("no backward pass went by: {reason}", "{go_back}"),
     "overwritten": Cause(

@@ -23,6 +23,10 @@ LISTED = 8
 COUNT = re.compile(r"#\d+")
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 INHERITED = "from a value that is itself"  # in the reason of what has its status from what it was computed from
+MODES = {
+    "torch.inference_mode()": "under torch.inference_mode()",
+    "torch.no_grad()": "under torch.no_grad() or set_grad_enabled(False)",  # which PyTorch does not tell apart
+}
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
 
@@ -74,9 +78,18 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     differentiated = _differentiated(ways, at, after)
     if differentiated is not None:
         return [differentiated]
+    not_run = _not_run(ways, at) if len(after) == 1 else None
+    if not_run is not None:
+        return [not_run]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after)
-    return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
+    if found or again:
+        return [again] if again else found
+    other = _other_call(ways, at) or _doubted(ways, at, after)
+    left_out = ways.left_out(at) if other is None else None
+    if left_out is not None:
+        return [cut_finding(ways, left_out, _through(ways, after, left_out))]
+    return [other or _unused(ways, at, after)]
 
 
 def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -89,6 +102,16 @@ def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Findin
     facts = [f"no edge leads from {target.name!r} back to {entry.name!r}, and none needs to"]
     chain = (*ways.chain(after, first.source), target.name)
     return _found(ways, "differentiated", target.name, first.line or target.source, fields, facts=facts, chain=chain)
+
+
+def _not_run(ways: Ways, at: int) -> Finding | None:
+    """Is it a parameter of a module that did not run, or that lies in one?"""
+    entry = ways.entries[at]
+    for module in ways.modules_above(at):
+        if ways.entries[module].status is GradStatus.NOT_EXECUTED:
+            fields = {"value": repr(entry.name), "module": repr(ways.entries[module].name)}
+            return replace(_found(ways, "module_not_run", entry.name, None, fields), kind="not_executed")
+    return None
 
 
 def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -207,8 +230,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
 
 def mode_of(reason: str) -> str:
     """The mode that a backend's reason speaks of."""
-    return next((f"under {mode}" for mode in ("torch.inference_mode()", "torch.no_grad()") if mode in reason),
-                "while gradients were switched off")  # fmt: skip
+    return next((words for mode, words in MODES.items() if mode in reason), "while gradients were switched off")
 
 
 def _state(entry: Entry) -> str:
