@@ -196,8 +196,18 @@ def _cuts_among(ways: Ways, among: set[int], ends: Sequence[int]) -> Lines:
         said.append(f"cut:     {found.headline}")
         if found.source is not None:
             said.append(f"at:      {_line(found.source)}")
-        said.append(f"next:    {found.remedy.splitlines()[0].rstrip(';')}")
+        said += _first_remedy(found)
     return said
+
+
+def _first_remedy(finding: Finding) -> Lines:
+    """The first of several remedies, which end with a semicolon where another follows."""
+    lines: list[str] = []
+    for line in finding.remedy.splitlines():
+        lines.append(("         " if lines else "next:    ") + line.removesuffix(";"))
+        if line.endswith(";"):
+            break
+    return lines
 
 
 def _not_scalar(told: Told) -> Lines:
