@@ -2,6 +2,7 @@
 
 import gc
 import warnings
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -349,6 +350,90 @@ def test_a_closure_that_detaches_what_it_has_from_around_it():
 
     (finding,) = bp.explain(bp.probe(outer)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "x").findings
     assert (finding.kind, finding.source.text) == ("detach", "return (x * w).detach()")
+
+
+def test_containers_that_were_there_before_or_count_their_places():
+    x, cache = leaf(1.0, 2.0), []
+    with bp.probe() as rec:
+        buffer, groups = deque(maxlen=2), defaultdict(list)
+        a, b, c = x * 2, x * 3, x * 4
+        cache.append(a.detach())
+        buffer.append(b.detach())
+        groups["c"].append(c.tolist())
+        loss = (cache[-1] + buffer[-1]).sum() * torch.tensor(groups["c"]).sum() * x.sum()
+        loss.backward()
+    for name, text in (
+        ("a", "cache.append(a.detach())"), ("b", "buffer.append(b.detach())"), ("c", 'groups["c"].append(c.tolist())')
+    ):  # fmt: skip
+        assert bp.explain(rec, name).findings[0].source.text == text
+
+
+def test_a_list_of_more_values_than_are_followed_does_the_same_to_the_others():
+    w, v = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with bp.probe() as rec:
+        kept = []
+        for i in range(100):
+            z = w * i
+            kept.append(z.sum().item())
+        loss = torch.tensor(kept).sum() * v.sum()
+        loss.backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
+    (finding,) = bp.explain(rec, "z#99").findings
+    assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
+    assert finding.facts[-1] == (
+        "so it is of 'z#0', which the same line made; 'kept' passes on more than 64 values, of which the first 64 are "
+        "followed"
+    )
+
+
+def test_an_object_that_is_made_and_asked_in_one_line():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+        def frozen(self):
+            return self.value.detach() * 3
+
+    def f(x, w):
+        z = x * w
+        v = Box(z).frozen()
+        return (v * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "z").findings
+    assert (finding.kind, finding.source.text) == ("inside", "v = Box(z).frozen()")
+    assert finding.facts[-1].startswith("what it gives is made in frozen, 'v' (")
+    assert finding.facts[-1].endswith(": return self.value.detach() * 3)")
+    assert finding.remedy.startswith("the lines of frozen are recorded: give a name to what it gives back")
+
+
+def test_a_generator_that_cuts_in_what_it_yields():
+    def rows(value):
+        for row in value:
+            yield row.detach() * 2
+
+    def named_rows(value):
+        for row in value:
+            out = row.detach() * 2
+            yield out
+
+    def f(x, w):
+        z, total = x * 2, w.sum()
+        for r in rows(z):
+            total = total + r
+        return total
+
+    def g(x, w):
+        z, total = x * 2, w.sum()
+        for r in named_rows(z):
+            total = total + r
+        return total
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("inside", "for r in rows(z):")
+    assert finding.remedy.startswith("the lines of rows are recorded: give a name to what it gives back, out = ...")
+    (finding,) = bp.explain(bp.probe(g)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("detach", "out = row.detach() * 2")
 
 
 # a second backward

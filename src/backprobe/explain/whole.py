@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.missing import (
     LISTED,
@@ -36,6 +37,8 @@ def explain_all(ways: Ways) -> Report:
         explained |= behind
         finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
+    if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
+        explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
     rest = lost - explained
     findings += _of_leaves(ways, rest)
     told = {finding.source for finding in findings}
