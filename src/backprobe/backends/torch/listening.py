@@ -130,6 +130,7 @@ class ListeningTape(TorchTape):
                         self._start_at(capture, cotangent, len(captures) == 1)
 
         self.passing.began = started
+        self.hook_handles += self.steps.listen()
         if self.judge is not None:
             passes = self.passing.passes
             self.judge.counts = lambda: passes.get(current_pass()) is not None

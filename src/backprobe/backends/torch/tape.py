@@ -24,6 +24,7 @@ from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, 
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.finite import Judge
 from backprobe.backends.torch.passes import BackwardCall
+from backprobe.backends.torch.steps import Steps
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
@@ -59,6 +60,7 @@ class TorchTape(Once):
         self.exposed_now: list[Capture] = []  # by the statement that is running
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
+        self.steps = Steps()  # as far as they were seen
         self.updated: list[Capture] = []  # written behind autograd when their gradients had come
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
@@ -376,6 +378,7 @@ class TorchTape(Once):
         self.exposed_now.clear()
         self.found_overwritten.clear()
         self.found_detached.clear()
+        self.steps.clear()
         self.updated.clear()
         self.hooked.clear()
         if self.judge is not None:
