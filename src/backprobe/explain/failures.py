@@ -113,7 +113,7 @@ def _freed(told: Told) -> Lines:
     if told.earlier is None:
         return [
             f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
-            "next:     retain_graph=True there; or compute it again",
+            "next:     retain_graph=True there, or create_graph=True of an inner probe; or compute it again",
         ]  # fmt: skip
     said = ["what is differentiated now goes on from what an earlier backward() has gone through and freed"]
     said += [f"freed:    {_line(told.earlier)}"]

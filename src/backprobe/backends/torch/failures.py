@@ -41,7 +41,6 @@ KINDS = {
 }
 """What messages of PyTorch 2.6 to 2.13 say, and the word for it."""
 
-NOTHING = Failure("freed")
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
@@ -64,7 +63,7 @@ def failure(
     if kind == "in_place":
         return _in_place(str(error), known, roots, steps)
     if kind == "freed":
-        return _freed(known, call, roots, earlier)
+        return _freed(known, roots, earlier)
     if kind == "unused":
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written"):
@@ -231,7 +230,7 @@ def _memory(tensor: Tensor) -> int:
 # a second backward
 
 
-def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
+def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
     """The nearest values that an earlier call of backward has gone through, and the values that go on from there.
 
     That a node is freed says nothing: the failing call frees what it runs through.
@@ -256,9 +255,8 @@ def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls:
         else:
             on = user if at is None or is_freed else at
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
-    if passed is None:  # where the call of ours failed, an inner one of the program's has freed it
-        of_user = call is not None and call.f_code is BACKWARD
-        return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None) if of_user else NOTHING
+    if passed is None:
+        return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None)
     earlier = None if passed.at is None else Source(*passed.at, linecache.getline(*passed.at).strip())
     before = next(number for number, one in enumerate(calls) if one is passed)
     new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > before]
