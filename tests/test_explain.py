@@ -557,6 +557,32 @@ def test_a_module_that_writes_in_place_in_a_line_of_a_plain_block():
     assert "next:    inplace=False for the module that this line calls" in note
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_optimizer_that_updates_what_backward_needs_is_named_by_its_line(is_named):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with pytest.raises(RuntimeError) as caught, bp.probe(net) if is_named else bp.probe():
+        loss = net(torch.ones(1, 2)).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "\n  written: " in note
+    assert ": optimizer.step()\n  next:    update it after the last backward()" in note
+
+
+def test_a_leaf_that_an_optimizer_updates_between_two_uses():
+    w, x = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    w.grad, optimizer = torch.ones(2), torch.optim.SGD([w], 0.1)
+    with bp.probe() as rec:
+        a = (x + w).sum()
+        optimizer.step()
+        b = (x + w).sum()
+        (a + b).backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("overwritten", "optimizer.step()")
+
+
 @pytest.mark.parametrize("write", [True, False])
 def test_only_the_inference_tensor_that_the_line_uses_is_named(write):
     x = leaf(1.0, 2.0)
@@ -884,7 +910,7 @@ def test_what_cannot_be_told_is_a_note():
             target.mul_(0.99).add_(online)
     report = bp.explain(rec)
     assert report.ok, str(report)
-    assert noted(report, "not told: it lives inside a torch.func transform")
+    assert noted(report, "cannot be told: it lives inside a torch.func transform")
 
 
 def test_by_nature_and_frozen_values_are_notes():

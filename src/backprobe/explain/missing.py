@@ -421,14 +421,21 @@ def made_leaves(ways: Ways) -> list[Finding]:
 def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
-    if entry.status is GradStatus.OPAQUE and entry.cause is not None:
+    line = entry.cause or _rewriting(ways, entry) if entry.status is GradStatus.OPAQUE else entry.cause
+    if entry.status is GradStatus.OPAQUE and line is not None:
         kind = "overwritten"
     if entry.status is GradStatus.NOT_FLOAT:
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
     facts = [entry.reason] if kind == "overwritten" else []
-    return _found(ways, kind, entry.name, entry.cause or entry.source, fields, facts=facts)
+    return _found(ways, kind, entry.name, line or entry.source, fields, facts=facts)
+
+
+def _rewriting(ways: Ways, entry: Entry) -> Source | None:
+    """The line that made the next version of a value, where both have one gradient together."""
+    alike = (other for other in ways.entries if other.reason == entry.reason)
+    return next((other.source for other in alike if any(way.name == entry.name for way in other.passages)), None)
 
 
 def _found(

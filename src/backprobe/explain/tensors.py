@@ -22,7 +22,7 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Rep
     findings = (*_of_loss(facts, loss, named), *_of_tensor(facts, name, loss, named))
     if facts.checkpoints and not facts.is_reached and facts.requires_grad:
         heading = f"no path is seen from {loss} to {name}, and not all of the graph can be seen"
-    elif facts.is_reached and not (facts.own or facts.is_freed) and not any(finding.kind not in HARMLESS for finding in findings):
+    elif facts.is_reached and not (facts.own or facts.is_freed or {f.kind for f in findings}.difference(HARMLESS)):
         heading = f"a path leads from {loss} to {name}: backward() brings it a gradient"
     elif facts.is_reached:
         heading = f"a path leads from {loss} to {name}"

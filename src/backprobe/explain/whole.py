@@ -44,10 +44,11 @@ def explain_all(ways: Ways) -> Report:
     told = {finding.source for finding in findings}
     vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
     findings += merged([in_vain(ways, entry) for entry in vain])
-    opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
-    findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
+    opaque = _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
+    findings += [finding for finding in opaque if finding.kind != "opaque"]
+    not_told = ["; ".join([finding.headline, *finding.facts]) for finding in opaque if finding.kind == "opaque"]
     findings += made_leaves(ways)
-    notes = [*lost_beside(ways, ways.to_outputs), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
+    notes = [*lost_beside(ways, ways.to_outputs), *_beside(ways, rest - _items_of(ways, explained)), *not_told,
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
@@ -129,17 +130,6 @@ def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
         finding = by_status(ways, first)
         found.append(with_fact(finding, f"the same of {names}{more}") if others else finding)
     return found
-
-
-def _not_told(entries: Sequence[Entry]) -> Iterator[str]:
-    """What cannot be judged is no fault of the program's."""
-    groups: dict[str, list[str]] = {}
-    for entry in entries:
-        if entry.cause is None:
-            groups.setdefault(entry.reason, []).append(entry.name)
-    for reason, names in groups.items():
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        yield f"not told: {reason}: {', '.join(names[:LISTED])}{more}"
 
 
 def _missing_for_it(ways: Ways, at: set[int]) -> str:
