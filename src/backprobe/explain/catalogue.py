@@ -104,6 +104,10 @@ CAUSES = {
         "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
         "look into what is called: bp.probe({function})(...) by itself records its lines",
     ),
+    "inside_recorded": Cause(
+        "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
+        "the lines of {function} are recorded: give a name to what it gives back, out = ..., and ask again",
+    ),
     "silent": Cause(
         "{target} has an edge to {value}, and backward brought nothing along it",
         "if a backward of your own is between them, it returned None for {value}: return the gradient;\n"

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
+from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.missing import (
@@ -41,20 +42,23 @@ def explain_all(ways: Ways) -> Report:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
             finding = _inside([finding, *others])
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
+    if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
+        explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
     rest = lost - explained
     findings += _of_leaves(ways, rest)
     told = {finding.source for finding in findings}
     vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
     findings += merged([in_vain(ways, entry) for entry in vain])
-    opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
-    findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
+    opaque = _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
+    findings += [finding for finding in opaque if finding.kind != "opaque"]
+    not_told = ["; ".join([finding.headline, *finding.facts]) for finding in opaque if finding.kind == "opaque"]
     not_run = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.BACKWARD_NOT_RUN]
     findings += _by_reason(ways, not_run)
     findings += made_leaves(ways)
     beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
     if not_run:  # no output is known
         beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
-    notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
+    notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *not_told,
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
@@ -156,17 +160,6 @@ def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
         names = _names([entry.name for entry in others])
         found.append(with_fact(finding, f"the same of {names}") if others else finding)
     return found
-
-
-def _not_told(entries: Sequence[Entry]) -> Iterator[str]:
-    """What cannot be judged is no fault of the program's."""
-    groups: dict[str, list[str]] = {}
-    for entry in entries:
-        if entry.cause is None:
-            groups.setdefault(entry.reason, []).append(entry.name)
-    for reason, names in groups.items():
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        yield f"not told: {reason}: {', '.join(names[:LISTED])}{more}"
 
 
 def _missing_for_it(ways: Ways, at: set[int]) -> str:
