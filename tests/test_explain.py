@@ -2,6 +2,7 @@
 
 import gc
 import warnings
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -357,6 +358,90 @@ def test_a_closure_that_detaches_what_it_has_from_around_it():
     assert (finding.kind, finding.source.text) == ("detach", "return (x * w).detach()")
 
 
+def test_containers_that_were_there_before_or_count_their_places():
+    x, cache = leaf(1.0, 2.0), []
+    with bp.probe() as rec:
+        buffer, groups = deque(maxlen=2), defaultdict(list)
+        a, b, c = x * 2, x * 3, x * 4
+        cache.append(a.detach())
+        buffer.append(b.detach())
+        groups["c"].append(c.tolist())
+        loss = (cache[-1] + buffer[-1]).sum() * torch.tensor(groups["c"]).sum() * x.sum()
+        loss.backward()
+    for name, text in (
+        ("a", "cache.append(a.detach())"), ("b", "buffer.append(b.detach())"), ("c", 'groups["c"].append(c.tolist())')
+    ):  # fmt: skip
+        assert bp.explain(rec, name).findings[0].source.text == text
+
+
+def test_a_list_of_more_values_than_are_followed_does_the_same_to_the_others():
+    w, v = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with bp.probe() as rec:
+        kept = []
+        for i in range(100):
+            z = w * i
+            kept.append(z.sum().item())
+        loss = torch.tensor(kept).sum() * v.sum()
+        loss.backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
+    (finding,) = bp.explain(rec, "z#99").findings
+    assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
+    assert finding.facts[-1] == (
+        "so it is of 'z#0', which the same line made; 'kept' passes on more than 64 values, of which the first 64 are "
+        "followed"
+    )
+
+
+def test_an_object_that_is_made_and_asked_in_one_line():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+        def frozen(self):
+            return self.value.detach() * 3
+
+    def f(x, w):
+        z = x * w
+        v = Box(z).frozen()
+        return (v * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "z").findings
+    assert (finding.kind, finding.source.text) == ("inside", "v = Box(z).frozen()")
+    assert finding.facts[-1].startswith("what it gives is made in frozen, 'v' (")
+    assert finding.facts[-1].endswith(": return self.value.detach() * 3)")
+    assert finding.remedy.startswith("the lines of frozen are recorded: give a name to what it gives back")
+
+
+def test_a_generator_that_cuts_in_what_it_yields():
+    def rows(value):
+        for row in value:
+            yield row.detach() * 2
+
+    def named_rows(value):
+        for row in value:
+            out = row.detach() * 2
+            yield out
+
+    def f(x, w):
+        z, total = x * 2, w.sum()
+        for r in rows(z):
+            total = total + r
+        return total
+
+    def g(x, w):
+        z, total = x * 2, w.sum()
+        for r in named_rows(z):
+            total = total + r
+        return total
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("inside", "for r in rows(z):")
+    assert finding.remedy.startswith("the lines of rows are recorded: give a name to what it gives back, out = ...")
+    (finding,) = bp.explain(bp.probe(g)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("detach", "out = row.detach() * 2")
+
+
 # a second backward
 
 
@@ -476,6 +561,32 @@ def test_a_module_that_writes_in_place_in_a_line_of_a_plain_block():
     note = caught.value.__notes__[-1]
     assert "y = self.act(h))" in note.partition("written: ")[2]
     assert "next:    inplace=False for the module that this line calls" in note
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_optimizer_that_updates_what_backward_needs_is_named_by_its_line(is_named):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with pytest.raises(RuntimeError) as caught, bp.probe(net) if is_named else bp.probe():
+        loss = net(torch.ones(1, 2)).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "\n  written: " in note
+    assert ": optimizer.step()\n  next:    update it after the last backward()" in note
+
+
+def test_a_leaf_that_an_optimizer_updates_between_two_uses():
+    w, x = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    w.grad, optimizer = torch.ones(2), torch.optim.SGD([w], 0.1)
+    with bp.probe() as rec:
+        a = (x + w).sum()
+        optimizer.step()
+        b = (x + w).sum()
+        (a + b).backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("overwritten", "optimizer.step()")
 
 
 @pytest.mark.parametrize("write", [True, False])
@@ -805,7 +916,7 @@ def test_what_cannot_be_told_is_a_note():
             target.mul_(0.99).add_(online)
     report = bp.explain(rec)
     assert report.ok, str(report)
-    assert noted(report, "not told: it lives inside a torch.func transform")
+    assert noted(report, "cannot be told: it lives inside a torch.func transform")
 
 
 def test_by_nature_and_frozen_values_are_notes():
@@ -871,10 +982,14 @@ def test_a_tensor_that_is_no_leaf():
     assert bp.explain((weight * 2).sum(), weight).ok
 
 
+SHARED = leaf(1.0)
+
+
 def test_leaves_are_called_as_the_caller_calls_them():
     x = leaf(1.0)
-    u = x.exp()
+    u, v = x.exp(), SHARED.exp()
     assert "u was computed by ExpBackward0 from x" in str(bp.explain(u * 2, u))
+    assert "v was computed by ExpBackward0 from SHARED" in str(bp.explain(v * 2, v))
 
 
 def test_a_view_taken_again():
@@ -961,7 +1076,12 @@ def test_a_loss_that_backward_cannot_run_from():
     assert facts_of(loss, x)[1] == ["in_place"]
     loss = (x * x).sum()
     loss.backward()
-    assert facts_of(loss, x)[1] == ["freed"]
+    report = bp.explain(loss, x)
+    assert report.ok  # x.grad is there: that the graph is gone is no cause of anything missing
+    assert report.heading == "a path leads from loss to x"
+    assert report.notes == (
+        "a part of the graph of loss is freed: a backward() or grad() has gone through it, and a second raises",
+    )
 
 
 def test_looking_at_a_graph_runs_nothing_of_it():

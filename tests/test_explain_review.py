@@ -199,3 +199,167 @@ def test_a_block_without_backward_says_so_with_the_cuts_in_it():
     assert kinds(report) == ["backward_not_run"] and not report.ok
     assert [note.split("`")[1] for note in report.notes if "`" in note] == ["u.detach()"]
     assert loss.requires_grad
+
+
+# what was not selected
+
+
+def chained(x, w):
+    u = x * w
+    a = u.exp()
+    d = a.detach()
+    e = d * 2
+    g = e + 1
+    return (g * w).sum()
+
+
+def test_a_cut_that_is_recorded_is_found_though_what_follows_was_not_selected():
+    report = bp.explain(bp.probe(chained, ["u", "a", "d", "e"])(*GIVEN), "u")
+    assert (kinds(report), lines(report)) == (["detach"], ["d = a.detach()"])
+
+
+def test_what_was_not_selected_leaves_unknown_what_a_value_goes_into():
+    (found,) = bp.explain(bp.probe(chained, ["u"])(*GIVEN), "u").findings
+    assert found.kind == "unknown" and "not every name there was selected" in found.headline
+
+
+def test_a_value_that_is_not_used_is_said_not_to_be_where_all_is_recorded():
+    def program(x, w):
+        u = x * w
+        u.exp()
+        return w.sum()
+
+    assert kinds(explained(program, "u")) == ["unused"]
+
+
+# names of the program's own
+
+
+def test_attributes_and_methods_of_the_programs_own_are_no_cuts_whatever_they_are_called():
+    class Batch:
+        def __init__(self, data, y):
+            self.data, self.y = data, y
+
+        def item(self, t):
+            return t[0]
+
+    w = GIVEN[0].clone().requires_grad_()
+    with bp.probe() as recording:
+        batch = Batch(data=w * 2, y=w * 3)
+        q = w * 2
+        first = batch.item(q)
+        loss = (batch.data * batch.y).sum() + batch.data[0] + first * q.sum()
+        loss.backward()
+    assert not any("nothing comes back" in note for note in bp.explain(recording).notes)
+
+
+# what is not recorded, in the notes of errors
+
+
+def noted(error):
+    return "\n".join(error.__notes__)
+
+
+def test_a_cut_in_one_value_of_a_dict_is_named_in_the_note_of_an_error():
+    model = nn.Linear(3, 3)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        losses = {"a": model(GIVEN[0]).mean().detach(), "b": torch.tensor(1.0)}
+        total = sum(losses.values())
+        total.backward()
+    assert "cut:     `model(GIVEN[0]).mean().detach()`" in noted(caught.value)
+    assert "requires_grad_()" not in noted(caught.value)
+
+
+def test_what_holds_numbers_only_has_to_hold_tensors():
+    model = nn.Linear(3, 3)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        losses = []
+        for _ in range(3):
+            losses.append(model(GIVEN[0]).mean().item())
+        total = torch.tensor(losses).mean()
+        total.backward()
+    said = noted(caught.value)
+    assert "frozen" not in said
+    assert said.index("cut:     `model(GIVEN[0]).mean().item()`") < said.index("cut:     `torch.tensor(losses)`")
+    assert "next:    tensors in losses from its first line on, and no item() or numpy() there" in noted(caught.value)
+
+
+def test_an_error_that_is_raised_from_one_of_the_framework_has_the_note_of_that():
+    w = GIVEN[0].clone().requires_grad_()
+    with pytest.raises(ValueError, match="step failed") as caught, bp.probe():
+        loss = w.detach().sum()
+        try:
+            loss.backward()
+        except RuntimeError as error:
+            raise ValueError("step failed") from error
+    assert "cut:     `w.detach()`" in noted(caught.value)
+
+
+def test_a_remedy_in_a_note_goes_on_to_its_end():
+    w = GIVEN[0].clone().requires_grad_()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        at = w.argmax()
+        loss = at.float() * 2
+        loss.backward()
+    assert "instead of argmax),\n           or take the value at that position" in noted(caught.value)
+
+
+# modules, modes and objects on the way
+
+
+def test_a_parameter_of_a_module_that_did_not_run_says_so():
+    class Dropped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
+
+        def forward(self, x):
+            for layer in list(self.layers)[::2]:
+                x = layer(x)
+            return x
+
+    model = Dropped()
+    with bp.probe(model, ["**", "**:*"]) as recording:
+        model(torch.ones(2, 3)).sum().backward()
+    for name in ("layers.1.weight", None):
+        (found,) = bp.explain(recording, name).findings
+        assert found.kind == "not_executed"
+        assert found.headline == "'layers.1.weight' is a parameter of 'layers.1', and that module did not run"
+
+
+def test_gradients_that_were_switched_off_are_not_said_to_be_under_no_grad_alone():
+    w, v = GIVEN[0].clone().requires_grad_(), GIVEN[1].clone().requires_grad_()
+    try:
+        with bp.probe() as recording:
+            u = w * 2
+            torch.set_grad_enabled(False)
+            y = u * v
+            torch.set_grad_enabled(True)
+            loss = (y * v).sum()
+            loss.backward()
+    finally:
+        torch.set_grad_enabled(True)
+    (found,) = bp.explain(recording, "u").findings
+    assert found.kind == "no_grad" and "or set_grad_enabled(False)" in found.headline
+
+
+def test_what_an_object_is_made_of_is_the_line_where_no_history_leads_back_to_it():
+    base = torch.randn(2, 3, requires_grad=True)
+    with bp.probe() as recording:
+        t = base * 2
+        layer = nn.Embedding.from_pretrained(t, freeze=False)
+        loss = layer(torch.tensor([0, 1])).sum()
+        loss.backward()
+    (found,) = bp.explain(recording, "t").findings
+    assert found.kind == "inside" and found.source.text.startswith("layer = nn.Embedding.from_pretrained")
+
+
+def test_a_branch_that_is_not_taken_is_the_line_that_mentions_a_value():
+    def program(x, w):
+        u = x * 2
+        y = w * 2 if u.requires_grad else u
+        return y.sum()
+
+    (found,) = explained(program, "u").findings
+    assert found.kind == "unknown" and found.source.text == "y = w * 2 if u.requires_grad else u"
+    assert any("under a condition" in fact for fact in found.facts)

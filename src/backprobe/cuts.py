@@ -7,6 +7,7 @@ to that value, the derivative is lost there.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,13 @@ class Ways:
                         self.mentions[target].append(Mention(at, target, self.entries[target].cause))
                         break
 
+    def modules_above(self, at: int) -> list[int]:
+        """What the modules that a parameter lies in returned, the outermost first; none for anything else."""
+        entry = self.entries[at]
+        segments = partition(entry.name, ".") if entry.source is None and split(entry.name)[1] is None else ()
+        above = [".".join(segments[:length]) for length in range(1, len(segments))]
+        return [self.position[path] for path in above if path in self.position]
+
     def sources(self, target: int) -> dict[int, None]:
         """What goes into a value by either way."""
         return self.edges[target] | {mention.source: None for mention in self.mentions[target]}
@@ -215,6 +223,16 @@ class Ways:
         return found
 
     @cached_property
+    def first_of_line(self) -> dict[int, int]:
+        """By position, the first value of the same name that the same line made."""
+        firsts: dict[object, int] = {}
+        found = {}
+        for at, entry in enumerate(self.entries):
+            if entry.source is not None:
+                found[at] = firsts.setdefault((strip(entry.name), entry.source.file, entry.source.line), at)
+        return found
+
+    @cached_property
     def derived(self) -> dict[int, Mention]:
         """The values of which the derivative goes on somewhere, and not the numbers: by position, the first mention."""
         found: dict[int, Mention] = {}
@@ -235,6 +253,17 @@ class Ways:
             and mention.line.expression and mention.use.call and not mention.use.is_conditional
             and not self._flows(mention.source, mention.target)
         ]  # fmt: skip
+
+    def left_out(self, at: int) -> Cut | None:
+        """The first mention on a way to an output that nothing leads back from, used there or not."""
+        values = self.after(at).keys() & self.to_outputs
+        mentions = (mention for target in sorted(values) for mention in self.mentions[target])
+        return next(
+            (Cut(mention) for mention in mentions if mention.source in values
+             and self.entries[mention.source].status is GradStatus.NOT_CONNECTED
+             and not self._flows(mention.source, mention.target)),
+            None,
+        )  # fmt: skip
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
         """The mentions among these along which nothing comes back to a value that has a gradient by another way."""
@@ -354,15 +383,20 @@ def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
     """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
     for way in entry.passages:
         known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
-        cuts_here = not _has_cutter(known) and _has_cutter(own)
+        cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])
         yield (way.name, entry.source, own) if cuts_here else (way.name, way.source, known)
+
+
+def _is_own(use: Use, through: str) -> bool:
+    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called."""
+    return re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
     return None if line is None else uses(line.expression or line.statement, spelled, followed)
 
 
-def _has_cutter(known: tuple[Use, ...] | None) -> bool:
+def _has_cutter(known: Iterable[Use] | None) -> bool:
     return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())
 
 

@@ -6,8 +6,9 @@ Of such a value nobody knows whether it had a history. So it is no proof that no
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from backprobe.record import Entry, GradStatus
+from backprobe.record import Entry, GradStatus, Source
 from backprobe.source.mentions import Use, unseen_uses
 
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
@@ -21,26 +22,52 @@ SWITCHED_OFF = "gradients were switched off there:"
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
-def _unseen(entry: Entry) -> list[tuple[str, Use]]:
-    """What an entry's own line computes with that is not recorded, each with what is done to it."""
+class Hidden(NamedTuple):
+    """What a line computes with that is not recorded: its text, what is done to it, and that line."""
+
+    text: str
+    use: Use
+    line: Source
+
+
+def _unseen(entry: Entry, empty: frozenset[str] = frozenset()) -> list[Hidden]:
+    """What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it."""
     line = entry.source
     if entry.status not in BARE or line is None or not line.expression:
         return []
-    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.passages}
+    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.passages} - empty
+    return _unseen_in(line, line.expression, spelled)
+
+
+def _unseen_in(line: Source, text: str, spelled: set[str]) -> list[Hidden]:
     known = spelled | {re.split(r"[.\[]", name)[0] for name in spelled} - {"self", "cls"}
     functions = {call.rpartition(".")[2] for call in line.calls}
     library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
-    return list(unseen_uses(line.expression, frozenset(known), library))
+    return [Hidden(part, use, line) for part, use in unseen_uses(text, frozenset(known), library)]
+
+
+def _before(entry: Entry) -> dict[str, list[Hidden]]:
+    """What is cut off in lines that filled or made names which hold no tensor, by those names."""
+    found: dict[str, list[Hidden]] = {}
+    for way in entry.passages if entry.status in BARE else ():
+        text = way.source.expression or way.source.statement
+        cuts = [one for one in _unseen_in(way.source, text, {way.spelled, way.through}) if one.use.kind in FIRM]
+        if cuts:
+            found.setdefault(way.through, []).extend(one for one in cuts if one not in found.get(way.through, ()))
+    return found
 
 
 def unseen_calls(entry: Entry) -> list[str]:
     """The calls in an entry's own line of what is not recorded, such as a model."""
-    return [text for text, _ in _unseen(entry) if text.endswith(")")]
+    return [one.text for one in _unseen(entry) if one.text.endswith(")")]
 
 
-def hidden_cuts(entry: Entry) -> list[tuple[str, Use]]:
-    """What an entry's own line cuts off that is not recorded, each with how it does that."""
-    found = _unseen(entry)
+def hidden_cuts(entry: Entry) -> list[Hidden]:
+    """What an entry's own line cuts off that is not recorded, each with how it does that, and before it the lines that
+    did so to names that hold no tensor.
+    """
+    before = _before(entry)
+    found = _unseen(entry, frozenset(before))
     if SWITCHED_OFF in entry.reason:
-        return [(text, Use("no_grad", text)) for text, _ in found[:1]]
-    return [(text, use) for text, use in found if use.kind in FIRM]
+        return [one._replace(use=Use("no_grad", one.text)) for one in found[:1]]
+    return [*(one for cuts in before.values() for one in cuts), *(one for one in found if one.use.kind in FIRM)]

@@ -329,7 +329,9 @@ class Trace:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
                     self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
-                elif value.scope is not scope and may_cut(site.origin.expression):
+                elif value.scope is scope:
+                    continue
+                elif may_cut(site.origin.expression) or not (value.reads or value.passages):
                     value.passages = [*value.passages, *given(scope, site, value)]
         if self.renewed:
             self.renewed.clear()

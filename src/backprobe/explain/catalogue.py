@@ -54,6 +54,10 @@ CAUSES = {
         "{text} copies the numbers of {value} into a new tensor without a history",
         "{join}: all of these keep the history",
     ),
+    "copied_unseen": Cause(
+        "{text} copies the numbers of {value} into a new tensor without a history",
+        "tensors in {plain} from its first line on, and no item() or numpy() there; then {join}",
+    ),
     "parameter": Cause(
         "{text} makes a new leaf of the numbers of {value}: gradients end there",
         "compute with {value} itself; a parameter is made once, before everything that is computed from it",
@@ -77,7 +81,8 @@ CAUSES = {
     ),
     "no_grad": Cause(
         "{target} is computed from {value} {mode}, where no history is kept",
-        "compute {target} outside of it, and gradients flow to {value}; a decorator on the function counts too",
+        "compute {target} outside of it, and gradients flow to {value};\n"
+        "a decorator on the function counts too, and a line before it that switched gradients off and never on again",
     ),
     "sample": Cause(
         "{text} draws numbers without a history: it cuts {target} off from {value}",
@@ -98,6 +103,10 @@ CAUSES = {
     "inside": Cause(
         "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
         "look into what is called: bp.probe({function})(...) by itself records its lines",
+    ),
+    "inside_recorded": Cause(
+        "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
+        "the lines of {function} are recorded: give a name to what it gives back, out = ..., and ask again",
     ),
     "silent": Cause(
         "{target} has an edge to {value}, and backward brought nothing along it",
@@ -120,6 +129,10 @@ CAUSES = {
     "not_seen": Cause(
         "no way from {value} to {outputs} is recorded: it is not used there, or is cut off on the way",
         "bp.probe(model, ['**', '**:*']) records the lines of each forward: ask there",
+    ),
+    "not_selected": Cause(
+        "nothing that was recorded leads from {value} to {outputs}, and not every name there was selected",
+        "probe without a selection, or with the names that come after {value}: the line is known then",
     ),
     "made_again": Cause(
         "{again} computes {text} once more: that is another tensor, and {value} is not in the graph",
@@ -150,6 +163,10 @@ CAUSES = {
     ),
     "not_executed": Cause(
         "{value} was never computed: {reason}", "call what computes it, or ask for a value that was computed"
+    ),
+    "module_not_run": Cause(
+        "{value} is a parameter of {module}, and that module did not run",
+        "call {module} where its result goes into the output; nothing is wrong where it is left out on purpose",
     ),
     "backward_not_run": Cause("no backward pass went by: {reason}", "{go_back}"),
     "overwritten": Cause(

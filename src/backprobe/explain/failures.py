@@ -32,6 +32,7 @@ class Told:
     users: list[Entry]
     earlier: Source | None
     is_one_forward: bool
+    lines: Sequence[Source]
 
     @property
     def first(self) -> str:
@@ -60,7 +61,8 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
 
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     writers, users = entries(failure.writers), entries(failure.users)
-    told = Told(record, entries(failure.values), savers, writers, users, failure.earlier, failure.is_one_forward)
+    values, lines = entries(failure.values), failure.lines[:MOST]
+    told = Told(record, values, savers, writers, users, failure.earlier, failure.is_one_forward, lines)
     if not told.values and failure.kind not in ("in_place", "not_float") and failure.earlier is None:
         return None
     said = SAYING[failure.kind](told)
@@ -79,14 +81,15 @@ def _in_place(told: Told) -> Lines:
     said += [f"saved:   {_at(entry)}, for the derivative of {operations}" for entry, operations in told.savers]
     modules = {entry.name: path for entry in told.writers if (path := _module(told.record, entry))}
     said += [f"written: {_written(entry, modules.get(entry.name, ''))}" for entry in told.writers]
-    if not told.writers:
+    said += [f"written: {_line(line)}" for line in told.lines]
+    if not told.writers and not told.lines:
         said.append("written: at a line that is not known: no name that was recorded was live there")
     if modules:
         named = ", ".join(map(repr, dict.fromkeys(modules.values())))
         return [*said, f"next:    inplace=False for the module {named}"]
     if told.values and told.values[0].source is None:
         return [*said, "next:    update it after the last backward() through what was computed from it"]
-    if any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
+    if told.lines or any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
         return [*said, "next:    update it after the last backward() through what was computed from it"]
     if told.writers and not any(entry.source and WRITES.search(entry.source.statement) for entry in told.writers):
         return [*said, "next:    inplace=False for the module that this line calls, or no write in what it calls"]
@@ -123,7 +126,7 @@ def _freed(told: Told) -> Lines:
     if told.earlier is None:
         return [
             f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
-            "next:     retain_graph=True there; or compute it again",
+            "next:     retain_graph=True there, or create_graph=True of an inner probe; or compute it again",
         ]  # fmt: skip
     call = "grad()" if "grad(" in told.earlier.text and "backward(" not in told.earlier.text else "backward()"
     said = [f"what is differentiated now goes on from what an earlier {call} has gone through and freed"]
@@ -196,8 +199,18 @@ def _cuts_among(ways: Ways, among: set[int], ends: Sequence[int]) -> Lines:
         said.append(f"cut:     {found.headline}")
         if found.source is not None:
             said.append(f"at:      {_line(found.source)}")
-        said.append(f"next:    {found.remedy.splitlines()[0].rstrip(';')}")
+        said += _first_remedy(found)
     return said
+
+
+def _first_remedy(finding: Finding) -> Lines:
+    """The first of several remedies, which end with a semicolon where another follows."""
+    lines: list[str] = []
+    for line in finding.remedy.splitlines():
+        lines.append(("         " if lines else "next:    ") + line.removesuffix(";"))
+        if line.endswith(";"):
+            break
+    return lines
 
 
 def _not_scalar(told: Told) -> Lines:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts, unseen_calls
-from backprobe.names import strip
+from backprobe.names import split, strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
 from backprobe.source.mentions import POSITIONS, Use, has_part, unread, uses
 from backprobe.source.places import line_of
@@ -23,6 +24,10 @@ LISTED = 8
 COUNT = re.compile(r"#\d+")
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 INHERITED = "from a value that is itself"  # in the reason of what has its status from what it was computed from
+MODES = {
+    "torch.inference_mode()": "under torch.inference_mode()",
+    "torch.no_grad()": "under torch.no_grad() or set_grad_enabled(False)",  # which PyTorch does not tell apart
+}
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
 
@@ -74,9 +79,18 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     differentiated = _differentiated(ways, at, after)
     if differentiated is not None:
         return [differentiated]
+    not_run = _not_run(ways, at) if len(after) == 1 else None
+    if not_run is not None:
+        return [not_run]
     again = _made_again(ways, at)
-    found = [] if again else _out_of_sight(ways, at, after)
-    return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
+    found = [] if again else _out_of_sight(ways, at, after) or _as_others(ways, at)
+    if found or again:
+        return [again] if again else found
+    other = _other_call(ways, at) or _doubted(ways, at, after)
+    left_out = ways.left_out(at) if other is None else None
+    if left_out is not None:
+        return [cut_finding(ways, left_out, _through(ways, after, left_out))]
+    return [other or _unused(ways, at, after)]
 
 
 def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -89,6 +103,16 @@ def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Findin
     facts = [f"no edge leads from {target.name!r} back to {entry.name!r}, and none needs to"]
     chain = (*ways.chain(after, first.source), target.name)
     return _found(ways, "differentiated", target.name, first.line or target.source, fields, facts=facts, chain=chain)
+
+
+def _not_run(ways: Ways, at: int) -> Finding | None:
+    """Is it a parameter of a module that did not run, or that lies in one?"""
+    entry = ways.entries[at]
+    for module in ways.modules_above(at):
+        if ways.entries[module].status is GradStatus.NOT_EXECUTED:
+            fields = {"value": repr(entry.name), "module": repr(ways.entries[module].name)}
+            return replace(_found(ways, "module_not_run", entry.name, None, fields), kind="not_executed")
+    return None
 
 
 def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -110,6 +134,11 @@ def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Fin
     left = [cut for cut in dead if _leaves(ways, cut.target)]
     if left:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in left]
+    if _is_partial(ways, _last(ways, after)):
+        found = [cut_finding(ways, cut, _through(ways, after, cut)) for cut in dead]
+        return [
+            with_fact(finding, f"the way on from {finding.name!r} was not selected to its end") for finding in found
+        ]
     return hidden_findings(ways, ways.leading, of=at)
 
 
@@ -126,10 +155,29 @@ def _scopes(ways: Ways, at: int) -> set[str]:
     return {strip(full).partition(":")[0] for full, position in ways.record.names.items() if position == at}
 
 
+def _as_others(ways: Ways, at: int) -> list[Finding]:
+    """What cuts off others that the same line made, where a list passes on more values than are followed."""
+    limits = [note for note in ways.record.notes if LIMIT in note]
+    first = ways.first_of_line.get(at) if limits else None
+    if first is None or not (cuts := ways.cuts(first)):
+        return []
+    after = ways.after(first)
+    facts = f"so it is of {ways.entries[first].name!r}, which the same line made; {limits[0]}"
+    return [with_fact(cut_finding(ways, cut, _through(ways, after, cut)), facts) for cut in cuts]
+
+
 def _leaves(ways: Ways, at: int) -> bool:
     """Is it kept or given where others may take it: what is returned, attributes and items of objects?"""
     full = [strip(name) for name, position in ways.record.names.items() if position == at]
     return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in full)
+
+
+def _is_partial(ways: Ways, at: int) -> bool:
+    """Is there a name that was not selected, where a value has its own? The value may go into that."""
+    if ways.entries[at].source is None:
+        return False
+    scopes = {split(strip(name))[0] for name, position in ways.record.names.items() if position == at}
+    return any(split(name)[0] in scopes for name in ways.record.unseen)
 
 
 def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, ...]:
@@ -159,7 +207,11 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     onward = _onward(ways, cut.target)
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
-    instead = CAUSES[kind].instead(framework, **fields)
+    followed = _followed(ways, call) if kind == "inside" else ""
+    if followed and target.source is not None and target.source != cut.mention.line:
+        facts.append(f"what it gives is made in {followed}, {made_at(target)}")
+    remedy, fields["function"] = "inside_recorded" if followed else kind, followed or fields["function"]
+    instead = CAUSES[remedy].instead(framework, **fields)
     instead = flat or instead if kind == "inside" else instead
     line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
@@ -167,6 +219,12 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     if kind in ("checkpoint", "limited"):  # which are no part of the line that computes the value
         fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
+
+
+def _followed(ways: Ways, call: str) -> str:
+    """The function among those that a text calls whose lines are recorded."""
+    scopes = {step for name in ways.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
+    return next((name for name in re.findall(r"(\w+)\(", call)[::-1] if name in scopes), "")
 
 
 def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
@@ -194,8 +252,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
 
 def mode_of(reason: str) -> str:
     """The mode that a backend's reason speaks of."""
-    return next((f"under {mode}" for mode in ("torch.inference_mode()", "torch.no_grad()") if mode in reason),
-                "while gradients were switched off")  # fmt: skip
+    return next((words for mode, words in MODES.items() if mode in reason), "while gradients were switched off")
 
 
 def _state(entry: Entry) -> str:
@@ -265,6 +322,9 @@ def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
         return replace(_found(ways, "not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
     chain = ways.chain(after, end) if end != at else ()
     line, facts = ways.entries[end].source, _ends(ways, at, after)
+    if _is_partial(ways, end):
+        found = _found(ways, "not_selected", entry.name, line, fields, chain=chain, facts=facts)
+        return replace(found, kind="unknown")
     return _found(ways, "unused", entry.name, line, fields, chain=chain, facts=facts)
 
 
@@ -321,8 +381,8 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
     found = []
     for each in sorted(among):
         entry = ways.entries[each]
-        for text, use in hidden_cuts(entry):
-            line = None if entry.source is None else line_of(entry.source, use.text)
+        for text, use, place in hidden_cuts(entry):
+            line = line_of(place, use.text)
             if of is not None and text != _name_in(ways, of, each):
                 continue
             fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
@@ -331,7 +391,9 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
             if of is not None:
                 facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
             chain = () if to is None or to == each else ways.chain(ways.after(each), to)
-            found.append(_found(ways, use.kind, entry.name, line, fields, facts=facts, chain=chain))
+            said = "copied_unseen" if use.kind == "copied" and text.isidentifier() else use.kind
+            one = _found(ways, said, entry.name, line, fields, facts=facts, chain=chain)
+            found.append(replace(one, kind=use.kind))
     return found
 
 
@@ -408,14 +470,21 @@ def made_leaves(ways: Ways) -> list[Finding]:
 def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
-    if entry.status is GradStatus.OPAQUE and entry.cause is not None:
+    line = entry.cause or _rewriting(ways, entry) if entry.status is GradStatus.OPAQUE else entry.cause
+    if entry.status is GradStatus.OPAQUE and line is not None:
         kind = "overwritten"
     if entry.status is GradStatus.NOT_FLOAT:
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
     facts = [entry.reason] if kind == "overwritten" else []
-    return _found(ways, kind, entry.name, entry.cause or entry.source, fields, facts=facts)
+    return _found(ways, kind, entry.name, line or entry.source, fields, facts=facts)
+
+
+def _rewriting(ways: Ways, entry: Entry) -> Source | None:
+    """The line that made the next version of a value, where both have one gradient together."""
+    alike = (other for other in ways.entries if other.reason == entry.reason)
+    return next((other.source for other in alike if any(way.name == entry.name for way in other.passages)), None)
 
 
 def _found(

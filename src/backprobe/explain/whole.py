@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 
+from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.missing import (
@@ -41,13 +42,16 @@ def explain_all(ways: Ways) -> Report:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
             finding = _inside([finding, *others])
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
+    if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
+        explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
     rest = lost - explained
     findings += _of_leaves(ways, rest)
     told = {finding.source for finding in findings}
     vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
     findings += merged([in_vain(ways, entry) for entry in vain])
-    opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
-    findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
+    opaque = _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
+    findings += [finding for finding in opaque if finding.kind != "opaque"]
+    not_told = ["; ".join([finding.headline, *finding.facts]) for finding in opaque if finding.kind == "opaque"]
     not_run = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.BACKWARD_NOT_RUN]
     if len(missing) < len(ways.entries):  # it has run, and these came too late for it
         opaque, not_run = [*opaque, *not_run], []
@@ -56,7 +60,7 @@ def explain_all(ways: Ways) -> Report:
     beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
     if not_run:  # no output is known
         beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
-    notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *_not_told(opaque),
+    notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *not_told,
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
@@ -160,17 +164,6 @@ def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
     return found
 
 
-def _not_told(entries: Sequence[Entry]) -> Iterator[str]:
-    """What cannot be judged is no fault of the program's."""
-    groups: dict[str, list[str]] = {}
-    for entry in entries:
-        if entry.cause is None:
-            groups.setdefault(entry.reason, []).append(entry.name)
-    for reason, names in groups.items():
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        yield f"not told: {reason}: {', '.join(names[:LISTED])}{more}"
-
-
 def _missing_for_it(ways: Ways, at: set[int]) -> str:
     return "the gradients that are missing for it: " + _listed(ways, sorted(at))
 
@@ -191,8 +184,8 @@ def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     if plain:
         yield f"computed from nothing that requires a gradient: {_listed(ways, plain)}"
     for at, cuts in [found for found in cut_off.items() if found[0] in ways.to_outputs][:LISTED]:
-        kinds = ", ".join(dict.fromkeys(use.kind for _, use in cuts))
-        of = ", ".join(dict.fromkeys(f"`{text}`" for text, _ in cuts))
+        kinds = ", ".join(dict.fromkeys(one.use.kind for one in cuts))
+        of = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
         yield f"cut off from {of}, which is not recorded ({kinds}): {made_at(ways.entries[at])}"
 
 

@@ -26,7 +26,13 @@ DIFFERENTIATING = ("grad", "backward")
 
 
 def explained(run: Run, error: BaseException) -> str | None:
-    """The note about an error of the framework's; None where nothing more is known."""
+    """The note about an error of the framework's, or about the one that the program raised another from."""
+    said = _explained(run, error)
+    cause = error.__cause__
+    return _explained(run, cause) if said is None and cause is not None else said
+
+
+def _explained(run: Run, error: BaseException) -> str | None:
     failure = run.backend.failure(error, run.tape, _captures(kept(run.trace, [])))
     if failure is None:
         return None

@@ -40,6 +40,8 @@ CUTTERS = {
     "gradient": "differentiated", "batch_jacobian": "differentiated",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
+OWN_METHODS = frozenset({"detach", "detach_", "item", "tolist", "numpy"})
+"""Those that are methods of the value itself: what an object's method of such a name is given is another matter."""
 TRANSFORMS = frozenset({"grad", "value_and_grad", "jacrev", "jacfwd", "jacobian", "hessian", "vjp", "jvp", "linearize"})
 """What is given a function, and gives one that computes its derivative."""
 
@@ -289,6 +291,8 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
                 return "derivative"
             if _root(function) in ("math", "cmath"):
                 return "number"
+            if name in OWN_METHODS and isinstance(function, ast.Attribute) and _root(function) not in MODULES:
+                return ""
             return "shape" if name in SHAPES else CUTTERS.get(name, "")
         case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=1)) if _last(function) in POSITIONS:
             return "index"

@@ -23,23 +23,38 @@ class Origin:
     op: str = ""
     reads: tuple[str, ...] = ()
     expression: str = ""
-    elements: tuple[Origin, ...] = ()  # of a tuple or list that is written out
+    elements: tuple[tuple[str, Origin], ...] = ()  # by position or key, of a container that is written out
 
     @classmethod
     def of(cls, expression: ast.expr) -> Origin:
-        written = expression.elts if isinstance(expression, ast.Tuple | ast.List) else []
-        starred = any(isinstance(element, ast.Starred) for element in written)
-        elements = () if starred else tuple(map(cls.of, written))
+        elements = tuple((key, cls.of(element)) for key, element in _written_out(expression))
         return cls(operation(expression), names_read(expression), ast.unparse(expression), elements)
 
     def at(self, leaf: str) -> Origin:
         """The origin of the part at ``.0.1`` of the value: without an expression where the source has none for it."""
         part = self
         for step in leaf.split(".")[1:]:
-            if not step.isdigit() or int(step) >= len(part.elements):
+            known = dict(part.elements)
+            if step not in known:
                 return Origin(self.op, self.reads)
-            part = part.elements[int(step)]
+            part = known[step]
         return part
+
+
+def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
+    """The elements of a tuple, list or dict, by position or key: none where the text does not tell what is there."""
+    match expression:
+        case ast.Tuple(elts=written) | ast.List(elts=written):
+            is_known = not any(isinstance(element, ast.Starred) for element in written)
+            return [(str(at), element) for at, element in enumerate(written)] if is_known else ()
+        case ast.Dict(keys=keys, values=values):
+            named = [key.value if isinstance(key, ast.Constant) else None for key in keys]
+            is_known = all(isinstance(name, str | int) for name in named) and len({*map(str, named)}) == len(named)
+            return [(str(name), value) for name, value in zip(named, values, strict=True)] if is_known else ()
+        case ast.Call(func=ast.Name(id="dict"), args=[], keywords=words):
+            is_known = all(word.arg is not None for word in words)
+            return [(str(word.arg), word.value) for word in words] if is_known else ()
+    return ()
 
 
 @dataclass(frozen=True)
