@@ -12,7 +12,7 @@ from backprobe.backends.choice import BACKENDS
 from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.moments import Moment, Moments
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
-from backprobe.explain.nonfinite.states import WORDS, State, States
+from backprobe.explain.nonfinite.states import WORDS, State, States, of_numbers
 from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
 from backprobe.explain.nonfinite.within import (
     BEFORE,
@@ -82,6 +82,13 @@ class Forward:
     def _begun_in(self, at: int) -> loops.Loop | None:
         """The loop in one of whose steps something begins, at an entry where it does in the first."""
         return next((loop for loop in self._loops if loop.is_bad(at, loop.first)), None)
+
+    def _state_in(self, loop: loops.Loop | None, at: int) -> State:
+        """How bad a value is where it begins to be: in the first such step of its loop."""
+        numbers = None if loop is None else self.numbers(at)
+        if loop is None or numbers is None:
+            return self.states.values[at]
+        return of_numbers(loop.at_first(numbers, self.entries[at].axes))
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
@@ -160,11 +167,11 @@ class Forward:
                 yield self.moments.forward(at), self._birth(at, given, folded.get(at, ()))
 
     def _birth(self, at: int, given: State, more: Sequence[str]) -> Finding:
-        entry, state = self.entries[at], self.states.values[at]
+        entry, loop = self.entries[at], self._begun_in(at)
+        state = self._state_in(loop, at)
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
-        loop = self._begun_in(at)
         if loop is not None and entry.axes.count(loops.STEP) == 1:
             facts.append(BEGUN.format(loop.counted(loop.first)))
         facts += [*self.healing(at), *self.use(at)]
@@ -206,8 +213,15 @@ class Forward:
             facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
             headline = BEFORE.format(word=word, between=listed(inputs), name=entry.name)
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain, SEE_BETWEEN)
-        kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])
+        given = [self.entries[one].name for one in self.sources.direct[at] if not self._is_weight(one)]
+        kind, headline = within(word, entry, given)
         return Finding(kind, entry.name, headline, entry.source, (*facts, NOT_SEEN), chain, to_look_into(entry, inputs))
+
+    def _is_weight(self, at: int) -> bool:
+        """Is it a parameter, or a Variable that the program has no name for?"""
+        entry = self.entries[at]
+        is_bare = entry.source is None and not self.sources.direct[at] and not self.sources.scopes[at]
+        return entry.name in self.states.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:
         """Was it there before any operation that is recorded?"""
