@@ -12,6 +12,7 @@ from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import States
 from backprobe.findings import Finding, Report
+from backprobe.names import strip
 from backprobe.record import Record
 from backprobe.show.table import place
 
@@ -40,11 +41,15 @@ def explain_nonfinite(record: Record) -> Report:
 
 
 def _grouped(born: Sequence[Finding]) -> list[Finding]:
-    """The births, those of one kind at one line, as in the turns of a loop, told once with the first."""
+    """The births, those of one kind at one line, as in the turns of a loop, told once with the first.
+
+    What comes in where no line is known is one with what comes in as a later version of the same.
+    """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, finding in enumerate(born):
         same = finding.headline.replace(repr(finding.name), "")
-        key = (at,) if finding.source is None else (finding.kind, finding.source, same)
+        nowhere = (finding.kind, strip(finding.name)) if finding.kind == "came_in" else (at,)
+        key = nowhere if finding.source is None else (finding.kind, finding.source, same)
         groups.setdefault(key, []).append(finding)
     return [_first(group) for group in groups.values()]
 
