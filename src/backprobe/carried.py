@@ -82,7 +82,9 @@ def written(scope: Scope, site: Site, local: str, before: Value) -> list[tuple[s
         (local, Carried(name + leaf, value, scope, site))
         for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is not before
     ]  # fmt: skip
-    return [(local, Carried(local, before, scope, site)), *held, *through(scope, site.reads)]
+    names = [name + leaf for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is before]
+    spelled = local if local in site.reads else next(iter(names), local)
+    return [(local, Carried(spelled, before, scope, site)), *held, *through(scope, site.reads)]
 
 
 def given(scope: Scope, site: Site, result: Value) -> list[tuple[str, Carried]]:

@@ -29,6 +29,7 @@ T = TypeVar("T")
 Leaves = Sequence[tuple[str, Any]]
 NO_SITE = Site("", 0, "")
 RETURNED = Site("return", 0, "")
+DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
 """Of what the model that was probed returns: no statement is known, as of what its modules return."""
 
 
@@ -383,7 +384,9 @@ class Trace:
             self.sweep(scope, site)  # written out of sight: every name on that memory gets its new version
             swept = self.latest[self.tape.identity(item)]
             if swept is known:
-                return self._capture(scope, item, site, known)
+                value = self._capture(scope, item, site, known)
+                self._note_writers(scope, site)
+                return value
             known = swept
         self.tape.seen_again(known.capture)
         return known
@@ -473,14 +476,14 @@ class Trace:
     def hold_at(self, tensor: Any, site: Site, scope: Scope) -> Value:
         """The value that a tensor is, which stands in a line without a name, and what that line mentions."""
         self.is_recording = True
-        value = self.hold(tensor, site.local, "", site)
+        value = self.hold(tensor, site.local, "", site, scope)
         self._explain_one(value, site.origin, scope)
         return value
 
-    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:
-        """The value that a tensor is, under a local of the root where it has no name."""
+    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE, scope: Scope | None = None) -> Value:
+        """The value that a tensor is, under a local of the root where it has no name; ``scope`` has its line."""
         known = self.latest.get(self.tape.identity(tensor))
-        value = self._value(self.root, tensor, site)
+        value = self._value(scope or self.root, tensor, site)
         if value is not known or not value.names:
             count = self.root.counts.get(local, 0)
             self.root.counts[local] = count + 1
@@ -509,14 +512,21 @@ class Trace:
             return
         version = self.tape.version
         self.tape.look_again()
-        for capture in self.tape.overwritten():
-            self.writers[id(capture)] = (scope, site)
+        detached = self.tape.detached()
+        for value in self.latest.values() if detached else ():
+            if value.capture in detached:
+                value.version = DETACHED
         written = [
             (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
             if value.tensor is not None and version(value.tensor) != value.version
         ]  # fmt: skip
         for live, key in dict.fromkeys(written):
             self._renew(live, key, scope, site)
+        self._note_writers(scope, site)
+
+    def _note_writers(self, scope: Scope, site: Site) -> None:
+        for capture in self.tape.overwritten():
+            self.writers[id(capture)] = (scope, site)
 
     def _renew(self, live: Scope, key: str, scope: Scope, site: Site) -> None:
         local = key.partition(OWN)[0]

@@ -175,6 +175,10 @@ class Tape(Tensors, Protocol):
         """The captures whose values were written, since this was asked last, where the framework does not look."""
         ...
 
+    def detached(self) -> Sequence[Any]:
+        """The captures whose tensors have lost their history, since this was asked last, and kept their numbers."""
+        ...
+
     def release(self) -> None:
         """Keep nothing any longer."""
         ...
@@ -196,6 +200,9 @@ class Once:
         return ()
 
     def overwritten(self) -> Sequence[Any]:
+        return ()
+
+    def detached(self) -> Sequence[Any]:
         return ()
 
     def repeated(self) -> Hashable | None:
@@ -380,6 +387,9 @@ class Program(Tensors, Protocol):
 
     arrays: str
     """Which of ``ARRAYS`` what it gives are."""
+
+    framework: str
+    """The framework whose graph it is."""
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Take the arguments of the run. Raises BadOption."""

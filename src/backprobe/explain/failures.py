@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
-from backprobe.explain.missing import cut_finding, hidden_findings, merged
+from backprobe.explain.missing import cut_finding, hidden_findings, is_returned, merged
 from backprobe.findings import Finding
+from backprobe.hidden import unseen_calls
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
+from backprobe.source.follow import package
 
 MOST = 8
+WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
+"""What in a line is seen to write in place."""
+AUGMENTED = re.compile(r"(\w+)\s*(\*\*|//|>>|<<|[-+*/@%&|^])=.*")
 
 
 @dataclass(frozen=True)
@@ -71,17 +77,46 @@ def _in_place(told: Told) -> Lines:
     said = [f"backward needs {what} as it was, and the program has written to it since"]
     said += _made(told)
     said += [f"saved:   {_at(entry)}, for the derivative of {operations}" for entry, operations in told.savers]
-    said += [f"written: {_at(entry)}" for entry in told.writers]
+    modules = {entry.name: path for entry in told.writers if (path := _module(told.record, entry))}
+    said += [f"written: {_written(entry, modules.get(entry.name, ''))}" for entry in told.writers]
     if not told.writers:
         said.append("written: at a line that is not known: no name that was recorded was live there")
-    if told.writers and all(entry.source is None for entry in told.writers):
-        return [*said, "next:    inplace=False for the module that writes"]
+    if modules:
+        named = ", ".join(map(repr, dict.fromkeys(modules.values())))
+        return [*said, f"next:    inplace=False for the module {named}"]
     if told.values and told.values[0].source is None:
         return [*said, "next:    update it after the last backward() through what was computed from it"]
     if any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
         return [*said, "next:    update it after the last backward() through what was computed from it"]
-    name = told.first if told.has_word else "u"
-    return [*said, f"next:    an ordinary operation instead, {name} = {name} * 2 and not {name}.mul_(2)"]
+    if told.writers and not any(entry.source and WRITES.search(entry.source.statement) for entry in told.writers):
+        return [*said, "next:    inplace=False for the module that this line calls, or no write in what it calls"]
+    return [*said, f"next:    an ordinary operation instead, {_ordinary(told)}"]
+
+
+def _ordinary(told: Told) -> str:
+    """What to write instead of the line that writes: that is about its variable, whatever the saved value is called."""
+    names = (own_name(entry.name) for entry in [*told.writers, *told.values])
+    name = next((name for name in names if name.isidentifier() and name != "return"), "u")
+    augmented = (AUGMENTED.fullmatch(entry.source.text.strip()) for entry in told.writers if entry.source)
+    found = next((match for match in augmented if match is not None), None)
+    if found is None:
+        return f"{name} = {name} * 2 and not {name}.mul_(2)"
+    return f"{found[1]} = {found[1]} {found[2]} ... and not {found[1]} {found[2]}= ..."
+
+
+def _written(entry: Entry, module: str) -> str:
+    if not module:
+        return _at(entry)
+    return f"by the module {module!r}" + ("" if entry.name == module else f", as {entry.name!r}")
+
+
+def _module(record: Record, entry: Entry) -> str:
+    """The path of the module that gave an entry which no line of the program's own gave."""
+    if entry.source is not None and package(entry.source.file) is None:
+        return ""
+    names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
+    paths = [name.removesuffix(":return") for name in names if name.endswith(":return") and not name.startswith("/")]
+    return max(paths, key=len, default="")  # the innermost: those around it give the same
 
 
 def _freed(told: Told) -> Lines:
@@ -90,12 +125,14 @@ def _freed(told: Told) -> Lines:
             f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
             "next:     retain_graph=True there; or compute it again",
         ]  # fmt: skip
-    said = ["what is differentiated now goes on from what an earlier backward() has gone through and freed"]
+    call = "grad()" if "grad(" in told.earlier.text and "backward(" not in told.earlier.text else "backward()"
+    said = [f"what is differentiated now goes on from what an earlier {call} has gone through and freed"]
     said += [f"freed:    {_line(told.earlier)}"]
     said += [f"survived: {_at(value)}" for value in told.values] or ["survived: a value without a name"]
     if not told.users and told.values:
         return [
-            f"backward() has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            f"{call} has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            "next:     retain_graph=True in that call" if call == "grad()" else
             "next:     call backward() once; two losses of the same values are summed first: (a + b).backward()",
         ]  # fmt: skip
     said += [f"used:     {_at(user)}" for user in told.users]
@@ -103,6 +140,9 @@ def _freed(told: Told) -> Lines:
         return [*said, "next:     sum the losses and call backward() once: (a + b).backward();",
                 "          or retain_graph=True in the call that comes first"]  # fmt: skip
     first = f"{told.first} = {told.first}.detach()" if told.has_word else "detach() on what is carried over"
+    container, _, item = told.first.rpartition(".")
+    if item.isdigit() and container.isidentifier() and container != "return":
+        first = f"{container} = tuple(part.detach() for part in {container})"
     return [
         *said,
         f"next:     {first} before it is used again, where gradients need not flow into what was before;",
@@ -117,28 +157,38 @@ def _without_history(told: Told) -> Lines:
     at = [ways.position[root.name]]
     before = ways.before(at)
     among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
-    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among)]
+    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among, at)]
     if len(said) == 1:
-        frozen = [
-            ways.entries[each] for each in sorted(among)
-            if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each) and each not in at
-        ]  # fmt: skip
-        said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
-        if frozen:
-            names = " or ".join(own_name(entry.name) for entry in frozen[:3])
-            said.append(f"next:    requires_grad_() on {names}, before it is used")
+        frozen = [each for each in sorted(among) if ways.entries[each].status is GradStatus.FROZEN]
+        leaves = [each for each in frozen if each not in at and not ways.sources(each) and not is_returned(ways, each)]
+        said += _frozen([ways.entries[each] for each in leaves],
+                        [ways.entries[each] for each in frozen if unseen_calls(ways.entries[each])])  # fmt: skip
+    return said
+
+
+def _frozen(leaves: list[Entry], computed: list[Entry]) -> Lines:
+    """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
+    calls = {text: entry.source for entry in computed for text in unseen_calls(entry)}
+    said = [f"frozen:  `{text}`" + (f" ({_line(line)})" if line else "") for text, line in calls.items()][:MOST]
+    said += [f"frozen:  {_at(entry)}" for entry in leaves if entry not in computed][: MOST - len(said)]
+    if calls:
+        texts = ", ".join(f"`{text}`" for text in list(calls)[:3])
+        said.append(f"next:    requires_grad_() on what {texts} computes with, as the parameters of a module")
+    elif leaves:
+        names = " or ".join(own_name(entry.name) for entry in leaves[:3])
+        said.append(f"next:    requires_grad_() on {names}, before it is used")
     return said
 
 
 def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
     """The lines that cut these entries off from what is differentiated, where backward has not run."""
     ways = Ways(record, has_run=False)
-    return _cuts_among(ways, ways.before(at))
+    return _cuts_among(ways, ways.before(at), at)
 
 
-def _cuts_among(ways: Ways, among: set[int]) -> Lines:
+def _cuts_among(ways: Ways, among: set[int], ends: Sequence[int]) -> Lines:
     said = []
-    cuts = [cut_finding(ways, cut) for cut in ways.among(among)] or hidden_findings(ways, among)
+    cuts = [cut_finding(ways, cut) for cut in ways.severing(among, ends)] or hidden_findings(ways, among)
     first: dict[object, Finding] = {}
     for found in merged(cuts):  # of one line one: that of a module of the framework's does it to each
         first.setdefault((found.kind, found.source or found.name), found)
@@ -180,8 +230,9 @@ def _view_written(told: Told) -> Lines:
 
 
 def _inference(told: Told) -> Lines:
+    names, were = ", ".join(repr(entry.name) for entry in told.values), "was" if len(told.values) == 1 else "were"
     return [
-        f"{', '.join(repr(entry.name) for entry in told.values)} was made under torch.inference_mode()", *_made(told),
+        f"{names} {were} made under torch.inference_mode()", *_made(told),
         f"next:    {told.first}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
     ]  # fmt: skip
 
@@ -205,7 +256,8 @@ SAYING: dict[str, Callable[[Told], Lines]] = {
 
 
 def _at(entry: Entry) -> str:
-    return repr(entry.name) if entry.source is None else f"{entry.name!r} ({_line(entry.source)})"
+    is_of_program = entry.source is not None and package(entry.source.file) is None
+    return f"{entry.name!r} ({_line(entry.source)})" if is_of_program and entry.source else repr(entry.name)
 
 
 def _line(source: Source) -> str:

@@ -6,19 +6,22 @@ from collections import deque
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
-from backprobe.cuts import Ways
-from backprobe.explain.catalogue import CAUSES, FLAT
+from backprobe.cuts import Cut, Ways
+from backprobe.explain.beside import lost_beside
+from backprobe.explain.catalogue import CAUSES, instead_of_flat
+from backprobe.explain.missing import cut_finding, merged
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
-
-MOST = 8  # lines that are listed
+from backprobe.source.places import line_of
 
 
 def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     """What is to be said of an entry that has its gradient."""
     at = ways.position[entry.name]
     findings = [*_overwritten(ways, at), *_zero(ways, at, arrays)]
-    lost = lost_beside(ways, {*ways.after(at)} & ways.to_outputs)
+    after = ways.after(at).keys() & ways.to_outputs
+    cut = [cut.mention for cut in ways.among(after) if not cut.is_behind and not cut.is_silent]
+    lost = lost_beside(ways, [*ways.lost_beside(after), *cut])
     heading = f"{entry.name!r} has its gradient: nothing is missing"
     if lost:
         heading = f"{entry.name!r} has its gradient, and not along each way that its numbers go"
@@ -27,25 +30,11 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     return Report(heading, tuple(findings), (*lost, *_notes(ways, entry, arrays)))
 
 
-def lost_beside(ways: Ways, among: set[int]) -> list[str]:
-    """Lines along which nothing comes back to values that have a gradient. That is often meant, so it is no finding."""
-    lines: dict[str, dict[str, None]] = {}
-    for mention in ways.lost_beside(among):
-        target = ways.entries[mention.target]
-        line = mention.line or target.source
-        if line is not None:
-            place = f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
-            lines.setdefault(place, {})[ways.entries[mention.source].name] = None
-    found = [f"along {place} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
-             for place, names in lines.items()]  # fmt: skip
-    return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
-
-
 def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:
     notes = []
     if entry.aliases:
         notes.append(f"the same value is also called {', '.join(entry.aliases)}")
-    if ways.edges[ways.position[entry.name]] and ways.record.backend == "torch":
+    if ways.edges[ways.position[entry.name]] and ways.record.framework == "torch":
         notes.append(
             f"it was computed, and is no leaf: in PyTorch its own .grad is None, and rec[{entry.name!r}].grad is there"
         )
@@ -65,7 +54,7 @@ def _overwritten(ways: Ways, at: int) -> list[Finding]:
         if entry.status is GradStatus.OPAQUE and entry.cause is not None and each in ways.leading:
             fields = {"value": repr(entry.name)}
             found.append(Finding("overwritten", entry.name, cause.headline(**fields), entry.cause, (entry.reason,),
-                                 ways.chain(after, each), cause.instead(**fields)))  # fmt: skip
+                                 ways.chain(after, each), cause.instead(ways.record.framework, **fields)))  # fmt: skip
     return found
 
 
@@ -85,9 +74,18 @@ def _zero(ways: Ways, at: int, arrays: Arrays) -> list[Finding]:
             before[target] = source
             if _is_zero(arrays.summarize(entry.held_grad)):
                 pending.append(target)
+            elif cuts := _cut_in_a_loop(ways, target):
+                found += [cut_finding(ways, cut, ways.chain(before, target)) for cut in cuts]
             else:
                 found.append(_flat(ways, source, target, ways.chain(before, target), arrays))
-    return found
+    return merged(found)
+
+
+def _cut_in_a_loop(ways: Ways, at: int) -> list[Cut]:
+    """The cuts in what a value was computed by many times over, whose values have no edges to those outside of it."""
+    entry = ways.entries[at]
+    returned = [ways.position[read.name] for read in entry.reads if read.spelled.partition(".")[0].endswith("()")]
+    return ways.among(ways.before([each for each in returned if ways.entries[each].axes]))
 
 
 def _flat(ways: Ways, source: int, target: int, chain: tuple[str, ...], arrays: Arrays) -> Finding:
@@ -99,11 +97,14 @@ def _flat(ways: Ways, source: int, target: int, chain: tuple[str, ...], arrays: 
     if others:
         facts.append(f"{value.name!r} also goes into {len(others)} other values; contributions may have cancelled: "
                      "bp.probe(..., partials=True) tells each")  # fmt: skip
-    instead = FLAT.get(entry.op, "bp.probe(..., partials=True) gives the derivative of each value towards each input")
+    framework = ways.record.framework
+    each = "bp.probe(..., partials=True) gives the derivative of each value towards each input"
+    instead = instead_of_flat(entry.op, framework) or each
     fields = {"value": repr(value.name), "target": repr(entry.name), "instead": instead}
     cause = CAUSES["zero_derivative"]
-    return Finding("zero_derivative", entry.name, cause.headline(**fields), entry.source, tuple(facts), chain,
-                   cause.instead(**fields))  # fmt: skip
+    line = None if entry.source is None else line_of(entry.source, entry.source.expression)
+    return Finding("zero_derivative", entry.name, cause.headline(**fields), line, tuple(facts), chain,
+                   cause.instead(framework, **fields))  # fmt: skip
 
 
 def _summary(entry: Entry, arrays: Arrays) -> Summary | None:

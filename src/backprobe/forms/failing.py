@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from backprobe.backends.facts import Failure
 from backprobe.errors import BackprobeError
 from backprobe.explain.failures import cuts_towards, note
 from backprobe.record import Record
@@ -20,6 +22,8 @@ from backprobe.transcript import kept, transcribe
 if TYPE_CHECKING:
     from backprobe.forms.run import Run
 
+DIFFERENTIATING = ("grad", "backward")
+
 
 def explained(run: Run, error: BaseException) -> str | None:
     """The note about an error of the framework's; None where nothing more is known."""
@@ -27,6 +31,8 @@ def explained(run: Run, error: BaseException) -> str | None:
     if failure is None:
         return None
     at = _users(error.__traceback__)
+    if failure.kind == "inference" and at is not None:
+        failure = _mentioned(run, failure, at)
     outputs: list[Value] = []
     if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar", "freed"):
         outputs = [_hold(run, failure.root, at)]
@@ -78,6 +84,15 @@ def _users(step: TracebackType | None) -> TracebackType | None:
     return found
 
 
+def _mentioned(run: Run, failure: Failure, at: TracebackType) -> Failure:
+    """Of the values that a failure may be about those that the line mentions which raised it, if it does any."""
+    tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
+    names = () if tree is None else names_read(tree)
+    values = [value for value in kept(run.trace, []) if value.capture is not None]
+    found = tuple(one for one in failure.values if any(local in names for _, local, *_ in values[one].names))
+    return replace(failure, values=found or failure.values)
+
+
 def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
     """An entry for a tensor that backward was called on and that has no name: its line says what it mentions."""
     if at is None:
@@ -85,10 +100,28 @@ def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
     file = at.tb_frame.f_code.co_filename
     text = linecache.getline(file, at.tb_lineno).strip()
     tree = parsed(text)
-    site = Site("backward()", at.tb_lineno, text, Origin() if tree is None else Origin(reads=names_read(tree)))
-    return run.trace.hold_at(tensor, site, _scope(run, file))
+    call, began = (None, None) if tree is None else _began(tree)
+    origin = Origin() if tree is None else Origin(reads=names_read(tree)) if began is None else Origin.of(began)
+    return run.trace.hold_at(tensor, Site(call or "backward()", at.tb_lineno, text, origin), _scope(run, file))
+
+
+def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
+    """The only call in a line that differentiates, and what stands there for that which it begins at."""
+    calls = {
+        node: node.func.attr for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DIFFERENTIATING
+    }  # fmt: skip
+    if len(calls) != 1:
+        return None, None
+    ((call, name),) = calls.items()
+    owner = call.func.value  # type: ignore[attr-defined]
+    if not ast.unparse(owner).endswith("autograd"):
+        return f"{name}()", owner
+    given = [word.value for word in call.keywords if word.arg in ("outputs", "tensors")]
+    return f"{name}()", next(iter([*call.args, *given]), None)
 
 
 def _scope(run: Run, file: str) -> Scope:
-    """The scope that a line of a file stands in: the innermost that still runs."""
-    return next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)
+    """The scope that a line of a file stands in: the innermost that still runs. A block around a model has none."""
+    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), None)
+    return found or Scope(run.trace, None, "", 0, file)

@@ -58,6 +58,7 @@ class TorchTape(Once):
         self.exposed: list[Capture] = []
         self.exposed_now: list[Capture] = []  # by the statement that is running
         self.found_overwritten: list[Capture] = []
+        self.found_detached: list[Capture] = []
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
         self.judge = Judge(self.quiet) if options.nonfinite else None
@@ -158,6 +159,7 @@ class TorchTape(Once):
             return
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
             previous.opaque = capture.opaque = TOGETHER
+            self.found_overwritten += [previous, capture]
         self._attach(capture)
 
     def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
@@ -251,6 +253,8 @@ class TorchTape(Once):
             if self.version(capture.tensor) == capture.version and not _unchanged(capture):
                 capture.opaque = BEHIND_AUTOGRAD
                 self.found_overwritten.append(capture)
+            if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
+                self.found_detached.append(capture)
         base = tensor._base
         if nodes and base is not None and _is_copy_slices(base):
             write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
@@ -278,6 +282,10 @@ class TorchTape(Once):
                 self.found_overwritten.append(capture)
         found, self.found_overwritten = self.found_overwritten, []
         self.exposed_now.clear()
+        return found
+
+    def detached(self) -> Sequence[Capture]:
+        found, self.found_detached = self.found_detached, []
         return found
 
     def _current(self, tensor: Tensor) -> list[Capture]:
@@ -316,7 +324,7 @@ class TorchTape(Once):
         passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
         return ran.result, passed if self.judge is None else self.judge.told(passed, ran.captures)
 
-    calls: Sequence[BackwardCall] = ()  # of backward(), as far as they were seen
+    freed: Sequence[tuple[int, BackwardCall]] = ()  # by the program's own calls that were seen
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_edge(captures)
