@@ -345,7 +345,7 @@ def test_a_leaf_that_gets_its_name_only_after_backward():
         u = model(x)
         u.sum().backward()
         weight = model.weight
-    assert rec["weight"].status == "opaque"
+    assert rec["weight"].status == "backward_not_run"  # since it got its name
     assert "only after backward() had run" in rec["weight"].reason
 
 

@@ -575,7 +575,7 @@ def explained(folder):
 
 def test_explain_a_value(explained, folder):
     code, out, err = explained("cut.py:f", "u", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
-    assert (code, err) == (0, "")
+    assert (code, err) == (1, "")
     lines = [line.strip() for line in out.splitlines()]
     assert lines[0] == "'u' has no gradient (not_connected): no path leads from it to the output"
     assert f"at:    {folder / 'cut.py'}:5" in lines
@@ -584,9 +584,16 @@ def test_explain_a_value(explained, folder):
 
 def test_explain_every_value(explained):
     code, out, err = explained("cut.py:f", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
-    assert (code, err) == (0, "")
+    assert (code, err) == (1, "")
     assert out.startswith("2 of 5 values have their gradient")
     assert "the gradients that are missing for it: x, u" in out
+
+
+def test_the_exit_status_says_whether_something_was_found(explained):
+    code, out, err = explained("toy.py:f", "u", "x=3.0", "w=2.0", "b=1.0")
+    assert (code, err) == (0, "")
+    assert out.startswith("'u' has its gradient: nothing is missing")
+    assert explained("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--nonfinite")[0] == 0
 
 
 def test_explain_takes_the_options_of_run(explained):
@@ -614,7 +621,7 @@ def g(x):
 def test_explain_nonfinite(explained, folder):
     (folder / "bad.py").write_text(NOT_FINITE)
     code, out, err = explained("bad.py:g", "x=[0.0, 1.0]", "--nonfinite")
-    assert (code, err) == (0, "")
+    assert (code, err) == (1, "")
     assert "NaN is born in the backward of 'sqrt()': 0 · Inf" in out
     assert f"at:    {folder / 'bad.py'}:4" in out
     assert "it lies in the branch torch.sqrt(x) of where (bad.py:4)" in out
@@ -629,9 +636,12 @@ def test_explain_nonfinite_is_of_all_values(explained, folder):
 
 
 def test_explain_errors_name_the_command(explained):
-    code, out, err = explained("cut.py", "x=1")
+    code, out, err = explained("nowhere.py:f", "x=1")
     assert (code, out) == (1, "")
     assert "next:  backprobe explain toy.py:f x=3" in err
+    code, out, err = explained("cut.py", "x=1")
+    assert (code, out) == (1, "")
+    assert "next:  backprobe explain cut.py:f x=3, for a function f in it" in err
 
 
 def test_explain_an_output_that_is_cut_off(explained):

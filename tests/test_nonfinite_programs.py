@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import runpy
 import weakref
 
 import pytest
@@ -150,7 +151,8 @@ def test_weights_that_an_optimizer_wrote_are_not_ruled_out(values):
     net = nn.Linear(3, 1)
     with bp.probe(net, nonfinite=True, values=values) as rec:
         trained(net, INPUT, [1.0, 2.0], lr=float("inf"))
-    found = bp.explain(rec).findings[0]
+    written, found, *_ = bp.explain(rec).findings
+    assert (written.kind, written.name) == ("born", "net.bias")
     assert (found.kind, found.name) == ("unknown", "return#1")
     assert "or came there from 'weight', 'bias', whose value is not known" in found.headline
 
@@ -397,6 +399,14 @@ def test_a_checkpoint_in_a_block_names_its_line(use_reentrant):
     assert (found.name, found.source.line) == ("/segment:r", line_of(segment, "torch.sqrt"))
 
 
+@pytest.mark.parametrize("written", ['float("inf")', "-math.inf", "torch.inf", '-float("inf")'])
+def test_an_inf_that_a_line_writes_is_no_overflow(written, tmp_path):
+    (tmp_path / "written.py").write_text(f"import math, torch\ndef f(x):\n    y = x * {written}\n    return y.sum()\n")
+    namespace = runpy.run_path(str(tmp_path / "written.py"))
+    (found,) = bp.explain(bp.probe(namespace["f"], nonfinite=True)(tensor([1.0, 2.0]))).of_kind("born")
+    assert found.headline == "Inf is born at 'y': it is written there"
+
+
 # scaled losses
 
 
@@ -439,8 +449,8 @@ def test_births_come_in_the_order_of_the_passes():
     births = [(one.kind, one.name.rpartition(":")[2]) for one in report.findings if one.kind != "propagated"]
     assert births == [("born_backward", "loss#1"), ("born_backward", "distance#1"), ("unknown", "out#2")]
     assert report.findings[1].headline.endswith("0 · Inf: a gradient of Inf")
-    updated = "gradients held NaN or Inf before that: what was updated with them may have brought it"
-    assert updated in report.findings[2].facts
+    written = "NaN had been written into 'net.bias', 'net.weight' before, at `optimizer.step()`"
+    assert any(fact.startswith(written) for fact in report.findings[2].facts)
 
 
 def test_what_is_read_from_bad_gradients_is_no_birth():
@@ -449,6 +459,7 @@ def test_what_is_read_from_bad_gradients_is_no_birth():
     report = bp.explain(rec)
     assert [(one.kind, one.name.rpartition(":")[2]) for one in report.findings] == [
         ("born_backward", "loss#2"), ("born_backward", "distance#2"), ("propagated", "norm#2"),
+        ("propagated", "net.bias"),
     ]  # fmt: skip
     assert all(name in str(report.findings[2].facts) for name in (":norm#2", ":first#2", ":size#2"))
 
@@ -461,6 +472,37 @@ def test_a_gradient_that_came_bad_to_a_model_is_told_though_the_next_output_is_b
     assert (first.kind, first.name) == ("unknown", "return#1")
     assert first.headline.startswith("NaN comes to the gradient of 'return#1' on the way from 'backward()#1'")
     assert (second.kind, second.name) == ("unknown", "return#2")
+
+
+@pytest.mark.parametrize(
+    ("scale", "said"),
+    [
+        (2.0**100, "overflow: float32 ends at 3.40e38: the loss 1e+30 times its scale 1.26765e+30"),
+        (float("inf"), "the loss 1e+30 is multiplied by a scale which is Inf itself"),
+    ],
+)
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_scale_that_makes_the_loss_infinite(scale, said, is_named):
+    w, scaler = tensor([1e30], requires_grad=True), torch.amp.GradScaler("cpu", init_scale=scale)
+    with bp.probe(nonfinite=True) as rec:
+        loss = w.sum()
+        if is_named:
+            multiple = scaler.scale(loss)
+            multiple.backward()
+        else:
+            scaler.scale(loss).backward()
+    name = "multiple" if is_named else "backward()"
+    assert bp.explain(rec).findings[0].headline == f"Inf is born at {name!r}: {said}"
+    assert rec.record.scales == (scale,)
+
+
+def test_a_loss_that_is_infinite_by_itself_is_not_the_scales():
+    w, scaler = tensor([0.0], requires_grad=True), torch.amp.GradScaler("cpu", init_scale=4.0)
+    with bp.probe(nonfinite=True) as rec:
+        loss = (1 / w).sum()
+        scaler.scale(loss).backward()
+    assert rec.record.scales == (4.0,)
+    assert [found.name for found in bp.explain(rec).of_kind("born")] == ["loss"]
 
 
 def test_between_backward_and_the_first_recorded_value_nothing_is_seen():

@@ -13,7 +13,9 @@ import click
 
 import backprobe as bp
 from backprobe.draw import check_path
-from backprobe.errors import BackprobeError, BadOption
+from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
+from backprobe.forms.script import Script
+from backprobe.forms.turns import LISTENING
 from backprobe.names import nearest
 
 
@@ -80,12 +82,12 @@ def run_function(
         _fail(error)
 
 
-@main.command("explain")
-@click.argument("function", metavar="FILE:FUNCTION")
+@main.command("explain", context_settings={"ignore_unknown_options": True})
+@click.argument("program", metavar="FILE[:FUNCTION]")
 @click.argument("arguments", nargs=-1, metavar="[VALUE_NAME] [NAME=VALUE]...")
 @probing
 @click.option("--nonfinite", is_flag=True, help="Say where NaN and Inf were born; without a value's name.")
-def explain_function(function: str, arguments: tuple[str, ...], **options: Any) -> None:
+def explain_program(program: str, arguments: tuple[str, ...], **options: Any) -> None:
     """Record a function of your own, and say why a value has no gradient, or that it has one; of every value if none
     is named.
 
@@ -94,22 +96,82 @@ def explain_function(function: str, arguments: tuple[str, ...], **options: Any) 
 
     With --nonfinite it says at which lines NaN and Inf began, forward and backward.
 
-    
+    \b
     backprobe explain toy.py:f x=0 --nonfinite
 
-    The arguments and options are those of "backprobe run".
+    The arguments and options are those of "backprobe run". Without a function the file is run as a script, with the
+    arguments that stand behind it, and must call backward() itself. The first turn of its loop that does is explained;
+    with --nonfinite the first in which NaN or Inf is found. What looks like an option of ours goes behind "--".
+
+    \b
+    backprobe explain train.py --lr 0.1 --nonfinite
+
+    The exit status is 1 if something was found.
     """
     try:
-        named = arguments[:1] if arguments and "=" not in arguments[0] else ()
-        if named and options["nonfinite"]:
-            raise BadOption(
-                "--nonfinite is of all values", asked=f"backprobe explain {function} {named[0]} --nonfinite",
-                next=f"backprobe explain {function} --nonfinite",
-            )  # fmt: skip
-        recording = _recorded(function, arguments[len(named) :], command="explain", **options)
-        click.echo(str(bp.explain(recording, *named)))
+        report = (_of_function if ":" in program else _of_script)(program, arguments, **options)
     except BackprobeError as error:
         _fail(error)
+    click.echo(str(report))
+    sys.exit(0 if report.ok else 1)
+
+
+def _of_function(program: str, arguments: tuple[str, ...], **options: Any) -> bp.Report:
+    named = arguments[:1] if arguments and "=" not in arguments[0] else ()
+    if named and options["nonfinite"]:
+        raise BadOption(
+            "--nonfinite is of all values", asked=f"backprobe explain {program} {named[0]} --nonfinite",
+            next=f"backprobe explain {program} --nonfinite",
+        )  # fmt: skip
+    try:
+        recording = _recorded(program, arguments[len(named) :], command="explain", **options)
+    except NothingToDifferentiate as error:
+        if not arguments[len(named) :]:
+            error.add_note(f"a function that calls backward() itself: backprobe explain {program.rpartition(':')[0]}, "
+                           "which runs the file as a script")  # fmt: skip
+        raise
+    return bp.explain(recording, *named)
+
+
+def _of_script(
+    program: str, arguments: tuple[str, ...], nonfinite: bool, backend: str | None, **options: Any
+) -> bp.Report:
+    """What is explained of a script; where it raises, or exits with a status, that is printed before it goes on."""
+    if not Path(program).is_file():
+        raise BadOption(
+            f"there is no script {program!r}", asked=f"backprobe explain {program}",
+            next="backprobe explain train.py, or backprobe explain toy.py:f x=3 for a function in a file",
+        )  # fmt: skip
+    for option in [name for name, value in options.items() if value] + ["backend"] * (backend not in (None, LISTENING)):
+        raise BadOption(
+            f"--{option} is for functions, and {program} runs as a script", asked=f"backprobe explain {program}",
+            why="a script runs as it is written, and PyTorch is the framework whose scripts call backward() themselves",
+            next=f"backprobe explain {program}:f x=3 --{option} ..., for a function f in it; or, where the script has "
+            f"such an option, backprobe explain {program} -- --{option} ...",
+        )  # fmt: skip
+    script = Script(bp.probe(nonfinite=nonfinite), program, arguments)
+    try:
+        script.run()
+    except SystemExit:
+        _say(script.report())
+        raise
+    except Exception as error:
+        sys.excepthook(type(error), script.shown(error), error.__traceback__)
+        _say(script.report())
+        raise SystemExit(1) from error
+    report = script.report()
+    if report is None:
+        raise BadOption(
+            f"nothing was computed with PyTorch while {program} ran", asked=f"backprobe explain {program}",
+            why="it is run as a script: what it computes itself, up to its own backward(), is explained",
+            next=f"backprobe explain {program}:f x=3, for a function f in it",
+        )  # fmt: skip
+    return report
+
+
+def _say(report: bp.Report | None) -> None:
+    if report is not None:
+        click.echo(str(report))
 
 
 @main.command("check")

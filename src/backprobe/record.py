@@ -218,6 +218,26 @@ class Finiteness:
     made: tuple[Made, ...] | None = None
 
 
+@dataclass(frozen=True)
+class Update:
+    """A statement that wrote NaN or Inf into parameters which held none, or NaN into those that held Inf.
+
+    ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
+    type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,
+    and ``made`` what they hold now: ``finite``, ``inf``, or ``nan`` where a NaN was among it; ``none`` where there was
+    no gradient. ``source`` is the line and ``after`` the printed name of the last entry before it, None where that is
+    not known.
+    """
+
+    parameters: tuple[str, ...]
+    size: int
+    optimizer: str
+    gradient: str
+    made: str
+    source: Source | None
+    after: str | None
+
+
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One named value of a recording and the gradient of the output towards it.
@@ -314,8 +334,9 @@ class Record:
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
-    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. ``framework``
-    is the one that the program is written in; ``backend`` has the arrays, which may be others after loading.
+    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
+    ``updates``, in the blocks of PyTorch. ``framework`` is the one that the program is written in; ``backend`` has the
+    arrays, which may be others after loading.
     """
 
     backend: str
@@ -331,3 +352,4 @@ class Record:
     scales: tuple[float | None, ...] = ()
     buffers: Mapping[str, Nonfinite] = field(default_factory=dict)
     framework: str = ""
+    updates: tuple[Update, ...] = ()

@@ -36,6 +36,7 @@ from backprobe.record import (
     Read,
     Record,
     Source,
+    Update,
 )
 
 FORMAT = "backprobe recording"
@@ -234,6 +235,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "scales": list(record.scales),
         "framework": record.framework,
         "buffers": {path: asdict(count) for path, count in record.buffers.items()},
+        "updates": [asdict(update) for update in record.updates],
     }
 
 
@@ -282,7 +284,13 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         tuple(data.get("scales", ())),
         {path: Nonfinite(**count) for path, count in data.get("buffers", {}).items()},
         data.get("framework", data["backend"]),
+        tuple(map(_decode_update, data.get("updates", ()))),
     )
+
+
+def _decode_update(data: Mapping[str, Any]) -> Update:
+    source = None if data["source"] is None else _decode_source(data["source"])
+    return Update(**{**data, "parameters": tuple(data["parameters"]), "source": source})
 
 
 def _decode_source(data: Mapping[str, Any]) -> Source:
@@ -344,8 +352,20 @@ def _check(record: Record, backend: Arrays) -> None:
     for count in record.buffers.values():
         if any(type(number) is not int for number in (count.nan, count.inf, count.of)):
             raise ValueError(f"{count!r} where counts belong")
+    for update in record.updates:
+        _check_update(update)
     for entry in record.entries:
         _check_entry(entry, backend)
+
+
+def _check_update(update: Update) -> None:
+    source = () if update.source is None else (update.source.file, update.source.text)
+    for text in (*update.parameters, update.optimizer, update.after or "", *source):
+        _check_text(text)
+    if update.made not in KINDS or update.gradient not in (*KINDS, "none"):
+        raise ValueError(f"{update.gradient!r} and {update.made!r} where {', '.join(KINDS)} belong")
+    if any(type(number) is not int for number in (update.size, update.source.line if update.source else 0)):
+        raise ValueError(f"{update!r} where numbers belong")
 
 
 def _check_entry(entry: Entry, backend: Arrays) -> None:

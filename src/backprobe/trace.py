@@ -511,7 +511,7 @@ class Trace:
         if not self.is_recording:
             return
         version = self.tape.version
-        self.tape.look_again()
+        self.tape.look_again((scope.file, site.line) if site.line and self.selection.in_function else None)
         detached = self.tape.detached()
         for value in self.latest.values() if detached else ():
             if value.capture in detached:

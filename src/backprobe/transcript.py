@@ -22,6 +22,7 @@ from backprobe.record import (
     Read,
     Record,
     Source,
+    Update,
     plain_text,
 )
 from backprobe.scope import NamedAs, Scope, Value
@@ -49,6 +50,8 @@ def transcribe(
     return with_causes(Record(
         backend.name, entries, names, written, backward, tuple([position[output] for output in outputs]), stamp(),
         unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales, framework=backend.name,
+        updates=tuple([Update(*one[:-1], None if one.after is None else writer.captured[one.after])
+                       for one in passed.updates]),
     ))  # fmt: skip
 
 

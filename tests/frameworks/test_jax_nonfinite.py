@@ -112,6 +112,54 @@ def test_the_line_and_the_step(program, args, headline, step):
     assert step is None or said == [f"it begins in step {step} of the loop, counted from 0"]
 
 
+def several(x, ts):
+    def step(h, t):
+        a = h / t
+        b = jnp.sqrt(t - 1)
+        k = jnp.where(jnp.isfinite(a), a, 1) + b
+        return jnp.where(jnp.isfinite(k), k, 1), k
+
+    h, ks = jax.lax.scan(step, x, ts)
+    return ks.sum()
+
+
+def test_each_birth_of_a_loop_is_told_with_its_steps():
+    rec = bp.probe(several, nonfinite=True)(jnp.array(1.0), jnp.array([1.0, 0.5, 3.0, 0.0, 0.25]))
+    found = {one.name: one for one in bp.explain(rec).of_kind("born")}
+    assert found.keys() == {"/step:a", "/step:b"}
+    assert found["/step:b"].headline == "NaN is born at '/step:b': the square root of a negative number"
+    assert (
+        "it begins in step 1 of the loop, counted from 0, and again in 3, 4, where what it is computed from is finite"
+        in found["/step:b"].facts
+    )
+    assert found["/step:a"].headline == "Inf is born at '/step:a': division by zero"
+    assert "it begins in step 3 of the loop, counted from 0" in found["/step:a"].facts
+
+
+def carried_on(x, ts):
+    def step(h, t):
+        a = h / t
+        b = jnp.sqrt(t - 1)
+        k = a + b
+        return k, k
+
+    h, ks = jax.lax.scan(step, x, ts)
+    return h
+
+
+def test_what_the_step_before_has_made_is_no_birth():
+    rec = bp.probe(carried_on, nonfinite=True)(jnp.array(1.0), jnp.array([1.0, 0.5, 3.0, 0.0]))
+    found = bp.explain(rec).of_kind("born")
+    assert [one.name for one in found] == ["/step:b"]
+    assert any("step 1 of the loop, counted from 0, and again in 3" in fact for fact in found[0].facts)
+
+
+def test_what_begins_as_inf_is_not_called_nan():
+    rec = bp.probe(carried_on, nonfinite=True)(jnp.array(1.0), jnp.array([1.0, 2.0, 0.0, 1.0]))
+    found = {one.name: one.headline for one in bp.explain(rec).of_kind("born")}
+    assert found["/step:a"] == "Inf is born at '/step:a': division by zero"
+
+
 class Scaled(eqx.Module):
     scale: jax.Array
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from backprobe.backends.again import Calls
@@ -104,8 +104,11 @@ class Tape(Tensors, Protocol):
         """
         ...
 
-    def look_again(self) -> None:
-        """The program has run on: what was captured may have become differentiable since."""
+    def look_again(self, at: tuple[str, int] | None = None) -> None:
+        """The program has run on: what was captured may have become differentiable since, or have been written to.
+
+        ``at`` is the file and line of the statement that ran, where that is known.
+        """
         ...
 
     def seen_again(self, capture: Any) -> None:
@@ -187,7 +190,7 @@ class Tape(Tensors, Protocol):
 class Once:
     """What a ``Tape`` has to say that looks at the program when it is over, and computes nothing again."""
 
-    def look_again(self) -> None:
+    def look_again(self, at: tuple[str, int] | None = None) -> None:
         """What is to be known is known when the program is over."""
 
     def seen_again(self, capture: Any) -> None:
@@ -247,6 +250,14 @@ class BlockTape(Tape, Protocol):
 
     def unseen(self) -> Sequence[str]:
         """The compiled functions that have run, and what ran inside cannot be seen."""
+        ...
+
+    def entering(self, frame: FrameType) -> None:
+        """A function of the user's is entered. What ran until now, the line did that calls it."""
+        ...
+
+    def has_history(self, capture: Any) -> bool:
+        """Was it computed from what is differentiated, so that backward may yet come through it?"""
         ...
 
     @property

@@ -58,6 +58,18 @@ class MadeAt(NamedTuple):
     made: str
 
 
+class UpdatedAt(NamedTuple):
+    """``Update``, with the position of the captured value after which it was."""
+
+    parameters: tuple[str, ...]
+    size: int
+    optimizer: str
+    gradient: str
+    made: str
+    source: Source | None
+    after: int | None
+
+
 class Outcome(NamedTuple):
     """What the backward pass gave one captured value."""
 
@@ -92,6 +104,7 @@ class Backward:
     sums: Sums | None = None
     notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
     scales: tuple[float | None, ...] = ()  # see ``Record``
+    updates: tuple[UpdatedAt, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ def explain_all(ways: Ways) -> Report:
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
     not_run = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.BACKWARD_NOT_RUN]
+    if len(missing) < len(ways.entries):  # it has run, and these came too late for it
+        opaque, not_run = [*opaque, *not_run], []
     findings += _by_reason(ways, not_run)
     findings += made_leaves(ways)
     beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]

@@ -188,7 +188,7 @@ class Frame:
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
-            self.scope.trace.tape.look_again()
+            self.scope.trace.tape.look_again((self.scope.file, self.scope.sites[event.site].line))
         else:
             site = self.scope.sites[event.site]
             self.scope.trace.notes[f"{site.local} (line {site.line}) cannot be seen in a block: give it a name"] = None
@@ -337,6 +337,7 @@ class Watching:
             if not distance:
                 self.trace.notes[f"{code.co_qualname} was not followed: {error.headline}"] = None
             return None
+        self.tape.entering(frame)
         opener = caller.trace.opener(caller, self._label(frame, distance))
         scope = opener(code.co_name, code.co_filename, found.sites)()
         if caller.calls:

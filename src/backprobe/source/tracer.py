@@ -110,7 +110,7 @@ class _Local:
         following = _running(self.outer)
         if following is not None:
             self.outer = following(frame, event, arg)
-        return self
+        return frame.f_trace if self.tracer.is_stopped else self  # whom the outer one may have put in the place of ours
 
 
 def _running(outer: Outer) -> Outer:

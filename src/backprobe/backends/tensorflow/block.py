@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import tensorflow as tf
@@ -65,6 +65,12 @@ class OpenTape(TensorflowTape):
 
     def unseen(self) -> Sequence[str]:
         return tuple(self.log.compiled)
+
+    def entering(self, frame: FrameType) -> None:
+        """Nothing is written to variables out of sight."""
+
+    def has_history(self, capture: Capture) -> bool:
+        return capture.is_followed
 
     def made(self, tensor: Any) -> int:
         """A gradient that the program has taken itself is a value, and hardly what it is about."""

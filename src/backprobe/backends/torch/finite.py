@@ -26,6 +26,7 @@ from backprobe.backends.torch.tensors import COMPRESSED, here, is_there
 from backprobe.record import Nonfinite
 
 FINITE, INF, NAN = "finite", "inf", "nan"
+BADNESS = {FINITE: 0, INF: 1, NAN: 2}
 NARROW = 2  # bytes: dtypes of fewer have no extremes of their own
 Extremes = tuple[Tensor, Tensor]
 Look = tuple[int, int, int]
@@ -147,10 +148,11 @@ class Judge:
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
         self.judged: list[Extremes] = []
 
-    def listen(self, roots: Iterable[Node]) -> None:
-        """Judge what the nodes do from which backward is about to run."""
+    def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
+        """Judge what the nodes do from which backward is about to run. Returns them, and all that it comes to."""
         self.passing.clear()  # what an earlier pass left on its way lies elsewhere by now
-        new = [node for node in all_nodes(roots) if node not in self.numbers]
+        reached = all_nodes(roots)
+        new = [node for node in reached if node not in self.numbers]
         for node in new:
             self.numbers[node] = len(self.numbers)
         for node in new:
@@ -161,6 +163,7 @@ class Judge:
             if node.name() != LEAF:
                 is_users = isinstance(node, BackwardCFunction)  # which may write into what it is given
                 self.handles.append(node.register_hook(partial(self._take, self.numbers[node], is_users)))
+        return reached
 
     def listen_to_one_pass(self, output: Tensor) -> None:
         """The same for the next pass alone: those that take local partials say nothing of the gradients."""
@@ -218,8 +221,8 @@ class Judge:
         told = kinds(self.judged)
         births = []
         for number, came, gave in self.seen:
-            given = max((told[at] for at in came), key=_badness, default=FINITE)
-            births += [(number, place, given, told[at]) for place, at in gave if _badness(told[at]) > _badness(given)]
+            given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)
+            births += [(number, place, given, told[at]) for place, at in gave if BADNESS[told[at]] > BADNESS[given]]
         if not births:
             return {}
         nodes = list(self.numbers)
@@ -245,10 +248,6 @@ class Judge:
 
 def _always() -> bool:
     return True
-
-
-def _badness(kind: str) -> int:
-    return (FINITE, INF, NAN).index(kind)
 
 
 def _plain_name(node: Node) -> str:

@@ -22,10 +22,20 @@ from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, g
 from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
 from backprobe.backends.torch.edges import Arrivals
 from backprobe.backends.torch.graph import Key, key
-from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass, queue_callback
+from backprobe.backends.torch.passes import (
+    BACKWARD,
+    GRAD,
+    BackwardCall,
+    Leaf,
+    Passing,
+    current_pass,
+    queue_callback,
+    users_line,
+)
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import TOGETHER, TorchTape
+from backprobe.backends.torch.updates import Updates
 from backprobe.record import GradStatus, Source
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
@@ -98,6 +108,7 @@ class ListeningTape(TorchTape):
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
         self.leaves: list[Leaf] = []  # where processes work together
         self.multiples: list[tuple[Tensor, Multiple]] = []  # the roots of backward() that are one of something
+        self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
 
     # while the block runs
 
@@ -107,7 +118,9 @@ class ListeningTape(TorchTape):
                 self._compare_leaves()
             known = set(self.numbers)
             if self.judge is not None:
-                self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+                nodes = self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+                if self.updates is not None:
+                    self.updates.backward(nodes)
             if not call.is_nested:
                 self.multiples += [(root, found) for root in call.roots if (found := multiple(root)) is not None]
             with self.quiet():
@@ -121,6 +134,7 @@ class ListeningTape(TorchTape):
         if self.judge is not None:
             passes = self.passing.passes
             self.judge.counts = lambda: passes.get(current_pass()) is not None
+            self.updates = Updates(self.quiet)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -133,6 +147,9 @@ class ListeningTape(TorchTape):
     def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         capture = super().capture(tensor, around, previous, through)
         capture.calls = self.passing.begun
+        if self.updates is not None:
+            self.updates.look(None)
+            self.updates.newest = capture
         if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
             capture.in_vain = in_vain() if capture.part is not None else None
@@ -156,7 +173,13 @@ class ListeningTape(TorchTape):
 
     # histories that come late
 
-    def look_again(self) -> None:
+    def entering(self, frame: FrameType) -> None:
+        if self.updates is not None:
+            self.updates.look(users_line(frame.f_back))
+
+    def look_again(self, at: tuple[str, int] | None = None) -> None:
+        if self.updates is not None:
+            self.updates.look(at)
         late = [capture for capture in self.waiting if capture.tensor.requires_grad]
         for capture in late:
             self.late_edge(capture)
@@ -265,6 +288,9 @@ class ListeningTape(TorchTape):
     def unseen(self) -> Sequence[str]:
         return ()
 
+    def has_history(self, capture: Capture) -> bool:
+        return capture.is_followed and capture.leaf is None
+
     # what is known about gradients
 
     @property
@@ -282,6 +308,7 @@ class ListeningTape(TorchTape):
         self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
+        updates = () if self.updates is None else self.updates.told(captures)
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
@@ -298,7 +325,7 @@ class ListeningTape(TorchTape):
             is_late = (
                 capture.leaf is not None and capture.leaf.versions == 1 and 0 < self.passing.begun == capture.calls
             )
-            why = (GradStatus.OPAQUE, NAMED_LATE) if is_late else missing
+            why = (GradStatus.BACKWARD_NOT_RUN, NAMED_LATE) if is_late else missing
             found = outcome(capture, gradients.get(at), links, self.options.create_graph, why)
             outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
@@ -307,8 +334,8 @@ class ListeningTape(TorchTape):
                 places.setdefault(capture.number, []).append(at)
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
-        numbers, notes = scales(self.multiples, captures, recorded)
-        passed = Backward(outcomes, visited, notes=notes, scales=numbers)
+        numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
+        passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
         return passed if self.judge is None else self.judge.told(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
@@ -326,6 +353,11 @@ class ListeningTape(TorchTape):
         place = next((call.at for call in self.passing.calls if call.is_limited and call.at is not None), None)
         return None if place is None else Source(*place, linecache.getline(*place).strip())
 
+    def _is_alone(self) -> bool:
+        """Was there one backward pass, from one tensor, whose gradient is 1?"""
+        calls = self.passing.calls
+        return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
+
     def _why_missing(self) -> tuple[GradStatus, str]:
         calls = self.passing.calls
         if not calls:
@@ -341,6 +373,8 @@ class ListeningTape(TorchTape):
 
     def release(self) -> None:
         super().release()
+        if self.updates is not None:
+            self.updates.release()
         self.passing.clear()
         self.numbers.clear()
         for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks, self.multiples):

@@ -45,22 +45,33 @@ def _number(saved: object) -> float | None:
     A block around a model hears of backward only when it has come to the first value that is recorded.
     """
     held = getattr(saved, "data", None) if getattr(saved, "unpack_hook", None) is None else None
-    if not isinstance(held, Tensor) or held.numel() != 1 or held.is_complex() or held.device.type != "cpu":
-        return None
-    number = float(held)
-    return number if math.isfinite(number) else None
+    return _single(held) if held is not None and held.device.type == "cpu" else None
+
+
+def _single(tensor: Tensor | None) -> float | None:
+    return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
+
+
+def _is_told(number: float | None) -> bool:
+    return number is not None
 
 
 def scales(
-    begun: Sequence[tuple[Tensor, Multiple]], captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]
-) -> Scales:
-    """The numbers by which recorded values were multiplied; each backward pass began at one of these tensors."""
+    begun: Sequence[tuple[Tensor, Multiple]], captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]],
+    derivatives: Mapping[int, Tensor],
+) -> Scales:  # fmt: skip
+    """The numbers by which recorded values were multiplied; each backward pass began at one of these tensors.
+
+    ``derivatives`` are those of what backward began at: a number that makes the product too large is known from them.
+    """
     found: dict[int, str] = {}
     numbers: dict[float | None, None] = {}
     for root, (part, number) in begun:
         known = recorded.get(part, ())[:1]
         for at in known:
-            ratio = None if captures[at].tensor.is_leaf else _ratio(root, captures[at])
+            if captures[at].tensor.is_leaf:
+                continue
+            ratio = next(filter(_is_told, (_ratio(root, captures[at]), number, _single(derivatives.get(at)))), None)
             if ratio is not None:
                 found[at] = FROM.format(ratio)
                 numbers[ratio] = None

@@ -11,6 +11,7 @@ from backprobe.explain.nonfinite.backward import Backward
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import States
+from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings import Finding, Report
 from backprobe.names import COUNT
 from backprobe.record import Record
@@ -31,12 +32,13 @@ def explain_nonfinite(record: Record) -> Report:
     forward = Forward(states, sources, arrays)
     backward = Backward(forward)
     found = [*forward.births(backward.read, backward.folded()), *backward.births()]
-    born = [finding for _, finding in sorted(found, key=itemgetter(0))]
+    born = with_updates([finding for _, finding in sorted(found, key=itemgetter(0))], record)
     notes = [*forward.harmless(backward.read, backward.owners), *([] if states.was_asked else [LATE])]
     if not born:
         return Report(_clean(states), (), tuple(notes))
     places = _grouped(born)
-    rest = [*_grouped(list(forward.healed(backward.read, backward.owners))), *_propagated(states, born)]
+    healed = _grouped(list(forward.healed(backward.read, backward.owners)))
+    rest = [*healed, *_propagated(states, born), *spread(record, born)]
     return Report(_heading(places), (*places, *rest), tuple(notes))
 
 
@@ -47,8 +49,9 @@ def _grouped(found: Sequence[Finding]) -> list[Finding]:
     """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, finding in enumerate(found):
-        same, is_alone = COUNT.sub("", finding.headline), finding.source is None and finding.kind != "came_in"
-        key = (at,) if is_alone else (finding.kind, finding.source, same)
+        same = COUNT.sub("", finding.headline)
+        nowhere = (finding.kind, COUNT.sub("", finding.name)) if finding.kind == "came_in" else (at,)
+        key = nowhere if finding.source is None else (finding.kind, finding.source, same)
         groups.setdefault(key, []).append(finding)
     return [_first(group) for group in groups.values()]
 

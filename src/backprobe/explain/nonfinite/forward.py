@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any
 
+import numpy
+
 from backprobe.backends.base import Arrays
 from backprobe.backends.choice import BACKENDS
 from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.moments import Moment, Moments
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
-from backprobe.explain.nonfinite.states import WORDS, State, States, of_numbers
+from backprobe.explain.nonfinite.states import WORDS, State, States
 from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
 from backprobe.explain.nonfinite.within import (
     BEFORE,
+    LOWER_SCALE,
     NOT_SEEN,
     SEE_BETWEEN,
     START,
@@ -37,8 +40,9 @@ HEALING = frozenset({
 })  # fmt: skip
 FRAMEWORKS = (*BACKENDS, "keras", "flax")
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
-BEGUN = "it begins in step {} of the loop, counted from 0: whatever is bad after that comes from there"
 UPDATED = "gradients held NaN or Inf before that: what was updated with them may have brought it"
+BEGUN = "it begins in step {} of the loop, counted from 0"
+AGAIN = ", and again in {}, where what it is computed from is finite"
 HELD = "the buffer {!r} held {} before the model ran"
 NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
@@ -66,8 +70,7 @@ class Forward:
                 given = max((self.states.values[one] for one in sources), default=State.FINITE)
                 if state > given and not self.moments.is_read_from_gradients(at):
                     found[at] = given
-        for loop in self._loops:
-            begins, follows = loops.origins(loop, self.states, self.sources)
+        for loop, begins, follows in self._in_loops:
             for at in follows:
                 found.pop(at, None)
             for at in begins:
@@ -76,19 +79,13 @@ class Forward:
         return dict(sorted(found.items()))
 
     @cached_property
-    def _loops(self) -> Sequence[loops.Loop]:
-        return list(loops.loops(self.states, self.numbers, self._came_in))
+    def _in_loops(self) -> Sequence[tuple[loops.Loop, Mapping[int, list[int]], Set[int]]]:
+        found = loops.loops(self.states, self.numbers, self._came_in)
+        return [(loop, *loops.origins(loop, self.states, self.sources)) for loop in found]
 
-    def _begun_in(self, at: int) -> loops.Loop | None:
-        """The loop in one of whose steps something begins, at an entry where it does in the first."""
-        return next((loop for loop in self._loops if loop.is_bad(at, loop.first)), None)
-
-    def _state_in(self, loop: loops.Loop | None, at: int) -> State:
-        """How bad a value is where it begins to be: in the first such step of its loop."""
-        numbers = None if loop is None else self.numbers(at)
-        if loop is None or numbers is None:
-            return self.states.values[at]
-        return of_numbers(loop.at_first(numbers, self.entries[at].axes))
+    def _begun_in(self, at: int) -> tuple[loops.Loop, list[int]] | None:
+        """The loop in which something begins at an entry, and its steps."""
+        return next(((loop, begins[at]) for loop, begins, _ in self._in_loops if at in begins), None)
 
     def _unseen_sources(self, at: int) -> list[int]:
         """What may flow into a module's output and has no history, so that the graph does not tell: bad values before.
@@ -167,13 +164,13 @@ class Forward:
                 yield self.moments.forward(at), self._birth(at, given, folded.get(at, ()))
 
     def _birth(self, at: int, given: State, more: Sequence[str]) -> Finding:
-        entry, loop = self.entries[at], self._begun_in(at)
-        state = self._state_in(loop, at)
+        entry, state = self.entries[at], self._state_at_first(at)
         sources, word = self.sources.direct[at], WORDS[state]
         facts = [self.fact("its value", at), *(self.fact(repr(self.entries[one].name), one) for one in sources), *more]
         chain = self._chain(at)
-        if loop is not None and entry.axes.count(loops.STEP) == 1:
-            facts.append(BEGUN.format(loop.counted(loop.first)))
+        begun = self._begun_in(at)
+        if begun is not None and entry.axes.count(loops.STEP) == 1:
+            facts.append(_begun(*begun))
         facts += [*self.healing(at), *self.use(at)]
         if self._came_in(at):
             what = "the parameter " if entry.name in self.states.record.names else ""  # whose name is its path
@@ -184,7 +181,7 @@ class Forward:
             headline = f"{word} is born at {entry.name!r}, or came there from {lost}, whose value is not known"
             return Finding("unknown", entry.name, headline, entry.source, (*facts, *self._before(at)), chain)
         mentioned = self.unrecorded.mentioned(at)
-        told = self.mechanism(at)
+        told = self.mechanism(at) or self._by_scale(at)
         is_told = told and not (mentioned and told.startswith(mechanism.OVERFLOW))  # of all that went in
         brought = [] if is_told else self.unrecorded.brought(at, mentioned, state)
         if brought:
@@ -192,7 +189,7 @@ class Forward:
             headline = f"{word} comes in with the buffer {listed(brought)}, at {entry.name!r}"
             return Finding("came_in", entry.name, headline, entry.source, tuple(facts), chain)
         if entry.source is None or not (entry.source.expression or entry.op):
-            return self._birth_within(at, word, facts, chain)
+            return self._birth_within(at, word, facts, chain, told)
         of = " of Inf" if given is State.INF else ""
         if mentioned and not is_told:
             lost = f"{', '.join(mentioned)}, which {'is' if len(mentioned) == 1 else 'are'} not recorded"
@@ -202,12 +199,25 @@ class Forward:
         return Finding("born", entry.name, headline, entry.source, tuple(facts), chain)
 
     def _before(self, at: int) -> list[str]:
-        """Whether a backward pass went before that may be the reason."""
-        return [UPDATED] if at > self.moments.first_bad else []
+        """Whether a backward pass went before that may be the reason, where it is not known what was written then."""
+        return [UPDATED] if at > self.moments.first_bad and not self.states.record.updates else []
 
-    def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...]) -> Finding:
+    def _by_scale(self, at: int) -> str:
+        """Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf."""
+        record, sources = self.states.record, self.sources.direct[at]
+        loss = self.numbers(sources[0]) if len(sources) == 1 else None
+        if record.outputs != (at,) or len(record.scales) != 1 or loss is None or loss.size != 1:
+            return ""
+        if not numpy.isfinite(loss).all():
+            return ""
+        return mechanism.scaled(loss.item(), record.scales[0], self.entries[at].dtype or "")
+
+    def _birth_within(self, at: int, word: str, facts: list[str], chain: tuple[str, ...], told: str) -> Finding:
         """A birth of which no line is known: between recorded values, as the outputs of modules are."""
         entry = self.entries[at]
+        if told:
+            headline = f"{word} is born at {entry.name!r}: {told}"
+            return Finding("born", entry.name, headline, entry.source, tuple(facts), chain, LOWER_SCALE)
         inputs = [self.entries[one].name for one in self.sources.direct[at]]
         if entry.name.partition("#")[0] == START:
             facts += scaled(self.states.record.scales)
@@ -232,12 +242,10 @@ class Forward:
 
     def mechanism(self, at: int) -> str:
         """The name of what happened, from the numbers that went in."""
-        entry, loop = self.entries[at], self._begun_in(at)
+        entry = self.entries[at]
 
         def numbers(one: int) -> Any:
-            found = self.numbers(one)
-            is_inside = loop is not None and self.entries[one].axes == entry.axes
-            return loop.at_first(found, entry.axes) if loop is not None and is_inside and found is not None else found
+            return self._at_first(one, at)
 
         result = numbers(at)
         if result is None or entry.source is None:
@@ -249,6 +257,19 @@ class Forward:
         with mechanism.quiet():
             told = mechanism.forward(entry.op, given, result, entry.dtype or "")
         return told or ("it is written there" if self._is_written(at) else "")
+
+    def _at_first(self, one: int, at: int) -> Any:
+        """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""
+        found, begun = self.numbers(one), self._begun_in(at)
+        if begun is None or found is None or self.entries[one].axes != self.entries[at].axes:
+            return found
+        return begun[0].at_step(found, self.entries[at].axes, begun[1][0])
+
+    def _state_at_first(self, at: int) -> State:
+        """How bad an entry is where it begins: a loop may go on with an Inf and come to NaN."""
+        if self._begun_in(at) is None:
+            return self.states.values[at]
+        return State.NAN if numpy.isnan(self._at_first(at, at)).any() else State.INF
 
     def _is_written(self, at: int) -> bool:
         """Does the line itself write NaN or Inf?"""
@@ -355,6 +376,13 @@ class Forward:
 
     def _op(self, at: int) -> str:
         return f", by {self.entries[at].op}" if self.entries[at].op else ""
+
+
+def _begun(loop: loops.Loop, steps: Sequence[int]) -> str:
+    """In which steps of a loop something begins, in the order in which they ran."""
+    first, *others = map(loop.counted, steps)
+    more = ", ".join(map(str, others[:MOST])) + ", …" * (len(others) > MOST)
+    return BEGUN.format(first) + (AGAIN.format(more) if others else "")
 
 
 def _operand(node: Any, parts: Mapping[str, int], numbers: Callable[[int], Any]) -> Any:

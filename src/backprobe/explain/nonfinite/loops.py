@@ -1,7 +1,7 @@
 """Births inside of loops whose values are recorded for all their steps at once, as those of ``jax.lax.scan`` are.
 
 The value that a step is given is what the step before has made, which no edge tells: judged as wholes, both are bad.
-Judged step by step, NaN and Inf begin in the first step in which something of the loop is bad.
+Judged step by step, NaN and Inf begin where what a value was computed from is finite in the same step.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Loop:
     def is_bad(self, at: int, step: int) -> bool:
         return at in self.bad and bool(self.bad[at][step])
 
-    def at_first(self, numbers: Any, axes: Sequence[str]) -> Any:
-        """The numbers of a value of this loop in that step; those of all steps where loops are nested."""
-        return numbers.take(self.counted(self.first), axes.index(STEP)) if axes.count(STEP) == 1 else numbers
+    def at_step(self, numbers: Any, axes: Sequence[str], step: int) -> Any:
+        """The numbers of a value of this loop in a step; those of all steps where loops are nested."""
+        return numbers.take(self.counted(step), axes.index(STEP)) if axes.count(STEP) == 1 else numbers
 
     def counted(self, step: int) -> int:
         """A step as the framework counts them."""
@@ -68,18 +68,22 @@ def _by_step(numbers: Any, axes: Sequence[str]) -> Any:
     return (~numpy.isfinite(numbers)).any(axis=others).reshape(-1)
 
 
-def origins(loop: Loop, states: States, sources: Sources) -> tuple[set[int], set[int]]:
-    """The entries of a loop in which NaN or Inf begins, and those in which it does not: they have it from others."""
-    first, begins, follows = loop.first, set(), set()
+def origins(loop: Loop, states: States, sources: Sources) -> tuple[dict[int, list[int]], set[int]]:
+    """The entries of a loop in which NaN or Inf begins, with the steps, and those that have it from others.
+
+    It begins where all that an entry was computed from is finite in the same step, whatever was bad in steps before.
+    """
+    begins, follows = {}, set()
     outside = {
         one for at in loop.bad for consumer in sources.consumers[at] for one in sources.direct[consumer]
         if one not in loop.bad and states.values[one].is_bad and one < consumer
     }  # fmt: skip
-    for at in loop.bad:
-        inside = [one for one in sources.direct[at] if loop.is_bad(one, first)]
+    for at, mask in loop.bad.items():
+        inside = [loop.bad[one] for one in sources.direct[at] if one in loop.bad]
         before = [one for one in sources.direct[at] if one not in loop.bad and states.values[one].is_bad]
-        if loop.is_bad(at, first) and not inside and not before and sources.direct[at]:
-            begins.add(at)
-        elif not sources.direct[at] and (not loop.is_bad(at, first) or outside):
+        own = mask & ~numpy.any(inside, axis=0) if inside else mask
+        if sources.direct[at] and not before and own.any():
+            begins[at] = numpy.flatnonzero(own).tolist()
+        elif not sources.direct[at] and (not loop.is_bad(at, loop.first) or outside):
             follows.add(at)  # given by the step before, or from outside of the loop
     return begins, follows

@@ -6,6 +6,7 @@ No derivative is computed here: the rules say where functions have no finite val
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,20 @@ def _sweeping(op: str, operands: Sequence[Array | None], made: Array, dtype: str
     if grows and known and not infinite and numpy.isinf(made).all():
         return f"{OVERFLOW}: {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else OVERFLOW
     return ""
+
+
+def scaled(loss: float, scale: float | None, dtype: str) -> str:
+    """The same of a finite loss that was multiplied by a scale.
+
+    >>> scaled(1e30, 65536.0, "float16")
+    'overflow: float16 ends at 65504: the loss 1e+30 times its scale 65536'
+    """
+    if scale is None:
+        return ""
+    if not math.isfinite(scale):
+        return f"the loss {loss:.6g} is multiplied by a scale which is {'NaN' if math.isnan(scale) else 'Inf'} itself"
+    limit = f": {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else ""
+    return f"{OVERFLOW}{limit}: the loss {loss:.6g} times its scale {scale:.6g}"
 
 
 def _division(a: Array, b: Array) -> str:
@@ -255,13 +270,21 @@ def at(array: Array | None, bad: Array) -> Array | None:
     return None if array is None or array.shape != bad.shape else array[bad]
 
 
+SPELLED = ("inf", "-inf", "nan", "infinity", "-infinity")
+
+
 def literal(node: ast.expr) -> Array | None:
     """The number that an expression writes out; None for any other."""
     match node:
         case ast.Constant(value=bool() | int() | float() | complex() as value):
             return number(value)
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return number(-value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            inner = literal(operand)
+            return None if inner is None else -inner
+        case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as text)]) if text.lower() in SPELLED:
+            return number(float(text))
+        case ast.Attribute(value=ast.Name(), attr=("inf" | "nan") as text):
+            return number(float(text))
     return None
 
 

@@ -16,6 +16,10 @@ SEE_BETWEEN = (
     "with bp.probe(nonfinite=True) as rec: around the same lines, each result bound to a variable: it records those"
 )
 NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
+LOWER_SCALE = (
+    "a smaller scale, such as a lower init_scale of the GradScaler: gradients are divided by it before the step"
+)
+MOST_LISTED = 4
 NOT_SEEN = "what else the module was given is not recorded"
 
 
@@ -33,7 +37,7 @@ def within(word: str, entry: Entry, given: Sequence[str]) -> tuple[str, str]:
 
 def listed(names: Sequence[str]) -> str:
     """The first of some names, as text."""
-    return ", ".join(map(repr, names[:4])) or "what is recorded"
+    return ", ".join(map(repr, names[:MOST_LISTED])) or "what is recorded"
 
 
 def scaled(scales: Sequence[float | None]) -> list[str]:

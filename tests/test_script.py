@@ -1,0 +1,332 @@
+"""``backprobe explain script.py``: a whole script, recorded turn by turn of its training loop."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from backprobe.cli import main
+
+NET = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(3, 3) for _ in range(3)])
+
+    def forward(self, x):
+        total = x.sum(1, keepdim=True)
+        h = x / total
+        for layer in self.layers:
+            h = layer(h).tanh()
+        return h
+"""
+TRAIN = """\
+import argparse
+import torch
+from net import Net
+
+def step(model, optimizer, x):
+    optimizer.zero_grad()
+    out = model(x)
+    loss = out.square().mean()
+    loss.backward()
+    for p in model.parameters():
+        p.grad.clamp_(-1, 1)
+    optimizer.step()
+    return loss
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bad", type=int, default=100)
+    parser.add_argument("--status", type=int, default=0)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.rand(4, 3)
+    for epoch in range(8):
+        if epoch == given.bad:
+            x[0] = 0
+        loss = step(model, optimizer, x)
+        print("epoch", epoch)
+    return given.status
+
+if __name__ == "__main__":
+    raise SystemExit(main())
+"""
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    """Write a script and explain it in this process: exit status, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "net.py").write_text(NET)
+    before = list(sys.path), sys.argv, sys.modules["__main__"], sys.gettrace()
+    known = set(sys.modules)
+
+    def explain(text, *words):
+        (tmp_path / "train.py").write_text(text)
+        result = CliRunner().invoke(main, ["explain", "train.py", *words])
+        assert (list(sys.path), sys.argv, sys.modules["__main__"], sys.gettrace()) == before, "nothing is left behind"
+        return result.exit_code, result.stdout, result.stderr
+
+    yield explain
+    for name in set(sys.modules) - known:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path):
+    code, out, err = script(TRAIN, "--bad", "5", "--nonfinite")
+    assert (code, err) == (1, "")
+    assert re.findall(r"^epoch (\d)", out, re.M) == list("01234")
+    assert "NaN or Inf begins at 1 place, first at '/step/Net:h#0' (net.py:10)" in out
+    assert "NaN is born at '/step/Net:h#0': 0/0" in out
+    assert f"at:    {tmp_path / 'net.py'}:10" in out
+    assert "note: this is turn 6 of those that run backward(), and the script was stopped after it" in out
+
+
+def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
+    code, out, err = script(TRAIN, "--nonfinite")
+    assert (code, err) == (0, "")
+    assert out.count("epoch") == 8
+    assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were judged, "
+                     r"in 8 turns$", out, re.M)  # fmt: skip
+
+
+def test_the_exit_status_is_that_of_the_script(script):
+    assert script(TRAIN, "--status", "3", "--nonfinite")[0] == 3
+    assert script("import sys, torch\ntorch.ones(2)\nx = torch.ones(2)\nsys.exit('no')\n", "--nonfinite")[0] == 1
+
+
+def test_it_runs_as_the_main_program(script, tmp_path):
+    code, out, err = script(
+        "import sys, pickle, torch\nclass Own: pass\n"
+        "x = torch.ones(2)\n"
+        "print(__name__, sys.argv, sys.path[0] == FOLDER, __file__ == FOLDER + '/train.py')\n"
+        "print(type(pickle.loads(pickle.dumps(Own()))) is Own)\n".replace("FOLDER", repr(str(tmp_path))),
+        "--", "-s", "--nonfinite", "a", "--select",
+    )  # fmt: skip
+    assert err == ""
+    assert out.splitlines()[:2] == ["__main__ ['train.py', '-s', '--nonfinite', 'a', '--select'] True True", "True"]
+
+
+CUT = """\
+import torch
+x = torch.tensor([1.0, 2.0], requires_grad=True)
+w = torch.tensor([3.0, 4.0], requires_grad=True)
+for turn in range(3):
+    u = x * w
+    d = u.detach()
+    loss = (d * w).sum()
+    loss.backward()
+    print("turn", turn)
+"""
+
+
+def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
+    code, out, err = script(CUT)
+    assert (code, err) == (1, "")
+    assert [line for line in out.splitlines() if line.startswith("turn")] == ["turn 0"]
+    assert "d = u.detach()" in out
+    assert "the gradients that are missing for it: x, u" in out
+    assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
+
+
+def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
+    code, out, err = script(TRAIN)
+    assert (code, err) == (0, "")
+    assert "values have their gradient" in out
+    assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
+
+
+def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script, tmp_path):
+    text = CUT.replace("    d = u.detach()\n", "    d = u.exp()\n    u.sqrt_()\n    d.mul_(-1).log_()\n")
+    code, out, err = script(text, "--nonfinite")
+    assert code == 1
+    lines = err.splitlines()
+    assert lines[:2] == [
+        "Traceback (most recent call last):",
+        f'  File "{tmp_path / "train.py"}", line 10, in <module>',
+    ]
+    assert "RuntimeError: one of the variables needed for gradient computation" in err
+    assert "backprobe: raised while running a block under a probe" in err
+    assert "written: 'd#1' (" in err
+    assert "NaN is born at 'd#1'" in out
+
+
+def test_an_error_before_anything_was_recorded(script):
+    code, out, err = script("import nowhere_at_all\n", "--nonfinite")
+    assert (code, out) == (1, "")
+    assert "\nModuleNotFoundError: No module named 'nowhere_at_all'\n" in err
+    code, out, err = script("import torch\ndef f(:\n")
+    assert (code, out) == (1, "")
+    assert err.splitlines()[-1] == "SyntaxError: invalid syntax"
+
+
+def test_a_script_without_backward(script):
+    code, out, err = script("import torch\nx = torch.zeros(2)\ny = x / 0\n", "--nonfinite")
+    assert (code, err) == (1, "")
+    assert "NaN is born at 'y': 0/0" in out
+    assert "note: no backward() ran" in out
+
+
+def test_what_was_born_without_backward_is_told_with_what_follows(script):
+    code, out, err = script(
+        "import torch\nw = torch.ones(2, requires_grad=True)\n"
+        "def data():\n    for turn in range(1200):\n        x = torch.zeros(2) / torch.zeros(2)\n    return x\n"
+        "x = data()\n"
+        "loss = (w * x).sum()\nloss.backward()\n",
+        "--nonfinite",
+    )  # fmt: skip
+    assert (code, err) == (1, "")
+    assert "NaN comes in with 'x'" in out
+    assert "note: before, and with no backward() in the same turn: NaN is born at 'x#0' (train.py:5)" in out
+
+
+def test_nothing_of_earlier_turns_is_kept(script):
+    code, out, err = script(
+        "import torch, weakref\nw = torch.ones(2, requires_grad=True)\nkept = []\n"
+        "def step():\n    u = w * 2\n    u.sum().backward()\n    return weakref.ref(u)\n"
+        "for turn in range(20):\n    kept.append(step())\n    print('alive', sum(ref() is not None for ref in kept))\n",
+        "--nonfinite",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert set(re.findall(r"^alive (\d+)", out, re.M)) == {"1"}
+
+
+def test_an_evaluation_without_backward_is_not_kept(script):
+    code, out, err = script(
+        "import torch, weakref\nw = torch.ones(2, requires_grad=True)\nkept = []\n"
+        "with torch.no_grad():\n    for turn in range(3000):\n        u = w.detach() * 2\n"
+        "        kept.append(weakref.ref(u))\n"
+        "print('alive', sum(ref() is not None for ref in kept))\n",
+        "--nonfinite",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert int(re.search(r"^alive (\d+)", out, re.M)[1]) < 1100
+
+
+def test_the_turns_before_one_backward_are_told_apart(script):
+    code, out, err = script(
+        "import torch\nw = torch.tensor([0.5, 2.0], requires_grad=True)\n"
+        "for epoch in range(3):\n    h = w\n    for t in range(3):\n        h = torch.log(h * epoch)\n"
+        "    h.sum().backward()\n",
+        "--nonfinite",
+    )  # fmt: skip
+    assert (code, err) == (1, "")
+    assert "Inf is born at 'h#1'" in out
+    assert "NaN is born of Inf" in out or "NaN is born at 'h#2'" in out
+    assert "this is turn 1 of those that run backward()" in out
+
+
+CHECKPOINTED = """\
+import torch
+from torch.utils.checkpoint import checkpoint
+w = torch.tensor([1.0, 2.0], requires_grad=True)
+def part(x):
+    for turn in range(4):
+        x = torch.tanh(x * w)
+    return x
+for turn in range(3):
+    h = checkpoint(part, w * 1, use_reentrant=REENTRANT)
+    g = torch.sqrt(h - h)
+    g.sum().backward()
+"""
+
+
+@pytest.mark.parametrize("reentrant", ["True", "False"])
+def test_a_loop_that_backward_runs_again_ends_no_turn(script, reentrant):
+    code, out, err = script(CHECKPOINTED.replace("REENTRANT", reentrant), "--nonfinite")
+    assert (code, err) == (1, "")
+    assert "in the backward of 'g'" in out
+    assert "this is turn 1 of those that run backward()" in out
+
+
+def test_a_block_of_the_script_itself_works(script):
+    code, out, err = script(
+        "import torch\nimport backprobe as bp\nw = torch.tensor([1.0, 2.0], requires_grad=True)\n"
+        "for turn in range(3):\n    with bp.probe() as rec:\n        for again in range(3):\n"
+        "            u = w * 2\n            u.sum().backward()\n"
+        "    print([rec[f'u#{k}'].grad.tolist() for k in range(3)])\n",
+        "--nonfinite",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert out.count("[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]") == 3
+    assert "in 3 turns" in out
+
+
+def test_a_script_that_catches_everything_runs_on_unwatched(script):
+    code, out, err = script(
+        "import torch\nw = torch.zeros(2, requires_grad=True)\n"
+        "for turn in range(5):\n    try:\n        for again in range(2):\n            (w / w).sum().backward()\n"
+        "    except BaseException as error:\n        print('caught', type(error).__name__)\n"
+        "print('end')\n",
+        "--nonfinite",
+    )  # fmt: skip
+    assert code == 1
+    assert out.count("caught Stopped") == 1
+    assert "end\n" in out
+    assert "NaN" in out
+
+
+LOADER = """\
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+class Data(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        s = torch.zeros(3)
+        for k in range(5):
+            s = s + k
+        return s + i
+
+def main():
+    model = torch.nn.Linear(3, 1)
+    for batch in DataLoader(Data(), batch_size=4, num_workers=2):
+        loss = sum(model(row).square().sum() for row in batch)
+        loss.backward()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_workers_that_load_data_are_left_alone(tmp_path):
+    (tmp_path / "loader.py").write_text(LOADER)
+    command = [str(Path(sys.executable).parent / "backprobe"), "explain", "loader.py", "--nonfinite"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" gradients were judged, in 2 turns\n")
+
+
+@pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend"])
+def test_options_that_are_for_functions(script, option):
+    code, out, err = script(CUT, option, "x")
+    assert (code, out) == (1, "")
+    assert err.startswith(f"BadOption: {option} is for functions, and train.py runs as a script\n")
+    assert f"backprobe explain train.py -- {option} ..." in err
+
+
+def test_nothing_that_can_be_explained(script):
+    code, out, err = script("print('hello')\n")
+    assert (code, out) == (1, "hello\n")
+    assert err.startswith("BadOption: nothing was computed with PyTorch while train.py ran\n")
+    result = CliRunner().invoke(main, ["explain", "nowhere.py"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("BadOption: there is no script 'nowhere.py'\n")
+
+
+def test_a_function_that_runs_backward_itself_is_pointed_to_its_script(script):
+    script("import torch\ndef main():\n    torch.ones(2, requires_grad=True).sum().backward()\n")
+    result = CliRunner().invoke(main, ["explain", "train.py:main"])
+    assert result.exit_code == 1
+    assert "backprobe explain train.py, which runs the file as a script" in result.stderr
