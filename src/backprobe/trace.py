@@ -462,6 +462,19 @@ class Trace:
         return value
 
     @quietly
+    def hold_unnamed(self) -> None:
+        """What is differentiated and was read under no name gets one, which the framework has for it."""
+        held = [value for value in self.values if value.capture is not None]
+        for name, capture, before in self.tape.unnamed([value.capture for value in held]):
+            value = Value(capture.source, capture.version, capture, self.root, NO_SITE)
+            local = quote(name)
+            count = self.root.counts.get(local, 0)
+            self.root.counts[local] = count + 1
+            value.names.append((self.root, local, count, ""))
+            at = self.values.index(held[before]) if before < len(held) else len(self.values)
+            self.values.insert(at, value)
+
+    @quietly
     def hold_at(self, tensor: Any, site: Site, scope: Scope) -> Value:
         """The value that a tensor is, which stands in a line without a name, and what that line mentions."""
         self.is_recording = True

@@ -2,6 +2,7 @@
 
 import inspect
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
@@ -34,6 +35,14 @@ def in_a_for_loop(x):
 
     h = jax.lax.fori_loop(0, 3, body, x)
     return h * 2
+
+
+def worse_in_later_steps(p, xs):
+    def step(p, x):
+        l = jnp.log(jnp.abs(x) * p)  # here
+        return p - l, l
+
+    return jax.lax.scan(step, p, xs)[1].sum()
 
 
 def by_a_divisor(x, ts):
@@ -82,6 +91,7 @@ CASES = [
     (in_the_second_step, (2.0,), "Inf is born at '/step:h2': overflow: float32 ends at 3.40e38", 1),
     (in_reverse, (2.0,), "Inf is born at '/step:h2': overflow: float32 ends at 3.40e38", 2),
     (in_a_for_loop, (2.0,), "NaN is born at '/body:return': log of a number below 0", 1),
+    (worse_in_later_steps, (1.0, [1.0, 0.0, 1.0, 1.0]), "Inf is born at '/step:l': log(0)", 1),
     (by_a_divisor, (0.0, [1.0, 2.0, 0.0, 1.0]), "NaN is born at '/step:k': 0/0", 2),
     (nested, (0.1,), "Inf is born at '/step/inner:v': overflow: float32 ends at 3.40e38", None),
     (given, (2.0, [1.0, 2.0, float("nan"), 1.0]), "NaN comes in with 'ts'", None),
@@ -148,3 +158,21 @@ def test_what_begins_as_inf_is_not_called_nan():
     rec = bp.probe(carried_on, nonfinite=True)(jnp.array(1.0), jnp.array([1.0, 2.0, 0.0, 1.0]))
     found = {one.name: one.headline for one in bp.explain(rec).of_kind("born")}
     assert found["/step:a"] == "Inf is born at '/step:a': division by zero"
+
+
+class Scaled(eqx.Module):
+    scale: jax.Array
+
+    def __call__(self, x):
+        h = x * jnp.sqrt(self.scale)
+        return h.sum()
+
+
+def test_a_line_of_several_operations_of_which_none_has_an_entry():
+    rec = bp.probe(Scaled(jnp.zeros(3)), nonfinite=True)(jnp.ones((4, 3)))
+    (found,) = bp.explain(rec).of_kind("born_backward")
+    assert found.headline == "Inf is born in the backward of 'h'"
+    assert found.facts[0] == "an operation of it that is not known was given a finite gradient and made Inf"
+    rec = bp.probe(Scaled(jnp.zeros(3)), ["**", ":*", ":*()"], nonfinite=True)(jnp.ones((4, 3)))
+    (found,) = bp.explain(rec).of_kind("born_backward")
+    assert found.headline == "Inf is born in the backward of 'sqrt()': the derivative of sqrt is infinite at 0"

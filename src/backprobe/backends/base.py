@@ -166,6 +166,14 @@ class Tape(Tensors, Protocol):
         """What is known of captures before backward has run; None where the framework tells nothing before."""
         ...
 
+    def unnamed(self, captures: Sequence[Any]) -> Sequence[tuple[str, Any, int]]:
+        """What the program has read and is differentiated, of which none of these captures is.
+
+        Each with what the framework calls it, and how many of the captures were made before it was read. Nothing where
+        the framework tells of operations in backward, and so of what no entry holds, or differentiates arguments alone.
+        """
+        ...
+
     def overwritten(self) -> Sequence[Any]:
         """The captures whose values were written, since this was asked last, where the framework does not look."""
         ...
@@ -190,6 +198,9 @@ class Once:
 
     def unfinished(self, captures: Sequence[Any]) -> Backward | None:
         return None
+
+    def unnamed(self, captures: Sequence[Any]) -> Sequence[tuple[str, Any, int]]:
+        return ()
 
     def overwritten(self) -> Sequence[Any]:
         return ()

@@ -93,6 +93,7 @@ class BlockRun(Run):
         local, dot, leaf = (output.path or "").lstrip(".").partition(".")
         value = self.trace.hold(output.tensor, local, dot + leaf)
         self.outputs[value] = None
+        self.hold_unnamed()
         self.doing = "differentiating"
         differentiator.differentiate(Ran(None, value.tensor, output.cotangent, _captures(kept(self.trace, [value]))))
 

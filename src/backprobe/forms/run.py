@@ -90,6 +90,11 @@ class Run:
             self.add_notes(error)
             raise
 
+    def hold_unnamed(self) -> None:
+        """Where NaN and Inf are looked for, what has no name and is differentiated is judged as well."""
+        if self.probe.options.nonfinite:
+            self.trace.hold_unnamed()
+
     def judged(self, record: Record) -> Record:
         """The record, with what ``nonfinite=True`` asks for."""
         return replace(judged(record, self.backend), buffers=self.unfit) if self.probe.options.nonfinite else record
@@ -161,6 +166,7 @@ class CalledRun(Run):
             raise
         self.doing = "differentiating"
         self.differentiated = self.hold(output)
+        self.hold_unnamed()
         self.trace.close()
         self.kept = kept(self.trace, [self.differentiated])
         captures = [value.capture for value in self.kept if value.capture is not None]

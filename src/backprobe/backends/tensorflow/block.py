@@ -29,7 +29,6 @@ class OpenTape(TensorflowTape):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.recording = ExitStack()
-        self.gradients: Any = None  # the gradient tape, while the block is open
         self.passed: Backward | None = None
         self.given: list[range] = []  # positions in the log at which a tape of the program's own ran backward
 
@@ -38,7 +37,7 @@ class OpenTape(TensorflowTape):
         return self
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        self.gradients = self.recording.enter_context(self.recorded())
+        self.recording.enter_context(self.recorded())
         for name in GIVING:
             self.recording.enter_context(listening(tf.GradientTape, name, self._giving))
 
@@ -92,7 +91,7 @@ class OpenTape(TensorflowTape):
 
     def release(self) -> None:
         self.recording.close()
-        self.gradients = self.passed = None
+        self.passed = None
         super().release()
 
 

@@ -46,6 +46,13 @@ class Uses:
     def reads_of(self, version: int) -> list[Any]:
         return [tensor for position, tensor in self.reads if self.version_at(position) == version]
 
+    def versions(self) -> list[tuple[int, int, Any]]:
+        """Each version that was read plainly: where in the log that was first, and what was read."""
+        first: dict[int, tuple[int, Any]] = {}
+        for position, tensor in self.reads:
+            first.setdefault(self.version_at(position), (position, tensor))
+        return [(version, *read) for version, read in first.items()]
+
 
 class OperationLog:
     """The operations of one run in the order in which they ran."""

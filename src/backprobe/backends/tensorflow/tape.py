@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from operator import itemgetter
 from typing import Any
 
 import numpy
@@ -31,6 +32,7 @@ class TensorflowTape(Once):
         self.log = OperationLog()
         self.taps = Taps(self.log)
         self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
+        self.gradients: Any = None  # the gradient tape, while the program runs
 
     def quiet(self) -> AbstractContextManager[Any]:
         return nullcontext()
@@ -127,6 +129,23 @@ class TensorflowTape(Once):
     def is_lost(self, capture: Capture) -> bool:
         return False
 
+    def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
+        """The trainable Variables that the program has read, as often as they were written before it did."""
+        known = {capture.key for capture in captures if capture.is_variable}
+        made = [self.log.made_at(capture.number) for capture in captures]
+        found = []
+        for variable in self.gradients.watched_variables():
+            number = private.identity_of(variable.handle)
+            uses = self.log.variables.get(number)
+            if uses is None or not is_differentiable(variable):
+                continue
+            for version, position, value in uses.versions() or [(0, 0, self._read(variable))]:
+                if (number, version) not in known:
+                    capture = Capture(variable, value, number, version, True)
+                    before = next((nth for nth, own in enumerate(made) if own > position), len(captures))
+                    found.append((position, variable.name, capture, before))
+        return [(name, capture, before) for _, name, capture, before in sorted(found, key=itemgetter(0))]
+
     def tap(self, value: Any) -> Any:
         return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
 
@@ -200,9 +219,9 @@ class TensorflowTape(Once):
         """What runs within this context is on the gradient tape, and in the log."""
         with (
             private.hearing_operations(self.log.operation, self.log.recorded),
-            tf.GradientTape(persistent=self.exchanges) as tape,
+            tf.GradientTape(persistent=self.exchanges) as self.gradients,
         ):
-            yield tape
+            yield self.gradients
 
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: find out what compiled functions have written."""
@@ -215,6 +234,7 @@ class TensorflowTape(Once):
         self.log = OperationLog()
         self.taps = Taps(self.log)
         self.latest.clear()
+        self.gradients = None
 
 
 def _plain(tensor: Any) -> Any:

@@ -43,11 +43,15 @@ def explain_nonfinite(record: Record) -> Report:
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
-    """Those of one kind at one line, as in the turns of a loop, told once with the first."""
+    """Those of one kind at one line, as in the turns of a loop, told once with the first.
+
+    What comes in where no line is known is one with what comes in as a later version of the same.
+    """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, finding in enumerate(found):
         same = COUNT.sub("", finding.headline)
-        key = (at,) if finding.source is None else (finding.kind, finding.source, same)
+        nowhere = (finding.kind, COUNT.sub("", finding.name)) if finding.kind == "came_in" else (at,)
+        key = nowhere if finding.source is None else (finding.kind, finding.source, same)
         groups.setdefault(key, []).append(finding)
     return [_first(group) for group in groups.values()]
 

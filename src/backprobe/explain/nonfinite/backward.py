@@ -13,10 +13,11 @@ import numpy
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.moments import Moment
-from backprobe.explain.nonfinite.sources import parsed
-from backprobe.explain.nonfinite.states import TOLD, WORDS, State
-from backprobe.explain.nonfinite.within import SEE_BETWEEN, scaled
+from backprobe.explain.nonfinite.sources import applied_to, parsed
+from backprobe.explain.nonfinite.states import TOLD, WORDS, State, of_numbers
+from backprobe.explain.nonfinite.within import SEE_BETWEEN, scaled, to_look_into
 from backprobe.findings import Finding
+from backprobe.names import split, strip
 from backprobe.record import GradStatus
 from backprobe.source.sites import operation as operation_of
 
@@ -25,8 +26,14 @@ DOUBLE_WHERE = (
     "put a harmless number in before the operation, too: safe = where(condition, x, 1), then where(condition, f(safe), "
     "other); the values stay, and no zero meets an infinite derivative"
 )
+SEE_OPERATION = (
+    "each operation of the line bound to a variable of its own; or, where it is no block, '**:*()' among what is "
+    "selected: it tells which of them"
+)
+SEE_WHICH = "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f: it tells which of them"
 BETWEEN = "an operation between them, a hook, or the sum of what arrives"
 REENTRANT = "CheckpointFunction"
+MOST = 4  # names of a headline
 
 
 Following = Callable[[int], list[int]]
@@ -34,7 +41,10 @@ Following = Callable[[int], list[int]]
 
 @dataclass(frozen=True)
 class Birth:
-    """An operation in the backward of the entry ``owner`` that made something worse of what came to it."""
+    """An operation in the backward of the entry ``owner`` that made something worse of what came to it.
+
+    ``operation`` is empty where it is not known which of a line's, or of a module's, it was.
+    """
 
     owner: int
     operation: str
@@ -80,8 +90,8 @@ class Backward:
             consumers = (following or self._followers)(at)
             given = max((self.states.grads[one] for one in consumers), default=State.FINITE)
             if state.is_bad and consumers and state > given:
-                owner, *others = self._suspects(at, consumers)
-                yield Birth(owner, self.entries[owner].op, at, given, state, tuple(others))
+                for owner, *others in self._suspects(at, consumers):
+                    yield Birth(owner, self._operation(owner, at), at, given, state, tuple(others))
 
     def _followers(self, at: int) -> list[int]:
         """The entries that a value flows into with a gradient of theirs."""
@@ -96,23 +106,39 @@ class Backward:
         """The same by what their expressions mention."""
         return [one for one in self.sources.consumers[at] if self.entries[one].status is GradStatus.OK]
 
-    def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[int]:
-        """Those in whose backward it can have been: by what flowed along each edge, or by the numbers."""
-        if len(consumers) == 1:
-            return consumers
-        flows = {one: self._flow(one, at) for one in consumers}
-        bad = [one for one, flow in flows.items() if flow is not None and not numpy.isfinite(flow).all()]
-        named = [one for one in consumers if self._pole(one, at)]
-        return bad or named or consumers
+    def _operation(self, owner: int, towards: int) -> str:
+        """What an entry's line computes, if that is all that lies between its value and one that it is applied to."""
+        entry = self.entries[owner]
+        applied = None if entry.source is None else applied_to(entry.source.expression, self.sources.parts[owner])
+        if applied is None:
+            return ""
+        known, unknown = applied
+        may_be_unnamed = self.entries[towards].source is None and bool(set(unknown) - self._unselected)
+        return entry.op if towards in known or may_be_unnamed else ""
 
-    def _flow(self, consumer: int, at: int) -> Any:
+    @cached_property
+    def _unselected(self) -> Set[str]:
+        """The locals that the program has, and no entry holds since they were not asked for."""
+        return {split(strip(name))[1] or "" for name in self.states.record.unseen}
+
+    def _suspects(self, at: int, consumers: Sequence[int]) -> Sequence[Sequence[int]]:
+        """Those in whose backward it was, several together where one of them was: by what flowed, or by the numbers."""
+        if len(consumers) == 1:
+            return [consumers]
+        made = [one for one in consumers if self._flow(one, at) > self.states.grads[one]]
+        named = [one for one in consumers if self._pole(one, at)]
+        return [[one] for one in made] or [named or consumers]
+
+    def _flow(self, consumer: int, at: int) -> State:
+        """How bad what flowed along an edge is, where that is known."""
         edges = [e for e in self.entries[consumer].inputs if e.name == self.entries[at].name]
         flow = edges[0].contribution if edges else None
-        return None if flow is None else self.forward.arrays.numbers(flow)
+        numbers = None if flow is None else self.forward.arrays.numbers(flow)
+        return State.FINITE if numbers is None else of_numbers(numbers)
 
     def _pole(self, owner: int, at: int) -> bool:
         """Has the operation of an entry an infinite derivative where a value lies?"""
-        told = self._mechanism(Birth(owner, self.entries[owner].op, at, State.FINITE, self.states.grads[at]))
+        told = self._mechanism(Birth(owner, self._operation(owner, at), at, State.FINITE, self.states.grads[at]))
         return mechanism.INFINITE in told
 
     # what is to be said
@@ -129,7 +155,7 @@ class Backward:
     @cached_property
     def owners(self) -> Set[int]:
         """The entries in whose backward something is born."""
-        return {birth.owner for birth in self._kept}
+        return {owner for birth in self._kept for owner in (birth.owner, *birth.others)}
 
     @cached_property
     def read(self) -> Set[int]:
@@ -161,7 +187,7 @@ class Backward:
     def births(self) -> Iterator[tuple[Moment, Finding]]:
         """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
         for birth in self._kept:
-            yield self.moments.backward(birth.owner), self._birth(birth)
+            yield self.moments.backward(birth.owner), self._unclear(birth) if birth.others else self._birth(birth)
         for at, finding in self._came_in():
             yield self.moments.backward(at), finding
 
@@ -179,8 +205,8 @@ class Backward:
         told = self._mechanism(birth)
         of = " of Inf" if birth.given is State.INF else ""
         headline = f"{word} is born{of} in the backward of {entry.name!r}" + (f": {told}" if told else "")
-        facts = [f"the operation {birth.operation} was given {_came(birth.given)} and made {word}"]
-        facts += [self._gradient(birth.owner)]
+        operation = f"the operation {birth.operation}" if birth.operation else "an operation of it that is not known"
+        facts = [f"{operation} was given {_came(birth.given)} and made {word}", self._gradient(birth.owner)]
         if birth.towards is not None:
             facts += [
                 self._gradient(birth.towards),
@@ -189,16 +215,41 @@ class Backward:
         if self.states.values[birth.owner].is_bad:
             facts.append(self.forward.fact(repr(entry.name), birth.owner))
             facts += self.forward.healing(birth.owner)
-        if birth.others:
-            names = ", ".join(repr(self.entries[one].name) + self.forward.at_line(one) for one in birth.others)
-            facts.append(f"or in that of {names}: which of them is not known without partials=True")
         masked, remedy = self._masked(birth)
         facts += masked
         if birth.made is State.INF and mechanism.INFINITE not in told:
             facts += scaled(self.states.record.scales)
         facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
-        return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
+        return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain,
+                       remedy or self._to_look_into(birth))  # fmt: skip
+
+    def _to_look_into(self, birth: Birth) -> str:
+        """What to type to see which operation it was."""
+        entry = self.entries[birth.owner]
+        if birth.operation:
+            return ""
+        return to_look_into(entry, []) if entry.source is None else SEE_OPERATION
+
+    def _unclear(self, birth: Birth) -> Finding:
+        """One of several lines made it, and which of them is not known: none is blamed."""
+        assert birth.towards is not None
+        suspects, towards, word = (birth.owner, *birth.others), self.entries[birth.towards], WORDS[birth.made]
+        names = [repr(self.entries[one].name) for one in suspects]
+        of = " of Inf" if birth.given is State.INF else ""
+        headline = f"{word} is born{of} in the backward of {' or '.join(names[:MOST])}{' …' * (len(names) > MOST)}"
+        facts = [self._line(one) for one in suspects[:MOST]]
+        facts += [f"what comes to them is {_came(birth.given)}", self._gradient(birth.towards)]
+        facts.append(self.forward.fact(repr(towards.name), birth.towards))
+        is_told = any(edge.contribution is not None for one in suspects for edge in self.entries[one].inputs)
+        return Finding("unknown", towards.name, f"{headline}, on the way to {towards.name!r}", None, tuple(facts), (),
+                       "" if is_told else SEE_WHICH)  # fmt: skip
+
+    def _line(self, at: int) -> str:
+        """A value and the line that computes it."""
+        source = self.entries[at].source
+        text = "no line of it is recorded" if source is None else source.text.strip()
+        return f"{self.entries[at].name!r}{self.forward.at_line(at)}: {text}"
 
     def _gradient(self, at: int) -> str:
         entry = self.entries[at]
@@ -206,6 +257,8 @@ class Backward:
         return f"the gradient of {entry.name!r}: " + ("not there" if count is None else str(count))
 
     def _mechanism(self, birth: Birth) -> str:
+        if not birth.operation:
+            return ""
         if birth.towards is None:
             return mechanism.backward(birth.operation, WORDS[birth.made].lower(), mechanism.Place(None, None), "")
         grad = self.grad_numbers(birth.towards)

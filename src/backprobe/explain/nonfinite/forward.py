@@ -223,8 +223,15 @@ class Forward:
             facts += scaled(self.states.record.scales)
             headline = BEFORE.format(word=word, between=listed(inputs), name=entry.name)
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain, SEE_BETWEEN)
-        kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])
+        given = [self.entries[one].name for one in self.sources.direct[at] if not self._is_weight(one)]
+        kind, headline = within(word, entry, given)
         return Finding(kind, entry.name, headline, entry.source, (*facts, NOT_SEEN), chain, to_look_into(entry, inputs))
+
+    def _is_weight(self, at: int) -> bool:
+        """Is it a parameter, or a Variable that the program has no name for?"""
+        entry = self.entries[at]
+        is_bare = entry.source is None and not self.sources.direct[at] and not self.sources.scopes[at]
+        return entry.name in self.states.record.names or is_bare
 
     def _came_in(self, at: int) -> bool:
         """Was it there before any operation that is recorded?"""

@@ -17,6 +17,7 @@ from backprobe.names import split, strip
 from backprobe.record import Entry, Passage, Record
 from backprobe.source.mentions import uses
 
+COMPUTING = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda)
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
 
 Place = tuple[str, int, str]
@@ -31,6 +32,7 @@ class Sources:
     unknown: Sequence[tuple[str, ...]]
     consumers: Sequence[tuple[int, ...]]
     parts: Sequence[Mapping[str, int]]  # by the text of a part of the expression
+    scopes: Sequence[str]  # with all counts
 
     @classmethod
     def of(cls, record: Record) -> Sources:
@@ -58,7 +60,7 @@ class Sources:
         for at, own in enumerate(direct):
             for source in own:
                 consumers[source][at] = None
-        return cls(direct, unknown, [tuple(own) for own in consumers], every)
+        return cls(direct, unknown, [tuple(own) for own in consumers], every, scopes)
 
 
 def scopes_of(record: Record) -> list[str]:
@@ -178,6 +180,32 @@ def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return [at for spelled, at in parts.items() if spelled == f"{name}()" or spelled.startswith(f"{name}().")]
     return []
+
+
+def applied_to(expression: str, parts: Mapping[str, int]) -> tuple[list[int], list[str]] | None:
+    """What an expression of one operation is applied to: positions of entries, and names that no entry holds.
+
+    None where it computes more than that, and so where nothing is known of what is in between.
+    """
+    tree, found = parsed(expression), list[int]()
+    named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
+    given = [*operands(expression, parts), *named]
+    if any(_computes(node, parts) for node in given):
+        return None
+    unknown = [name for node in given for name in _walk(node, parts, found)]
+    return found, unknown
+
+
+def _computes(node: ast.AST, parts: Mapping[str, int]) -> bool:
+    """Is something computed in a part of an expression that has no entry?"""
+    if isinstance(node, ast.expr) and _known(node, parts):
+        return False
+    if isinstance(node, ast.Call):
+        return not _returned(node, parts)
+    is_literal = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+    return (isinstance(node, COMPUTING) and not is_literal) or any(
+        _computes(child, parts) for child in ast.iter_child_nodes(node)
+    )
 
 
 def operands(expression: str, parts: Mapping[str, int]) -> list[ast.expr]:

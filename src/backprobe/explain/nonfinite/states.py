@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import numpy
+
 from backprobe.backends.base import Arrays
 from backprobe.finiteness import judged
 from backprobe.record import Entry, GradStatus, Made, Nonfinite, Record
@@ -59,6 +61,11 @@ class States:
         """Did the framework let each operation of backward be seen?"""
         found = [e.finiteness for e in self.record.entries if e.finiteness is not None]
         return any(finiteness.made is not None for finiteness in found)
+
+
+def of_numbers(numbers: Any) -> State:
+    """How bad an array of NumPy's is."""
+    return State.NAN if numpy.isnan(numbers).any() else State.FINITE if numpy.isfinite(numbers).all() else State.INF
 
 
 def _of(count: Nonfinite | None) -> State:
