@@ -49,16 +49,15 @@ def explain_all(ways: Ways) -> Report:
     told = {finding.source for finding in findings}
     vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
     findings += merged([in_vain(ways, entry) for entry in vain])
-    opaque = _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
-    findings += [finding for finding in opaque if finding.kind != "opaque"]
-    not_told = ["; ".join([finding.headline, *finding.facts]) for finding in opaque if finding.kind == "opaque"]
-    not_run = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.BACKWARD_NOT_RUN]
-    if len(missing) < len(ways.entries):  # it has run, and these came too late for it
-        opaque, not_run = [*opaque, *not_run], []
-    findings += _by_reason(ways, not_run)
+    unheard = (GradStatus.OPAQUE, GradStatus.BACKWARD_NOT_RUN)
+    reasons = _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status in unheard])
+    has_run = len(missing) < len(ways.entries)
+    by_nature = ("opaque", "backward_not_run") if has_run else ("opaque",)  # which is no fault
+    findings += [finding for finding in reasons if finding.kind not in by_nature]
+    not_told = ["; ".join([one.headline, *one.facts]) for one in reasons if one.kind in by_nature]
     findings += made_leaves(ways)
     beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
-    if not_run:  # no output is known
+    if not has_run:  # no output is known
         beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
     notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *not_told,
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip

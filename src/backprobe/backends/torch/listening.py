@@ -33,7 +33,7 @@ from backprobe.backends.torch.passes import (
     users_line,
 )
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
-from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
+from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, TorchTape
 from backprobe.backends.torch.updates import Updates
 from backprobe.record import GradStatus, Source
@@ -347,6 +347,7 @@ class ListeningTape(TorchTape):
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
         numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
+        notes = (*notes, *hooks_noted(captures, outcomes))
         passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
         return passed if self.judge is None else self.judge.told(passed, captures)
 
