@@ -14,8 +14,7 @@ from backprobe.record import Source
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 
-MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[Function])"
-
+MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
 
 ELSEWHERE = "it was called where no call is followed, as in a property, an operator or an iterator of a class"
 OWN_ELSEWHERE = (
@@ -52,6 +51,10 @@ class Hearsay:
             place, path = ("", "") if wrong.input is None else inputs[wrong.input]
             found = self.wrong.setdefault((site, place, path), [])
             found.append(Occurrence(scope, scope.counts.get(site.local, 0), inputs, wrong))
+
+    def known(self, site: CallSite, inputs: Sequence[tuple[str, str]]) -> frozenset[int]:
+        """The inputs of a call towards which another call of this line was wrong: how is known."""
+        return frozenset(at for at, (place, path) in enumerate(inputs) if (site, place, path) in self.wrong)
 
     def report(self, of: str, followed: Sequence[str], untold: Untold) -> CheckReport:
         """The report, when the program is over; ``of`` is what was checked."""
@@ -94,8 +97,8 @@ class Hearsay:
         return WrongDerivative(
             "wrong_derivative", name_of(scope, site, first.count),
             f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
-            Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)), remedy=MEANT,
-            input=written, error=wrong.error,
+            Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)),
+            remedy=MEANT.format(_skipped(site)), input=written, error=wrong.error,
         )  # fmt: skip
 
 
@@ -126,6 +129,12 @@ def called_at(scope: HearingScope, site: CallSite) -> str:
 
 def expression(site: CallSite) -> str:
     return site.origin.expression or site.spelled
+
+
+def _skipped(site: CallSite) -> str:
+    """What ``skip`` would name: the function as the program calls it, of an ``autograd.Function`` the class."""
+    is_name = all(part.isidentifier() for part in site.spelled.split("."))
+    return site.spelled.removesuffix(".apply") if is_name else "Function"
 
 
 def input_text(site: CallSite, place: str, path: str) -> str:

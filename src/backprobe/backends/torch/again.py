@@ -294,8 +294,11 @@ def _why_not_again(function: Any) -> str:
 
 
 def _is_copied(leaf: Any) -> bool:
-    """Does each repetition get its own? Of a random generator the state is put back; a dtype or device has none."""
-    return isinstance(leaf, Tensor | torch.nn.Module | torch.Generator) or type(leaf).__module__ == "torch"
+    """Does each repetition get its own? Of a random generator the state is put back; a dtype, a device and an operation
+    have none."""
+    home = type(leaf).__module__
+    is_operation = home == "torch._ops" or home.startswith("torch._library.")
+    return isinstance(leaf, Tensor | torch.nn.Module | torch.Generator) or home == "torch" or is_operation
 
 
 # tensors and numbers
