@@ -2,6 +2,7 @@
 
 import copy
 import random
+import threading
 
 import numpy
 import pytest
@@ -642,6 +643,42 @@ def test_what_computes_in_single_precision_inside_is_judged(size, factor):
     assert finding.error == pytest.approx(factor - 1, rel=0.1)
 
 
+@pytest.mark.parametrize("factor", [1.001, 1.003, 1.005, 1.01])
+@pytest.mark.parametrize("size", [300, 1000, 5000])
+def test_an_error_that_is_near_the_noise_is_found_or_said(factor, size):
+    assert bp.check(lambda x: lower(torch.float32, 1.0)(x))(numbers(size)).notes == ()
+    report = bp.check(lambda x: lower(torch.float32, factor)(x))(numbers(size))
+    if report.ok:
+        assert "towards x its gradient is off by" in report.notes[0]
+        assert report.error > 5e-4
+
+
+def test_what_is_judged_coarsely_is_said():
+    class Far(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return (x.float().tanh() + 10).to(x.dtype)
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * (1 - x.tanh() ** 2)
+
+    report = bp.check(lambda x: Far.apply(x))(numbers(50))
+    assert report.ok
+    (note,) = report.notes
+    assert "towards x an error below 0.0" in note and note.endswith("of its size would not have shown")
+
+
+def test_a_mask_is_so_large_that_nothing_shows_at_it():
+    mask = torch.tensor([[0.0, torch.finfo(torch.float32).min], [0.0, 0.0]])
+    report = bp.check(lambda x: (x + mask).softmax(-1).sum(0))(numbers(2, 2))
+    assert report.ok
+    (note,) = report.notes
+    assert note.endswith("1 of 4 of its outputs are so large, as those of a mask, that what moves is lost in rounding")
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 def test_what_computes_in_half_precision_inside_is_neither_blamed_nor_called_right(dtype, factor):
@@ -954,6 +991,22 @@ def test_what_is_left_out_must_be_called():
         bp.check(lambda x: x * 2, skip=[Rounded])(torch.tensor(1.0))
     with pytest.raises(bp.BadOption, match="skip is a list of functions and classes"):
         bp.check(lambda x: x * 2, skip=Rounded)
+
+
+def test_another_thread_meets_modules_as_they_are():
+    others = [torch.nn.Linear(2, 2)]  # in a list it is not looked for among what the function closes over
+    ran, called = [], []
+    others[0].register_forward_hook(lambda *_: called.append(1))
+
+    def inner(t):
+        ran.append(1)
+        thread = threading.Thread(target=others[0], args=(torch.ones(1, 2),))
+        thread.start()
+        thread.join()
+        return t * 2
+
+    assert bp.check(lambda x: torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=False))(numbers(2)).ok
+    assert len(called) == len(ran) > 2
 
 
 def test_a_module_that_cannot_be_lent_leaves_nothing_behind():

@@ -49,6 +49,11 @@ class Comparison:
         return self.noise > MATTERS * self.scale
 
     @property
+    def resolution(self) -> float:
+        """The error, against the terms of the sum, that would show."""
+        return TRUSTED * self.noise / self.scale if self.scale else 0.0
+
+    @property
     def error(self) -> float:
         """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
         return abs(self.said - self.done) / self.scale if self.scale > TRUSTED * self.noise else 0.0
@@ -60,6 +65,7 @@ class Outline:
 
     slopes: tuple[Slope, ...]
     kinked: int  # outputs, of all
+    drowned: int  # so large that what moves is lost in rounding
     unsettled: int
     judged: Any  # a mask: where neither is
     hopeless: frozenset[int]  # inputs towards which no slope is known well enough
@@ -163,7 +169,10 @@ class Judge:
                 hopeless.append(at)
         if len(hopeless) == len(slopes) or not judged.any():
             raise Unjudged("differences of it do not settle")
-        return Outline(slopes, int(kinked.sum()), int((~judged & ~kinked).sum()), judged, frozenset(hopeless))
+        unsettled = ~judged & ~kinked
+        drowned = unsettled & numpy.all([found.value == 0 for found in slopes], axis=0)
+        counts = int(kinked.sum()), int(drowned.sum()), int((unsettled & ~drowned).sum())
+        return Outline(slopes, *counts, judged, frozenset(hopeless))
 
     def known(self, found: Slope, among: Any) -> Any:
         """A mask of the outputs, among some, whose slope is known well enough to judge by: none, or most."""

@@ -37,9 +37,10 @@ class Hearsay:
         """A call was judged. ``inputs`` are the place and path of each input of it."""
         where = called_at(scope, site)
         unknown = [f"towards {input_text(site, *inputs[at])} differences of it do not settle" for at in verdict.unknown]
+        coarse = [f"towards {input_text(site, *inputs[at])} {said}" for at, said in verdict.coarse.items()]
         own = [_own(site, inputs, wrong) for wrong in verdict.own]
         self.own += bool(own)
-        for note in (*verdict.notes, *unknown, *own):
+        for note in (*verdict.notes, *unknown, *coarse, *own):
             self.notes[where, note] = self.notes.get((where, note), 0) + 1
         if verdict.unjudged:
             self.unjudged[where, verdict.unjudged] = self.unjudged.get((where, verdict.unjudged), 0) + 1

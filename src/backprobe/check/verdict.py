@@ -13,6 +13,9 @@ from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
 from backprobe.check.narrow import Element, Wrong, narrow
 
 ROUNDED = 100 * 2.0**-23  # of a matrix: how far one that a program in single precision made is from symmetric
+FINE = 1e-3  # of what is compared: errors that are larger should show, or it is said that they would not
+HIDDEN = "an error below {:.1g} of its size would not have shown"
+SPREAD = "its gradient is off by {:.1g} of its size along a random direction, and in no element by more than noise"
 AGAIN = 3  # directions that are tried where one has shown a difference
 SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
 
@@ -24,6 +27,7 @@ class Verdict:
     ``error`` is the largest of those that were found to be no more than noise. ``unjudged`` says why nothing of the
     call was judged, ``unknown`` are the inputs towards which nothing was, ``notes`` tell what else was not. ``own`` are
     gradients that are not the derivative, of functions of the framework alone: these have them by definition.
+    ``coarse`` says how coarsely an input was judged, where that is coarser than it should be.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
@@ -32,6 +36,7 @@ class Verdict:
     unjudged: str = ""
     unknown: list[int] = field(default_factory=list)
     own: list[Wrong] = field(default_factory=list)
+    coarse: dict[int, str] = field(default_factory=dict)
 
 
 def judge(operation: Operation, known: Set[int] = frozenset()) -> Verdict:
@@ -59,6 +64,7 @@ def _judge(operation: Operation, verdict: Verdict, known: Set[int]) -> None:
     directions = [judge.direction(at) for at in range(len(judge.values))]
     outline = judge.outline(directions)
     for count, why in ((outline.kinked, "at a kink, where one-sided differences differ"),
+                       (outline.drowned, "so large, as those of a mask, that what moves is lost in rounding"),
                        (outline.unsettled, "where differences do not settle")):  # fmt: skip
         if count:
             verdict.notes.append(f"{count} of {len(judge.at_rest)} of its outputs are {why}")
@@ -83,10 +89,16 @@ def _judge(operation: Operation, verdict: Verdict, known: Set[int]) -> None:
             verdict.unknown.append(at)
         elif not compared.differs:
             verdict.error = max(verdict.error, compared.error)
+            if compared.resolution > FINE and not judge.is_next_to_nothing(compared, cotangent):
+                verdict.coarse[at] = HIDDEN.format(compared.resolution)
         elif not operation.is_custom and _is_right_if_symmetric(judge, at, outline.judged):
             verdict.notes.append(SYMMETRIC)
         elif wrong := _confirmed(judge, at, outline.judged, at in known):
             (verdict.wrong if operation.is_custom else verdict.own).append(wrong)
+        else:
+            verdict.error = max(verdict.error, compared.error)
+            if compared.error > FINE:
+                verdict.coarse[at] = SPREAD.format(compared.error)
     verdict.unknown.sort()
     if len(verdict.unknown) == len(directions) and not (verdict.wrong or verdict.own):
         raise Unjudged("differences of it do not settle")

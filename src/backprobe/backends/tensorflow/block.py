@@ -9,11 +9,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.exchange import listening
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.exchange import listening
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
 from backprobe.record import GradStatus

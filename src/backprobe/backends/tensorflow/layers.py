@@ -9,8 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.exchange import listening, original
 from backprobe.backends.tensorflow import functions
-from backprobe.backends.tensorflow.exchange import listening, original
 from backprobe.structure import leaves
 
 

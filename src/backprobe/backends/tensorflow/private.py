@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.exchange import listening
+from backprobe.backends.exchange import listening
 from backprobe.errors import Unsupported
 
 try:

@@ -220,7 +220,7 @@ class TorchOperation:
                 made[key] = leaf.requires_grad_()
                 inputs.append(leaf)
         lent = Lent(heard.given, self.double)
-        with torch.enable_grad(), random_states_kept(heard.given, heard.states), lent:
+        with torch.enable_grad(), random_states_kept(heard.given, heard.states), lent.while_called():
             # a copy of each, which is no leaf: a call may write to what it is given
             own = {key: tensor.clone() for key, tensor in made.items()}
             args, kwargs = refilled(heard.given, lambda leaf: own.get(id(leaf), leaf))

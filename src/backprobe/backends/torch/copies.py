@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import partial
 from types import FunctionType
 from typing import Any
 
 import torch
-import torch.nn.modules.module as module_file
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from backprobe.backends.exchange import listening
 from backprobe.backends.harmless import contents
 from backprobe.structure import leaves, refilled
 
@@ -84,46 +85,32 @@ class ModuleCopy:
 class Lent:
     """The modules that a repetition reaches through its arguments, or through what a function of them closes over.
 
-    While this context lasts each holds copies of its tensors, in the wanted precision, and no hooks, and no global
-    hook is called; afterwards all of them are as they were. A module that is called is lent before its forward runs,
-    wherever it comes from.
+    While this context lasts each holds copies of its tensors, in the wanted precision, and no hooks; afterwards all of
+    them are as they were. A module that this thread calls is lent before its forward runs, wherever it comes from, and
+    no more than its forward runs: no global hook is called.
     """
 
     def __init__(self, given: Any, double: bool) -> None:
         self.given, self.double = given, double
         self.before: dict[int, tuple[torch.nn.Module, dict[str, Any]]] = {}
         self.own: set[int] = set()  # of modules that are copies already
-        self.global_hooks: dict[str, Any] = {}
-        self.called: Any = None
 
-    def __enter__(self) -> Lent:
-        for name, hooks in vars(module_file).items():
-            if name.startswith("_global_forward") or name in ("_global_backward_hooks", "_global_backward_pre_hooks"):
-                self.global_hooks[name] = hooks
-                setattr(module_file, name, OrderedDict())
-        self.called = torch.nn.Module.__call__
-
-        def called(module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-            self.lend(module)
-            return self.called(module, *args, **kwargs)
-
-        torch.nn.Module.__call__ = called  # type: ignore[method-assign]
+    @contextmanager
+    def while_called(self) -> Iterator[None]:
         try:
-            for module in reached(self.given):
-                self.lend(module)
-        except BaseException:  # a context that is not entered is not left
-            self.__exit__()
-            raise
-        return self
+            with listening(torch.nn.Module, "__call__", self._called):
+                for module in reached(self.given):
+                    self.lend(module)
+                yield
+        finally:
+            for module, held in self.before.values():
+                vars(module).clear()
+                vars(module).update(held)
+            self.before.clear()
 
-    def __exit__(self, *error: object) -> None:
-        torch.nn.Module.__call__ = self.called  # type: ignore[method-assign]
-        for name, hooks in self.global_hooks.items():
-            setattr(module_file, name, hooks)
-        for module, held in self.before.values():
-            vars(module).clear()
-            vars(module).update(held)
-        self.before.clear()
+    def _called(self, following: Any, module: torch.nn.Module, /, *args: Any, **kwargs: Any) -> Any:
+        self.lend(module)
+        return module.forward(*args, **kwargs)
 
     def keep(self, module: torch.nn.Module) -> None:
         """This module and those in it are copies already."""
