@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.again import CLOSED_OVER, Untold
+from backprobe.backends.again import PARTIAL, Untold
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
@@ -20,6 +20,9 @@ ELSEWHERE = "it was called where no call is followed, as in a property, an opera
 OWN_ELSEWHERE = (
     "made by no call that is followed, but by an attribute, an element that is assigned, iteration or the like"
 )
+
+HOOKED = "it has hooks, and what they do to values and gradients is not judged"
+NOTHING = "no call was made that differentiates anything"
 
 
 class Hearsay:
@@ -61,7 +64,10 @@ class Hearsay:
         """The report, when the program is over; ``of`` is what was checked."""
         for name in untold.custom:
             self.unjudged[name, ELSEWHERE] = self.unjudged.get((name, ELSEWHERE), 0) + 1
-        followed = [*_own_elsewhere(untold.own), *followed]
+        hooked = [f"{one}: {HOOKED}" for one in untold.hooked]
+        followed = [*_own_elsewhere(untold.own), *hooked, *followed]
+        if not self.judged and not self.unjudged and not followed:
+            followed = [NOTHING + (f"; {untold.remedy}" if untold.remedy else "")]
         findings = tuple(self._finding(site, place, path, found) for (site, place, path), found in self.wrong.items())
         unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
         notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
@@ -79,7 +85,7 @@ class Hearsay:
         counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
         counts += [f"{unjudged} not judged"] if unjudged else []
         counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
-        is_partial |= bool(unjudged) or any(note == CLOSED_OVER for _, note in self.notes)
+        is_partial |= bool(unjudged) or any(note in PARTIAL for _, note in self.notes)
         right = "every derivative that was judged is right" if is_partial else "every derivative is right"
         right += f", but for {self.own} of the framework's own" if self.own else ""
         said = right if self.judged else "nothing was judged"

@@ -90,7 +90,7 @@ class TensorflowCalls:
         del self.log.flows[since:]
 
     def untold(self) -> Untold:
-        return Untold(*([name for name, is_custom in self.log.flows if is_custom is which] for which in (True, False)))
+        return Untold.of(self.log.flows)
 
     def is_differentiated(self, leaf: Any) -> bool:
         return self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) and self.tape.is_differentiated(leaf)
