@@ -233,6 +233,17 @@ def test_keras_layers_are_judged_as_a_whole_and_stay_as_they_are():
     assert all(np.array_equal(a, b.numpy()) for a, b in zip(before, layer.variables, strict=True))
 
 
+def test_a_custom_derivative_in_a_model_that_is_one_call_is_blamed():
+    class Squared(keras.layers.Layer):
+        def call(self, x):
+            return half(x)
+
+    model = keras.Sequential([keras.layers.Dense(3), Squared()])
+    model(tf.constant(ROWS))
+    report = check(lambda x: model(x) * 2)(tf.constant(ROWS))
+    assert [finding.error for finding in report.findings if finding.input == "x"] == [pytest.approx(0.5, rel=1e-3)]
+
+
 def test_a_graph_is_refused():
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32)

@@ -33,7 +33,7 @@ KEPT = {
 """Operations that are not run again, by how their name starts."""
 BY_HAND = "custom_gradient"
 """Stands among the operations of a call for each function with a gradient of its own that ran, as in a py_function."""
-OWN = frozenset({BY_HAND, "IdentityN"})  # which wraps one inside a compiled function
+OWN = frozenset({BY_HAND, "IdentityN"})  # what wraps one in a graph
 DOUBLE = {tf.complex64: tf.complex128, tf.complex128: tf.complex128}
 
 
@@ -129,7 +129,7 @@ class KindsLog(OperationLog):
             self.kinds.add(BY_HAND)
         before = len(self.flows)
         super().recorded(name, outputs, inputs, is_by_hand)
-        self.flows[before:] = [(name, True) for name, _ in self.flows[before:]]
+        self.flows[before:] = [(name, is_by_hand) for name, _ in self.flows[before:]]
 
     def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         super()._flow(name, flowing, outputs)
@@ -145,6 +145,7 @@ class HeardCall:
         self.owner = _owner(function)
         calls.log.kinds.clear()
         self.kinds: frozenset[str] = frozenset()
+        self.is_custom = private.has_own_gradient(function)
         self.layer = function if layers.is_layer(function) else None
         self.tensors = {id(leaf): leaf for leaf in _held(function, args, kwargs) if calls.tape.is_tensor(leaf)}
         with calls.alone():
@@ -156,6 +157,7 @@ class HeardCall:
             return None
         notes: list[str] = []
         self.kinds = frozenset(self.calls.log.kinds)
+        self.is_custom |= bool(OWN & self.kinds)
         kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
         if kept and self.layer is None:
             return kept
@@ -173,7 +175,7 @@ class TensorflowOperation:
 
     def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
         self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
-        self.is_custom = private.has_own_gradient(heard.function) or bool(OWN & heard.kinds)
+        self.is_custom = heard.is_custom
         with heard.calls.alone():
             self.constants = {key: self._cast(value) for key, value in heard.values.items()}
         args, kwargs = heard.given

@@ -54,7 +54,7 @@ class TorchCalls:
                 is_model = isinstance(target, torch.nn.Module)
                 given = inputs if is_model else lift(inputs, None, undo)
                 self.remedy = REQUIRES if is_model else ""
-                self.coverage = Coverage()
+                self.coverage = Coverage()  # lifting is none of the program's
                 self.coverage.look(_tensors(program(target, given)))
         finally:
             for put_back in reversed(undo):
@@ -96,7 +96,7 @@ class TorchCalls:
         if isinstance(function, type) or not torch.is_grad_enabled():
             return None
         owner = _owner(function)
-        held = _tensors([owner, *args, *kwargs.values()])
+        held = [tensor for value in (owner, *args, *kwargs.values()) for tensor in _tensors(value)]
         if any(map(is_wrapped, held)):
             return "it runs inside a transform of torch.func"
         self.coverage.look(held)
