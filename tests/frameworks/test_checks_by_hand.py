@@ -80,6 +80,21 @@ def test_a_function_of_the_frameworks_is_judged_towards_the_variables_that_it_re
     assert report.ok and weight.numpy() == 2.0
 
 
+def test_that_nothing_is_judged_towards_a_tensor_that_is_closed_over_is_said():
+    def program(x):
+        w = tf.exp(x)
+
+        @tf.custom_gradient
+        def times(y):
+            return y * w, lambda g: g * w
+
+        return times(x) + tf.map_fn(lambda row: row * 2.0, x)
+
+    report = check(program)(tf.constant(ROWS))
+    (note,) = [note for note in report.notes if "close over" in note]
+    assert "times(x)" in note and "every derivative that was judged is right" in report.heading
+
+
 def test_a_custom_gradient_in_a_py_function_is_written_by_hand():
     (finding,) = check(lambda x: tf.py_function(lambda a: half(a), [x], tf.float32))(tf.constant(ROWS)).findings
     assert finding.error == pytest.approx(0.5, abs=1e-2)

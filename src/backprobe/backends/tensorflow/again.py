@@ -13,9 +13,9 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.again import HOLDS, Input, Operation, Untold
+from backprobe.backends.again import CLOSED_OVER, HOLDS, Input, Operation, Untold
 from backprobe.backends.facts import Options
-from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_python
+from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_python
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.log import CARRYING, OperationLog
@@ -155,7 +155,7 @@ class HeardCall:
         outputs = [place for place, leaf in leaves(result) if self.calls.is_differentiated(leaf)]
         if not outputs:
             return None
-        notes: list[str] = []
+        notes = [CLOSED_OVER] if any(map(self._is_kept_from, self._closed_over())) else []
         self.kinds = frozenset(self.calls.log.kinds)
         self.is_custom |= bool(OWN & self.kinds)
         kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
@@ -168,6 +168,14 @@ class HeardCall:
                 return operation if operation.inputs else HOLDS
             notes = [*notes, f"in double precision it raises {failed}, so it was judged in its own"]
         return f"called again on other numbers it raises {failed}"
+
+    def _closed_over(self) -> list[Any]:
+        called = inspect.unwrap(self.function) if self.owner is None and self.layer is None else None
+        return [leaf for held in closed_over((called, *self.given)) for _, leaf in leaves(held)]
+
+    def _is_kept_from(self, leaf: Any) -> bool:
+        """Is it a tensor that is differentiated? Variables are inputs, wherever a call has them from."""
+        return is_eager(leaf) and variable_of(leaf) is None and self.calls.is_differentiated(leaf)
 
 
 class TensorflowOperation:

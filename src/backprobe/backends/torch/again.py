@@ -294,7 +294,7 @@ def _hooked(function: Any, held: Sequence[Tensor]) -> Iterator[str]:
             if any(vars(part).get(name) for name in HOOKS):
                 yield type(part).__name__
         held = [*held, *function.parameters()]
-    is_hooking = getattr(function, "__name__", "") == "register_hook"
+    is_hooking = _owner(function) is not None and function.__name__ == "register_hook"
     if is_hooking or any(tensor._backward_hooks for tensor in held if _is_differentiated(tensor)):
         yield "a tensor"
 
