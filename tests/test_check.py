@@ -75,7 +75,8 @@ def test_what_is_right_gets_a_sentence():
 def test_that_nothing_was_judged_is_not_that_all_is_right():
     report = bp.check(lambda x: x)(1.5)
     assert not report.ok
-    assert str(report) == "<lambda>: nothing was judged"
+    assert report.heading == "<lambda>: nothing was judged"
+    assert report.notes == ("no call was made that differentiates anything",)
 
 
 def test_a_line_that_is_wrong_in_some_of_its_calls():

@@ -317,3 +317,18 @@ def test_what_is_not_finite_is_left_out():
 def test_only_recordings_have_a_health():
     with pytest.raises(bp.BadOption, match="health is of a recording, not of int"):
         bp.health(3)
+
+
+def test_the_gradient_of_a_leaf_explodes_in_every_form():
+    w = nn.Parameter(torch.ones(5))
+    x = torch.ones(5)
+    with bp.probe() as rec:
+        loss = (w * x * 1e6).pow(2).mean()
+        loss.backward()
+    for one in (rec, bp.probe(lambda x, w: (w * x * 1e6).pow(2).mean())(x, w)):
+        (found,) = bp.health(one).of_kind("exploding")
+        assert found.headline == "the gradients of 'w' explode: rms 4e+11 at 'w'"
+    with bp.probe() as rec:
+        loss = (w * x).pow(2).mean()
+        loss.backward()
+    assert bp.health(rec).ok

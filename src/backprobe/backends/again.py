@@ -13,6 +13,12 @@ CLOSED_OVER = "towards what the functions that it is given close over nothing wa
 """A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
 
 
+DERIVES = "it differentiates itself: whether what it gives is the derivative was not judged, only how that changes"
+"""A note of an operation that gives derivatives, of whatever order: differences were taken of these."""
+
+PARTIAL = frozenset({CLOSED_OVER, DERIVES})
+"""Notes with which a call was judged, and something that it computes was not."""
+
 HOLDS = "what it differentiates is not among its arguments, but held by it"
 """Why a call is not judged that was given nothing that is differentiated, and makes something that is."""
 
@@ -34,11 +40,19 @@ class Input:
 class Untold:
     """What a run differentiated outside of the calls that were told of, one for each time, in order.
 
-    ``custom`` are names of functions whose derivative was written by hand, ``own`` of operations of the framework's.
+    ``custom`` are names of functions whose derivative was written by hand, ``own`` of operations of the framework's,
+    ``hooked`` of modules and tensors with hooks. ``remedy`` is what to do where nothing was differentiated at all.
     """
 
     custom: Sequence[str] = ()
     own: Sequence[str] = ()
+    hooked: Sequence[str] = ()
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, flows: Sequence[tuple[str, bool]]) -> Untold:
+        """From names, each with whether its derivative was written by hand."""
+        return cls([name for name, by_hand in flows if by_hand], [name for name, by_hand in flows if not by_hand])
 
 
 class Operation(Protocol):

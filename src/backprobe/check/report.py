@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.again import CLOSED_OVER, Untold
+from backprobe.backends.again import PARTIAL, Untold
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
@@ -14,13 +14,15 @@ from backprobe.record import Source
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 
-MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[Function])"
-
+MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
 
 ELSEWHERE = "it was called where no call is followed, as in a property, an operator or an iterator of a class"
 OWN_ELSEWHERE = (
     "made by no call that is followed, but by an attribute, an element that is assigned, iteration or the like"
 )
+
+HOOKED = "it has hooks, and what they do to values and gradients is not judged"
+NOTHING = "no call was made that differentiates anything"
 
 
 class Hearsay:
@@ -54,11 +56,18 @@ class Hearsay:
             found = self.wrong.setdefault((site, place, path), [])
             found.append(Occurrence(scope, scope.counts.get(site.local, 0), inputs, wrong))
 
+    def known(self, site: CallSite, inputs: Sequence[tuple[str, str]]) -> frozenset[int]:
+        """The inputs of a call towards which another call of this line was wrong: how is known."""
+        return frozenset(at for at, (place, path) in enumerate(inputs) if (site, place, path) in self.wrong)
+
     def report(self, of: str, followed: Sequence[str], untold: Untold) -> CheckReport:
         """The report, when the program is over; ``of`` is what was checked."""
         for name in untold.custom:
             self.unjudged[name, ELSEWHERE] = self.unjudged.get((name, ELSEWHERE), 0) + 1
-        followed = [*_own_elsewhere(untold.own), *followed]
+        hooked = [f"{one}: {HOOKED}" for one in untold.hooked]
+        followed = [*_own_elsewhere(untold.own), *hooked, *followed]
+        if not self.judged and not self.unjudged and not followed:
+            followed = [NOTHING + (f"; {untold.remedy}" if untold.remedy else "")]
         findings = tuple(self._finding(site, place, path, found) for (site, place, path), found in self.wrong.items())
         unjudged = tuple(f"{where}: not judged, {why}{_times(n)}" for (where, why), n in self.unjudged.items())
         notes = tuple(f"{where}: {note}{_times(n)}" for (where, note), n in self.notes.items())
@@ -76,7 +85,7 @@ class Hearsay:
         counts = [f"{self.judged} call{'s' * (self.judged != 1)} judged"] if self.judged else []
         counts += [f"{unjudged} not judged"] if unjudged else []
         counts += [f"largest error of the right ones {self.error:.1e}"] if self.judged else []
-        is_partial |= bool(unjudged) or any(note == CLOSED_OVER for _, note in self.notes)
+        is_partial |= bool(unjudged) or any(note in PARTIAL for _, note in self.notes)
         right = "every derivative that was judged is right" if is_partial else "every derivative is right"
         right += f", but for {self.own} of the framework's own" if self.own else ""
         said = right if self.judged else "nothing was judged"
@@ -95,8 +104,8 @@ class Hearsay:
         return WrongDerivative(
             "wrong_derivative", name_of(scope, site, first.count),
             f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
-            Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)), remedy=MEANT,
-            input=written, error=wrong.error,
+            Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)),
+            remedy=MEANT.format(_skipped(site)), input=written, error=wrong.error,
         )  # fmt: skip
 
 
@@ -127,6 +136,12 @@ def called_at(scope: HearingScope, site: CallSite) -> str:
 
 def expression(site: CallSite) -> str:
     return site.origin.expression or site.spelled
+
+
+def _skipped(site: CallSite) -> str:
+    """What ``skip`` would name: the function as the program calls it, of an ``autograd.Function`` the class."""
+    is_name = all(part.isidentifier() for part in site.spelled.split("."))
+    return site.spelled.removesuffix(".apply") if is_name else "Function"
 
 
 def input_text(site: CallSite, place: str, path: str) -> str:

@@ -90,9 +90,10 @@ class CheckRun:
         if isinstance(made, str):
             self.hearsay.add(scope, site, [], Verdict(unjudged=made))
             return
-        verdict = judge(made)
+        inputs = [(one.place, one.path) for one in made.inputs]
+        verdict = judge(made, self.hearsay.known(site, inputs))
         verdict.notes += made.notes
-        self.hearsay.add(scope, site, [(one.place, one.path) for one in made.inputs], verdict)
+        self.hearsay.add(scope, site, inputs, verdict)
 
     def _add_notes(self, error: BaseException) -> None:
         """Say in an error of the program's where the check was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,11 +39,14 @@ class Verdict:
     coarse: dict[int, str] = field(default_factory=dict)
 
 
-def judge(operation: Operation) -> Verdict:
-    """Compare the derivative of a call with differences of it."""
+def judge(operation: Operation, known: Set[int] = frozenset()) -> Verdict:
+    """Compare the derivative of a call with differences of it.
+
+    Towards inputs of which it is known how the derivative is wrong it is not narrowed down once more.
+    """
     verdict = Verdict()
     try:
-        _judge(operation, verdict)
+        _judge(operation, verdict, known)
     except Unjudged as unjudged:
         verdict.unjudged = str(unjudged)
     except BackwardRaises as raised:
@@ -56,7 +59,7 @@ def judge(operation: Operation) -> Verdict:
     return verdict
 
 
-def _judge(operation: Operation, verdict: Verdict) -> None:
+def _judge(operation: Operation, verdict: Verdict, known: Set[int]) -> None:
     judge = Judge(operation)
     directions = [judge.direction(at) for at in range(len(judge.values))]
     outline = judge.outline(directions)
@@ -90,7 +93,7 @@ def _judge(operation: Operation, verdict: Verdict) -> None:
                 verdict.coarse[at] = HIDDEN.format(compared.resolution)
         elif not operation.is_custom and _is_right_if_symmetric(judge, at, outline.judged):
             verdict.notes.append(SYMMETRIC)
-        elif wrong := _confirmed(judge, at, outline.judged):
+        elif wrong := _confirmed(judge, at, outline.judged, at in known):
             (verdict.wrong if operation.is_custom else verdict.own).append(wrong)
         else:
             verdict.error = max(verdict.error, compared.error)
@@ -132,13 +135,15 @@ def _is_hermitian(matrix: Any) -> bool:
     return bool(numpy.linalg.norm(matrix - _transposed(matrix)) <= ROUNDED * numpy.linalg.norm(matrix))
 
 
-def _confirmed(judge: Judge, at: int, judged: Any) -> Wrong | None:
+def _confirmed(judge: Judge, at: int, judged: Any, is_known: bool) -> Wrong | None:
     """Other directions, other steps: noise that was small by chance once is not so twice.
 
     Nor do terms cancel in all of several.
     """
     for _ in range(AGAIN):
         compared, cotangent, gradients = _compared(judge, at, judged, judge.direction(at), judge.widest * 0.7)
+        if compared.differs and is_known:
+            return Wrong(at, compared.error, "", (), 0, 0, judge.values[at].size)
         if compared.differs:
             return narrow(judge, at, cotangent, gradients)
     return None

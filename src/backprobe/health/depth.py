@@ -41,11 +41,11 @@ def check(patient: Patient) -> Iterator[Finding]:
 
 
 def _large(patient: Patient, scale: float) -> Iterator[Finding]:
-    """The parameters whose gradients are large by themselves, as one finding."""
+    """The parameters and other leaves whose gradients are large by themselves, as one finding."""
     found = {}
     for at, entry in enumerate(patient.entries):
         is_parameter = entry.name in patient.record.names and split(entry.name)[1] is None
-        grad = patient.grad(at) if is_parameter else None
+        grad = patient.grad(at) if is_parameter or entry.is_leaf else None
         if grad is not None and rms(grad) / scale > LARGE:
             found[entry.name] = rms(grad) / scale
     if found:

@@ -110,7 +110,7 @@ class JaxCalls:
         del self.flows[since:]
 
     def untold(self) -> Untold:
-        return Untold(*([name for name, is_custom in self.flows if is_custom is which] for which in (True, False)))
+        return Untold.of(self.flows)
 
     def _is_differentiated(self, leaf: Any) -> bool:
         return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact) and private.reaches(leaf, self.level)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,14 +13,15 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.again import HOLDS, Input, Operation, Untold
+from backprobe.backends.again import CLOSED_OVER, HOLDS, Input, Operation, Untold
 from backprobe.backends.facts import Options
-from backprobe.backends.harmless import is_python_computing, why_not_given, why_not_python
+from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_python
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.log import CARRYING, OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
+from backprobe.source.follow import innermost
 from backprobe.structure import leaves, refilled
 
 RANDOM = "it draws random numbers, and TensorFlow would draw others each time that it is called"
@@ -29,6 +31,9 @@ KEPT = {
     "Multinomial": RANDOM, "Assign": WRITES, "ResourceApply": WRITES, "ResourceScatter": WRITES,
 }  # fmt: skip
 """Operations that are not run again, by how their name starts."""
+BY_HAND = "custom_gradient"
+"""Stands among the operations of a call for each function with a gradient of its own that ran, as in a py_function."""
+OWN = frozenset({BY_HAND, "IdentityN"})  # what wraps one in a graph
 DOUBLE = {tf.complex64: tf.complex128, tf.complex128: tf.complex128}
 
 
@@ -72,7 +77,8 @@ class TensorflowCalls:
             return self.hear(function.func, (*function.args, *args), {**function.keywords, **kwargs})
         if isinstance(function, type):
             return None
-        if not any(map(self.is_differentiated, _held(function, args, kwargs))):
+        is_given = any(map(self.is_differentiated, _held(function, args, kwargs)))
+        if not is_given and not private.has_own_gradient(function):  # which may be that of Variables that it reads
             return HOLDS
         why_not = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
         return why_not or HeardCall(self, function, args, kwargs)
@@ -84,7 +90,7 @@ class TensorflowCalls:
         del self.log.flows[since:]
 
     def untold(self) -> Untold:
-        return Untold(*([name for name, is_custom in self.log.flows if is_custom is which] for which in (True, False)))
+        return Untold.of(self.log.flows)
 
     def is_differentiated(self, leaf: Any) -> bool:
         return self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) and self.tape.is_differentiated(leaf)
@@ -118,10 +124,12 @@ class KindsLog(OperationLog):
             self.kinds.add(kind.decode() if isinstance(kind, bytes) else str(kind))
         super().operation(kind, *args, **kwargs)
 
-    def recorded(self, name: str, *args: Any) -> None:
+    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
+        if is_by_hand and not self.is_muted:
+            self.kinds.add(BY_HAND)
         before = len(self.flows)
-        super().recorded(name, *args)
-        self.flows[before:] = [(name, True) for name, _ in self.flows[before:]]
+        super().recorded(name, outputs, inputs, is_by_hand)
+        self.flows[before:] = [(name, is_by_hand) for name, _ in self.flows[before:]]
 
     def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         super()._flow(name, flowing, outputs)
@@ -137,7 +145,7 @@ class HeardCall:
         self.owner = _owner(function)
         calls.log.kinds.clear()
         self.kinds: frozenset[str] = frozenset()
-        self.since, self.is_custom = calls.now(), private.has_own_gradient(function)
+        self.is_custom = private.has_own_gradient(function)
         self.layer = function if layers.is_layer(function) else None
         self.tensors = {id(leaf): leaf for leaf in _held(function, args, kwargs) if calls.tape.is_tensor(leaf)}
         with calls.alone():
@@ -147,10 +155,9 @@ class HeardCall:
         outputs = [place for place, leaf in leaves(result) if self.calls.is_differentiated(leaf)]
         if not outputs:
             return None
-        notes: list[str] = []
+        notes = [CLOSED_OVER] if any(map(self._is_kept_from, self._closed_over())) else []
         self.kinds = frozenset(self.calls.log.kinds)
-        self.is_custom |= "IdentityN" in self.kinds  # what wraps one in a graph
-        self.is_custom |= any(is_custom for _, is_custom in self.calls.log.flows[self.since :])
+        self.is_custom |= bool(OWN & self.kinds)
         kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
         if kept and self.layer is None:
             return kept
@@ -158,9 +165,17 @@ class HeardCall:
             operation = TensorflowOperation(self, outputs, double, notes)
             failed = operation.why_it_fails()
             if failed is None:
-                return operation
+                return operation if operation.inputs else HOLDS
             notes = [*notes, f"in double precision it raises {failed}, so it was judged in its own"]
         return f"called again on other numbers it raises {failed}"
+
+    def _closed_over(self) -> list[Any]:
+        called = inspect.unwrap(self.function) if self.owner is None and self.layer is None else None
+        return [leaf for held in closed_over((called, *self.given)) for _, leaf in leaves(held)]
+
+    def _is_kept_from(self, leaf: Any) -> bool:
+        """Is it a tensor that is differentiated? Variables are inputs, wherever a call has them from."""
+        return is_eager(leaf) and variable_of(leaf) is None and self.calls.is_differentiated(leaf)
 
 
 class TensorflowOperation:
@@ -174,6 +189,7 @@ class TensorflowOperation:
         args, kwargs = heard.given
         positional = {str(at): value for at, value in enumerate(args)}
         self.places: list[int] = []
+        self.read: dict[int, Any] = {}  # of these the Variables that the call reads without being given them
         self.inputs: list[Input] = []
         own = heard.owner if heard.layer is None else layers.variables(heard.layer)
         for place, value in {"": own, **positional, **kwargs}.items():
@@ -181,7 +197,7 @@ class TensorflowOperation:
                 if heard.calls.is_differentiated(leaf) and id(leaf) not in self.places:
                     self.places.append(id(leaf))
                     self.inputs.append(Input(place, path, to_numpy(self.constants[id(leaf)])))
-        self.epsilon = max(_epsilon(self.constants[key]) for key in self.places)
+        self.epsilon = max((_epsilon(self.constants[key]) for key in self.places), default=0.0)
 
     def _cast(self, tensor: Any) -> Any:
         if not self.double or not (tensor.dtype.is_floating or tensor.dtype.is_complex):
@@ -190,28 +206,55 @@ class TensorflowOperation:
 
     def why_it_fails(self) -> str | None:
         try:
-            with self.heard.calls.alone():
+            with self.heard.calls.alone(), tf.GradientTape() as tape:
                 outputs = self._call(self._tensors([held.value for held in self.inputs]))
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
             return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if len(outputs) != len(self.outputs):
             return "nothing, and gives other outputs"
         self.epsilon = max([self.epsilon, *map(_epsilon, outputs)])
+        for variable in tape.watched_variables():
+            self._add(variable)
         return None
 
-    def run(self, values: Sequence[Any]) -> list[Any]:
+    def _add(self, variable: Any) -> None:
+        """An input that is a Variable which the call reads: it has the precision that it has."""
+        given = [variable_of(tensor) for tensor in self.heard.tensors.values()]
+        if not self.heard.calls.is_differentiated(variable) or any(variable is one for one in given):
+            return
+        key = id(variable)
+        self.read[key] = variable
         with self.heard.calls.alone():
-            return [to_numpy(output) for output in self._call(self._tensors(values))]
+            self.constants[key] = tf.identity(read(variable))
+        self.places.append(key)
+        self.inputs.append(Input(_name(variable, self.heard.function), "", to_numpy(self.constants[key])))
+        self.epsilon = max(self.epsilon, _epsilon(self.constants[key]))
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        with self.heard.calls.alone(), self._at(values) as inputs:
+            return [to_numpy(output) for output in self._call(inputs)]
 
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        with self.heard.calls.alone():
-            inputs = self._tensors(values)
+        with self.heard.calls.alone(), self._at(values) as inputs:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 tape.watch(inputs)
                 outputs = self._call(inputs)
             given = [tf.cast(c, output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
             pulled = tape.gradient(outputs, inputs, given)
             return [None if gradient is None else to_numpy(tf.convert_to_tensor(gradient)) for gradient in pulled]
+
+    @contextmanager
+    def _at(self, values: Sequence[Any]) -> Iterator[list[Any]]:
+        """The inputs with these values; within this context the Variables that the call reads have theirs."""
+        inputs = self._tensors(values)
+        try:
+            for at, key in enumerate(self.places):
+                if key in self.read:
+                    inputs[at] = self.read[key].assign(inputs[at])
+            yield inputs
+        finally:
+            for key, variable in self.read.items():
+                variable.assign(self.constants[key])
 
     def _tensors(self, values: Sequence[Any]) -> list[Any]:
         return [tf.constant(value, self.constants[key].dtype) for key, value in zip(self.places, values, strict=True)]
@@ -231,6 +274,17 @@ def _owner(function: Any) -> Any:
     """The tensor that a method belongs to; None for any other function."""
     owner = getattr(function, "__self__", None) if isinstance(function, MethodType | BuiltinFunctionType) else None
     return owner if is_eager(owner) or variable_of(owner) is not None else None
+
+
+def _name(variable: Any, function: Any) -> str:
+    """What a function calls a Variable that it reads, as far as it has one name for it."""
+    inner = innermost(inspect.unwrap(function))
+    if inner is not None:
+        seen = inspect.getclosurevars(inner)
+        for name, value in (*seen.nonlocals.items(), *seen.globals.items()):
+            if value is variable:
+                return name
+    return str(variable.name).partition(":")[0]
 
 
 def _held(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -109,7 +109,7 @@ class OperationLog:
         else:
             self._flow(name, flowing, outputs or ())
 
-    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
         """These outputs are differentiated towards these inputs by a function of their own, whatever computed them."""
         if self.is_muted or is_stopped():
             return

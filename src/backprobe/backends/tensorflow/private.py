@@ -37,16 +37,16 @@ except (ImportError, AttributeError) as error:
 
 @contextmanager
 def hearing_operations(
-    operation: Callable[..., None], recorded: Callable[[str, Sequence[Any], Sequence[Any]], None]
+    operation: Callable[..., None], recorded: Callable[[str, Sequence[Any], Sequence[Any], bool], None]
 ) -> Iterator[None]:
     """Within this context ``operation`` hears of each operation of this thread, as an operation callback does.
 
-    ``recorded`` hears of what is differentiated by a function of its own, as (name, outputs, inputs):
-    ``tf.custom_gradient``.
+    ``recorded`` hears of what is differentiated by a function of its own, as (name, outputs, inputs, is that one of
+    ``tf.custom_gradient``).
     """
 
     def noting(following: Callable[..., Any], kind: Any, outputs: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
-        recorded(str(kind), outputs, inputs)
+        recorded(str(kind), outputs, inputs, any(_is_own_gradient(function) for function in rest))
         return following(kind, outputs, inputs, *rest, **named)
 
     def calling_back(following: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +104,9 @@ def bound_function(function: Any) -> Callable[..., Any]:
 
 def has_own_gradient(function: Any) -> bool:
     """Did ``tf.custom_gradient`` or ``tf.recompute_grad`` make this?"""
-    if type(function).__module__ == custom_gradient.__name__:
-        return True
+    return type(function).__module__ == custom_gradient.__name__ or _is_own_gradient(function)
+
+
+def _is_own_gradient(function: Any) -> bool:
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and code.co_filename == OWN_GRADIENTS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
 from typing import Any
@@ -12,12 +13,13 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.utils.parametrize import is_parametrized
 
-from backprobe.backends.again import CLOSED_OVER, HOLDS, Input, Operation, Untold
+from backprobe.backends.again import CLOSED_OVER, DERIVES, HOLDS, Input, Operation, Untold
 from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_python
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.copies import Lent, ModuleCopy, first_line
+from backprobe.backends.torch.copies import BACKWARD_HOOKS, HOOKS, Lent, ModuleCopy, first_line
 from backprobe.backends.torch.coverage import Coverage, now
 from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.precision import Coarsest
@@ -30,6 +32,9 @@ DIFFERENTIATES = "it differentiates, and the derivative of what it gives is not 
 DOUBLE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
 """Where the wrappers are that ``torch.func`` makes around functions."""
+MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
+"""What is there that does not differentiate."""
+REQUIRES = "what a model is given is differentiated where it needs a gradient: x.requires_grad_()"
 
 
 class TorchCalls:
@@ -38,13 +43,17 @@ class TorchCalls:
     def __init__(self) -> None:
         self.inside: dict[torch.nn.Module, bool] = {}  # has it modules of the user's in it?
         self.coverage = Coverage()
+        self.hooked: dict[str, None] = {}  # what has hooks that are not called again
+        self.remedy = ""
 
     def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
         undo: list[Callable[[], None]] = []
         try:
             with torch.enable_grad():
                 # of a model, the flags of parameters and inputs stand
-                given = inputs if isinstance(target, torch.nn.Module) else lift(inputs, None, undo)
+                is_model = isinstance(target, torch.nn.Module)
+                given = inputs if is_model else lift(inputs, None, undo)
+                self.remedy = REQUIRES if is_model else ""
                 self.coverage = Coverage()  # lifting is none of the program's
                 self.coverage.look(_tensors(program(target, given)))
         finally:
@@ -60,7 +69,7 @@ class TorchCalls:
         if not isinstance(function, torch.nn.Module):
             return False
         if function not in self.inside:
-            self.inside[function] = any(_is_users(part) for part in function.modules())
+            self.inside[function] = any(map(_is_users, _computing(function)))
         return self.inside[function]
 
     def is_whole(self, function: Any) -> bool:
@@ -74,6 +83,8 @@ class TorchCalls:
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not isinstance(function, torch.nn.Module):
             return None
+        if any(vars(function).get(name) for name in BACKWARD_HOOKS):
+            self.hooked[type(function).__name__] = None
         return modules.original_forward(function), partial(modules.call_with, function)
 
     def higher_order(self, function: Any) -> None:
@@ -89,11 +100,14 @@ class TorchCalls:
         if any(map(is_wrapped, held)):
             return "it runs inside a transform of torch.func"
         self.coverage.look(held)
+        self.hooked |= dict.fromkeys(_hooked(function, held))
         reason = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
         if reason:
             return reason
         is_given = isinstance(function, torch.nn.Module) or any(map(_is_differentiated, held))
-        return HeardCall(function, owner, args, kwargs) if is_given else HOLDS
+        if not is_given:  # a custom function differentiates nothing else
+            return None if _is_custom(function) else HOLDS
+        return HeardCall(function, owner, args, kwargs)
 
     def now(self) -> int:
         return now()
@@ -102,7 +116,7 @@ class TorchCalls:
         self.coverage.tell(since)
 
     def untold(self) -> Untold:
-        return self.coverage.untold()
+        return replace(self.coverage.untold(), hooked=tuple(self.hooked), remedy=self.remedy)
 
     def release(self) -> None:
         self.inside.clear()
@@ -139,6 +153,8 @@ class HeardCall:
         called = None if self.owner is not None else self.function  # the tensor of a method is an input
         if any(map(_is_trained, closed_over((called, *self.given)))):
             notes.append(CLOSED_OVER)
+        if _derives((self.function, *self.given)):
+            notes.append(DERIVES)
         for double in (True, False):
             operation = TorchOperation(self, outputs, double, notes)
             failed = operation.why_it_fails()
@@ -271,6 +287,38 @@ def _is_trained(value: Any) -> bool:
     return any(_is_differentiated(leaf) for _, leaf in leaves(value))
 
 
+def _hooked(function: Any, held: Sequence[Tensor]) -> Iterator[str]:
+    """What has hooks of what a call is made of: they are not called when it is made again."""
+    if isinstance(function, torch.nn.Module):
+        for part in function.modules():
+            if any(vars(part).get(name) for name in HOOKS):
+                yield type(part).__name__
+        held = [*held, *function.parameters()]
+    is_hooking = _owner(function) is not None and function.__name__ == "register_hook"
+    if is_hooking or any(tensor._backward_hooks for tensor in held if _is_differentiated(tensor)):
+        yield "a tensor"
+
+
+def _derives(value: Any) -> bool:
+    """Is there a transform in it that differentiates a function, or that was made of one that does?"""
+    for one in (*(leaf for _, leaf in leaves(value)), *closed_over(value)):
+        code = getattr(one, "__code__", None)
+        if code is not None and code.co_filename.startswith(TRANSFORMS):
+            if code.co_qualname.partition(".")[0] not in MAPPING:
+                return True
+        elif code is not None and code.co_filename == torch.autograd.functional.__file__:
+            return True
+    return False
+
+
+def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """A module and those in it, but for what its parameters are computed by: that is judged with it."""
+    yield module
+    for name, part in module.named_children():
+        if name != "parametrizations" or not is_parametrized(module):
+            yield from _computing(part)
+
+
 def _is_users(module: torch.nn.Module) -> bool:
     inner = innermost(modules.original_forward(module))
     return inner is not None and package(inner.__code__.co_filename) is None
@@ -294,8 +342,11 @@ def _why_not_again(function: Any) -> str:
 
 
 def _is_copied(leaf: Any) -> bool:
-    """Does each repetition get its own? Of a random generator the state is put back; a dtype or device has none."""
-    return isinstance(leaf, Tensor | torch.nn.Module | torch.Generator) or type(leaf).__module__ == "torch"
+    """Does each repetition get its own? Of a random generator the state is put back; a dtype, a device and an operation
+    have none."""
+    home = type(leaf).__module__
+    is_operation = home == "torch._ops" or home.startswith("torch._library.")
+    return isinstance(leaf, Tensor | torch.nn.Module | torch.Generator) or home == "torch" or is_operation
 
 
 # tensors and numbers

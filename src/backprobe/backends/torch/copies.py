@@ -18,9 +18,10 @@ from backprobe.backends.exchange import listening
 from backprobe.backends.harmless import contents
 from backprobe.structure import leaves, refilled
 
+BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
-    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", *BACKWARD_HOOKS,
 )  # fmt: skip
 """Where a module keeps hooks. They are the user's, may do anything, and were called when the module itself was."""
 

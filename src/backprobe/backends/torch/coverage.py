@@ -66,6 +66,6 @@ def _name(node: Node) -> str:
     """The class of a custom function, or the operation."""
     made_by = getattr(node, "_forward_cls", None)
     if made_by is not None:
-        return str(made_by.__name__)
+        return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # of an operation of torch.library
     named = BACKWARD.fullmatch(node.name())
     return named[1] if named else node.name().rpartition("::")[2]

@@ -108,6 +108,10 @@ def has_custom(tensors: Sequence[Tensor]) -> bool:
 
 
 def is_torchs(node: Node) -> bool:
-    """Of what ``torch.func`` makes of a user's function it is not known whose it is."""
+    """Is a custom function one of PyTorch's own?
+
+    Of what ``torch.func`` makes of a user's function it is not known whose it is, and what ``torch.library`` makes is
+    somebody's own operation.
+    """
     home = getattr(getattr(node, "_forward_cls", None), "__module__", "")
-    return home.startswith("torch.") and not home.startswith("torch._functorch")
+    return home.startswith("torch.") and not home.startswith(("torch._functorch", "torch._library"))
