@@ -158,6 +158,16 @@ def test_what_hooks_do_is_said_not_to_be_judged(program, what):
     assert any(note.startswith(f"{what}: it has hooks") for note in report.notes)
 
 
+def test_what_the_hooks_of_every_module_do_is_said_not_to_be_judged():
+    handle = nn.modules.module.register_module_forward_hook(lambda module, args, out: Half.apply(out))
+    try:
+        report = bp.check(nn.Linear(2, 2))(numbers(3, 2))
+    finally:
+        handle.remove()
+    assert report.notes == ("nn.Module: it has hooks, and what they do to values and gradients is not judged",)
+    assert bp.check(nn.Linear(2, 2))(numbers(3, 2)).notes == ()
+
+
 class Squared(nn.Module):
     def forward(self, w):
         return Half.apply(w)

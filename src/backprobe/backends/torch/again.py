@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 import torch
+import torch.nn.modules.module as module_file
 from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
@@ -19,7 +20,7 @@ from backprobe.backends.again import CLOSED_OVER, DERIVES, HOLDS, Input, Operati
 from backprobe.backends.harmless import closed_over, is_python_computing, why_not_given, why_not_python
 from backprobe.backends.torch import effects, modules
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.copies import BACKWARD_HOOKS, HOOKS, Lent, ModuleCopy, first_line
+from backprobe.backends.torch.copies import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleCopy, first_line
 from backprobe.backends.torch.coverage import Coverage, now
 from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.precision import Coarsest
@@ -293,6 +294,8 @@ def _hooked(function: Any, held: Sequence[Tensor]) -> Iterator[str]:
         for part in function.modules():
             if any(vars(part).get(name) for name in HOOKS):
                 yield type(part).__name__
+        if any(hooks for name, hooks in vars(module_file).items() if name.startswith(GLOBAL_HOOKS)):
+            yield "nn.Module"
         held = [*held, *function.parameters()]
     is_hooking = _owner(function) is not None and function.__name__ == "register_hook"
     if is_hooking or any(tensor._backward_hooks for tensor in held if _is_differentiated(tensor)):

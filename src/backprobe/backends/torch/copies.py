@@ -25,6 +25,9 @@ HOOKS = (
 )  # fmt: skip
 """Where a module keeps hooks. They are the user's, may do anything, and were called when the module itself was."""
 
+GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
+"""How the names start under which PyTorch keeps the hooks of every module."""
+
 
 def first_line(error: BaseException) -> str:
     """The type of an error and the first line of what it says."""
