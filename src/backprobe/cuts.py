@@ -69,6 +69,16 @@ class Ways:
             for source in self.sources(target):
                 self.consumers[source][target] = None
 
+    def has_history(self, at: int) -> bool:
+        """Is a value differentiated? Of what a framework does not let be seen only an edge can tell."""
+        status = self.entries[at].status
+        return status in HISTORY and (status is not GradStatus.OPAQUE or at in self._on_edges)
+
+    @cached_property
+    def _on_edges(self) -> set[int]:
+        """The values that an edge leads to or from."""
+        return {each for target, sources in enumerate(self.edges) if sources for each in (target, *sources)}
+
     def _positions(self, names: Iterable[str]) -> dict[int, None]:
         return {self.position[name]: None for name in names if name in self.position}
 
@@ -158,7 +168,7 @@ class Ways:
         mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
         return [
             mention for mention in mentions
-            if mention.source in values and self.entries[mention.source].status in HISTORY
+            if mention.source in values and self.has_history(mention.source)
             and self.entries[mention.source].status is not GradStatus.OK
             and mention.line is self.entries[mention.target].source and mention.line is not None
             and mention.line.expression and mention.use.call and not mention.use.is_conditional
@@ -182,7 +192,7 @@ class Ways:
 
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
-        if source.status in HISTORY:
+        if self.has_history(mention.source):
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
             return None if connected or self._may_be_left_out(mention) else Cut(mention)

@@ -235,6 +235,28 @@ def test_a_while_loop_that_leads_nowhere():
     same(rec["v"].value, 11.2)
 
 
+def test_a_counter_in_a_while_loop_is_no_missing_gradient():
+    def f(x):
+        n = lax.while_loop(lambda i: i < 5, lambda i: i + 1, 0)
+        return x * n
+
+    rec = bp.probe(f)(X)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert any(note.startswith("neither floating point nor complex") and "i" in note for note in report.notes)
+    (finding,) = bp.explain(rec, "/<lambda>#0:i").findings
+    assert (finding.kind, finding.headline[:27]) == ("not_float", "'/<lambda>#0:i' is int32: o")
+
+
+def test_what_stays_floating_in_a_while_loop_is_not_said_to_be_differentiated():
+    def f(x):
+        v = until(10.0)(lax.stop_gradient(x))
+        return v * x
+
+    kinds = {finding.kind for finding in bp.explain(bp.probe(f)(X)).findings}
+    assert "comparison" not in kinds, kinds
+
+
 @supports("differentiating through `lax.while_loop`", "as in `jax.grad`: refused by JAX, with a note")
 def test_a_while_loop_cannot_be_differentiated():
     with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop") as caught:

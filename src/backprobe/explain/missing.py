@@ -162,13 +162,20 @@ def mode_of(reason: str) -> str:
                 "while gradients were switched off")  # fmt: skip
 
 
+def is_of_whole_numbers(entry: Entry) -> bool:
+    """Has its dtype no derivatives, also where nothing else is known of it?"""
+    is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
+    return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
+
+
 def _state(entry: Entry) -> str:
+    if is_of_whole_numbers(entry):
+        return f"of dtype {entry.dtype}"
     if entry.status is GradStatus.NOT_TENSOR:
         return entry.reason.removeprefix("it is ")
     known = {
         GradStatus.OK: "differentiated", GradStatus.NOT_CONNECTED: "differentiated",
         GradStatus.BACKWARD_NOT_RUN: "differentiated", GradStatus.OPAQUE: "differentiated",
-        GradStatus.NOT_FLOAT: f"of dtype {entry.dtype}",
     }  # fmt: skip
     return known.get(entry.status, str(entry.status))
 
@@ -345,7 +352,7 @@ def by_status(entry: Entry) -> Finding:
     instead = "record it where it can be seen: see the reason"
     if entry.status is GradStatus.OPAQUE and entry.cause is not None:
         kind = "overwritten"
-    if entry.status is GradStatus.NOT_FLOAT:
+    if is_of_whole_numbers(entry):
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip

@@ -9,6 +9,7 @@ from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
+    is_of_whole_numbers,
     made_at,
     made_leaves,
     merged,
@@ -34,7 +35,8 @@ def explain_all(ways: Ways) -> Report:
     for at in sorted(lost - explained):
         if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
             findings += not_connected(ways, at)
-    findings += _by_reason([ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE])
+    opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
+    findings += _by_reason([entry for entry in opaque if not is_of_whole_numbers(entry)])
     findings += made_leaves(ways)
     notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
     there = len(ways.entries) - len(missing)
@@ -92,7 +94,7 @@ def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
 def _by_nature(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     kinds: dict[str, Callable[[Entry], bool]] = {
         "no tensors": lambda entry: entry.status is GradStatus.NOT_TENSOR,
-        "neither floating point nor complex": lambda entry: entry.status is GradStatus.NOT_FLOAT,
+        "neither floating point nor complex": is_of_whole_numbers,
         "never computed": lambda entry: entry.status is GradStatus.NOT_EXECUTED,
     }
     for words, is_one in kinds.items():
