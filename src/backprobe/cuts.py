@@ -15,7 +15,7 @@ from functools import cached_property
 from backprobe.hidden import CERTAIN, FIRM, LOSING
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Record, Source
-from backprobe.source.mentions import Use, uses
+from backprobe.source.mentions import Use, as_called, uses
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
@@ -272,7 +272,8 @@ def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
-    return None if line is None else uses(line.expression or line.text, spelled, followed)
+    found = None if line is None else uses(line.expression or line.text, spelled, followed)
+    return None if line is None or found is None else tuple([as_called(use, line.calls) for use in found])
 
 
 def _has_cutter(known: tuple[Use, ...] | None) -> bool:

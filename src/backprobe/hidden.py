@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 
 from backprobe.record import Entry, GradStatus
-from backprobe.source.mentions import Use, unseen_uses
+from backprobe.source.mentions import Use, as_called, unseen_uses
 
-FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
+FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index",
+        "integer")  # fmt: skip
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
 """Those that cut also where the same expression uses the value in another way as well."""
-LOSING = (*CERTAIN, "numpy", "copied", "parameter")
+LOSING = (*CERTAIN, "numpy", "copied", "parameter", "assigned")
 """Those that lose a derivative; what an index is computed of has none to lose."""
 SWITCHED_OFF = "gradients were switched off there:"
 """In the reason of a value that was computed of nothing that is known to require a gradient, in such a place."""
@@ -30,7 +31,8 @@ def hidden_cuts(entry: Entry) -> list[tuple[str, Use]]:
     known = spelled | {re.split(r"[.\[]", name)[0] for name in spelled} - {"self", "cls"}
     functions = {call.rpartition(".")[2] for call in line.calls}
     library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
-    found = unseen_uses(line.expression, frozenset(known), library)
+    unseen = unseen_uses(line.expression, frozenset(known), library)
+    found = [(text, as_called(use, line.calls)) for text, use in unseen]
     if SWITCHED_OFF in entry.reason:
         return [(text, Use("no_grad", text)) for text, _ in found[:1]]
     return [(text, use) for text, use in found if use.kind in FIRM]

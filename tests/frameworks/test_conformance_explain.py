@@ -166,3 +166,71 @@ def test_a_variable_that_is_made_of_a_value_is_a_new_leaf():
 
     (finding,) = bp.explain(bp.probe(f)(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])), "x").findings
     assert (finding.kind, finding.source.text) == ("parameter", "v = tf.Variable(x * w)")
+
+
+ASSIGNMENTS = {
+    "assign": lambda v, u: v.assign(u),
+    "assign_add": lambda v, u: v.assign_add(u),
+    "assign_of_a_part": lambda v, u: v[0].assign(u[0]),
+    "scatter_nd_update": lambda v, u: v.scatter_nd_update([[0]], u[:1]),
+}
+
+
+@pytest.mark.parametrize("write", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
+def test_what_is_assigned_to_a_variable_is_cut_off(write):
+    import tensorflow as tf
+
+    def f(x, w):
+        v = tf.Variable([0.0, 0.0])
+        u = x * w
+        write(v, u)
+        return tf.reduce_sum(v * w)
+
+    rec = bp.probe(f)(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
+    assert {finding.kind for finding in bp.explain(rec, "x").findings} == {"assigned"}
+    assert {finding.kind for finding in bp.explain(rec).findings} >= {"assigned"}
+
+
+def test_a_step_of_training_by_assignment_is_no_fault():
+    import tensorflow as tf
+
+    w, average = tf.Variable([1.0, 2.0]), tf.Variable([0.0, 0.0])
+    with bp.probe() as rec:
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((w * 2.0 - 1.0) ** 2)
+            gradient = tape.gradient(loss, w)
+            w.assign_sub(0.1 * gradient)
+            average.assign(0.9 * average + 0.1 * w)
+    report = bp.explain(rec)
+    assert not report.of_kind("assigned"), str(report)
+    assert any("w.assign_sub(0.1 * gradient)" in note for note in report.notes), str(report)
+    assert [finding.kind for finding in bp.explain(rec, "gradient#0").findings][0] == "assigned"
+
+
+@pytest.mark.parametrize(
+    "text", ["np.tanh(u)", "np.linalg.norm(u)", "np.asarray(u)", "np.add.reduce(u)", "u.numpy()"], ids=str
+)
+def test_numpys_functions_take_a_tensor_out_of_tensorflow(text, tmp_path):
+    import tensorflow as tf
+
+    lines = ["import numpy as np", "import tensorflow as tf", "def f(x, w):", "    u = x * w", f"    a = {text}",
+             "    return tf.reduce_sum(a * w)"]  # fmt: skip
+    path = tmp_path / "program.py"
+    path.write_text("\n".join(lines))
+    program = {}
+    exec(compile(path.read_text(), str(path), "exec"), program)
+    rec = bp.probe(program["f"])(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
+    assert found(bp.explain(rec, "x")) == [("numpy", 5, ("x", "u", "return"))]
+
+
+def test_what_is_only_called_np_is_not_numpy():
+    import jax.numpy as np
+
+    def f(x, w):
+        u = x * w
+        s = np.sign(u)
+        return (s * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(np.array([1.0, 2.0]), np.array([3.0, 4.0])), "u").findings
+    assert (finding.kind, finding.remedy[:12]) == ("inside", "sign is flat")

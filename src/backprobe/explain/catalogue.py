@@ -55,6 +55,10 @@ CAUSES = {
         "{text} makes a new leaf of the numbers of {value}: gradients end there",
         "compute with {value} itself; a parameter is made once, before everything that is computed from it",
     ),
+    "assigned": Cause(
+        "{text} writes the numbers of {value} into a Variable, and no gradient flows through an assignment",
+        "compute with {value} itself; a Variable is for what is kept from step to step",
+    ),
     "index": Cause(
         "{text} gives positions: they jump or stay as {value} changes, and have no derivative",
         "something smooth in its place (softmax weights instead of argmax),\n"

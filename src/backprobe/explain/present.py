@@ -6,7 +6,7 @@ from collections import deque
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
-from backprobe.cuts import Ways
+from backprobe.cuts import Mention, Ways
 from backprobe.explain.catalogue import CAUSES, FLAT
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
@@ -32,13 +32,19 @@ def lost_beside(ways: Ways, among: set[int]) -> list[str]:
     lines: dict[str, dict[str, None]] = {}
     for mention in ways.lost_beside(among):
         target = ways.entries[mention.target]
-        line = mention.line or target.source
-        if line is not None:
-            place = f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
-            lines.setdefault(place, {})[ways.entries[mention.source].name] = None
-    found = [f"along {place} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
-             for place, names in lines.items()]  # fmt: skip
+        if mention.line is not None or target.source is not None:
+            lines.setdefault(place(mention, target), {})[ways.entries[mention.source].name] = None
+    found = [f"along {where} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
+             for where, names in lines.items()]  # fmt: skip
     return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
+
+
+def place(mention: Mention, target: Entry) -> str:
+    """The part of a line that a value is mentioned in, and which line that is."""
+    line = mention.line or target.source
+    if line is None:
+        return repr(target.name)
+    return f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
 
 
 def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:

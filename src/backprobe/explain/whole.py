@@ -16,9 +16,10 @@ from backprobe.explain.missing import (
     not_connected,
     with_fact,
 )
-from backprobe.explain.present import lost_beside
+from backprobe.explain.present import lost_beside, place
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
+from backprobe.names import strip
 from backprobe.record import Entry, GradStatus
 
 
@@ -26,10 +27,14 @@ def explain_all(ways: Ways) -> Report:
     """Every cause in a recording, each once, with the names whose gradients are missing for it."""
     missing = [at for at, entry in enumerate(ways.entries) if entry.status is not GradStatus.OK]
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
-    findings, explained = [], set()
+    findings, explained, updates = [], set(), []
+    is_replaced = _replaced(ways)
     for group in _by_line(ways, ways.among(ways.leading)):
         behind = ways.before([cut.mention.source for cut in group]) & lost
         explained |= behind
+        if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
+            updates.append(place(group[0].mention, ways.entries[group[0].target]))
+            continue
         finding = merged([cut_finding(ways, cut) for cut in group])[0]
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     for at in sorted(lost - explained):
@@ -38,7 +43,8 @@ def explain_all(ways: Ways) -> Report:
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason([entry for entry in opaque if not is_of_whole_numbers(entry)])
     findings += made_leaves(ways)
-    notes = [*lost_beside(ways, ways.to_outputs), *_frozen_note(ways, missing), *_by_nature(ways, missing)]
+    notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates), *_frozen_note(ways, missing),
+             *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
     without = "has none though it has" if len(lost) == 1 else "have none though they have"
@@ -53,6 +59,22 @@ def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
         line = cut.mention.line
         groups.setdefault(cut.target if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
     return list(groups.values())
+
+
+def _replaced(ways: Ways) -> Callable[[set[int]], bool]:
+    """Are these all superseded where they begin, by later values of the same names that have their gradients?
+
+    So it is with what an earlier step of training has computed: what it wrote into the Variables is meant to stay.
+    """
+    there = {strip(full) for full, at in ways.record.names.items() if ways.entries[at].status is GradStatus.OK}
+    later = {at for full, at in ways.record.names.items() if strip(full) in there}
+    return lambda lost: all(at in later for at in lost if not lost & ways.sources(at).keys())
+
+
+def _assigned(places: Sequence[str]) -> Iterator[str]:
+    if places:
+        more = f" and {len(places) - LISTED} more lines" if len(places) > LISTED else ""
+        yield f"no gradient flows to earlier steps through what is assigned: {', '.join(places[:LISTED])}{more}"
 
 
 def _by_reason(entries: Sequence[Entry]) -> list[Finding]:

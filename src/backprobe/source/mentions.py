@@ -10,8 +10,8 @@ import ast
 import builtins
 import re
 import warnings
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 SHAPES = frozenset({
@@ -26,6 +26,7 @@ CUTTERS = {
     "detach": "detach", "detach_": "detach", "stop_gradient": "stop_gradient", "data": "data",
     "item": "number", "tolist": "number", "float": "number", "int": "number", "bool": "number", "complex": "number",
     "numpy": "numpy", "array": "numpy", "asarray": "numpy", "__array__": "numpy", "from_numpy": "numpy",
+    "numpy_function": "numpy",
     "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
     "Variable": "parameter",
     "deepcopy": "copied",
@@ -39,6 +40,14 @@ CUTTERS = {
     "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
+
+ASSIGNING = frozenset({
+    "assign", "assign_add", "assign_sub", "scatter_update", "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub",
+    "batch_scatter_update",
+})  # fmt: skip
+"""Methods of TensorFlow's Variables that write what they are given."""
+NUMPY = ("np", "numpy", "scipy")
+"""What the libraries are called whose functions take numbers out of a tensor and give arrays."""
 
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
@@ -71,7 +80,7 @@ class Use:
     is_conditional: bool = False
 
 
-CUTTING = re.compile(rf"\b(?:{'|'.join(CUTTERS)})\b")
+CUTTING = re.compile(rf"\b(?:{'|'.join([*CUTTERS, *ASSIGNING, *NUMPY])})\b")
 
 
 @lru_cache(16384)
@@ -103,6 +112,17 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
+
+
+def as_called(use: Use, calls: Sequence[str]) -> Use:
+    """The use, if what goes by NumPy's name is NumPy, as the functions that the line called tell where it called some.
+
+    >>> as_called(Use("numpy", "np.sign(u)"), ["jax.sign"]).kind  # import jax.numpy as np
+    ''
+    """
+    is_by_name = use.kind == "numpy" and use.text.partition(".")[0] in NUMPY
+    is_other = bool(calls) and not any(call.partition(".")[0] in NUMPY for call in calls)
+    return replace(use, kind="", text="") if is_by_name and is_other else use
 
 
 @lru_cache(4096)
@@ -236,12 +256,15 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
         case ast.Call(func=function, args=given, keywords=named) if child is not function or _last(function) in CASTS:
             name = _last(function)
+            of_numpy = "numpy" if _root(function) in NUMPY and child is not function else ""
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
-                return "integer" if any(map(INTEGER.search, dtypes)) else ""
+                return "integer" if any(map(INTEGER.search, dtypes)) else of_numpy
             if name == "grad":  # the function; the attribute is among those that have no number of the value
                 return "" if any(word.arg == "create_graph" for word in named) else "derivative"
-            return "shape" if name in SHAPES else CUTTERS.get(name, "")
+            if name in ASSIGNING:
+                return "assigned"
+            return "shape" if name in SHAPES else CUTTERS.get(name, of_numpy)
         case ast.Compare(ops=operators):
             return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"
         case ast.UnaryOp(op=ast.Not()):
