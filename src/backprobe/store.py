@@ -30,12 +30,14 @@ from backprobe.record import (
     GradStatus,
     Lost,
     Made,
+    NoneGiven,
     Nonfinite,
     Passage,
     PathSums,
     Read,
     Record,
     Source,
+    WhyNone,
 )
 
 FORMAT = "backprobe recording"
@@ -233,6 +235,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
         "scales": list(record.scales),
         "buffers": {path: asdict(count) for path, count in record.buffers.items()},
+        "none_given": [asdict(one) for one in record.none_given],
     }
 
 
@@ -280,11 +283,16 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
         tuple(data.get("scales", ())),
         {path: Nonfinite(**count) for path, count in data.get("buffers", {}).items()},
+        none_given=tuple(_decode_none_given(one) for one in data.get("none_given", ())),
     )
 
 
 def _decode_source(data: Mapping[str, Any]) -> Source:
     return Source(**{**data, "calls": tuple(data["calls"])})
+
+
+def _decode_none_given(data: Mapping[str, Any]) -> NoneGiven:
+    return NoneGiven(data["name"], _decode_source(data["source"]), WhyNone(data["why"]), tuple(data["outside"]))
 
 
 def _decode_path_sums(data: Mapping[str, Any]) -> PathSums:
@@ -341,6 +349,11 @@ def _check(record: Record, backend: Arrays) -> None:
     for count in record.buffers.values():
         if any(type(number) is not int for number in (count.nan, count.inf, count.of)):
             raise ValueError(f"{count!r} where counts belong")
+    for one in record.none_given:
+        for text in (one.name, one.source.file, one.source.text, *one.outside):
+            _check_text(text)
+        if type(one.source.line) is not int:
+            raise ValueError(f"{one.source.line!r} where a whole number belongs")
     for entry in record.entries:
         _check_entry(entry, backend)
 

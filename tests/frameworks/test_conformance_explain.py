@@ -234,3 +234,100 @@ def test_what_is_only_called_np_is_not_numpy():
 
     (finding,) = bp.explain(bp.probe(f)(np.array([1.0, 2.0]), np.array([3.0, 4.0])), "u").findings
     assert (finding.kind, finding.remedy[:12]) == ("inside", "sign is flat")
+
+
+def gradients_of_own_tapes():
+    """Blocks in which a tape of the program's own gives None: the kind and the text of the line, by the name."""
+    import tensorflow as tf
+
+    w, c = tf.Variable([1.0, 2.0]), tf.constant([3.0, 4.0])
+    with bp.probe() as outside:
+        y = w * 2.0
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(y * c)
+        tape.gradient(loss, [w, c])
+    yield outside, {"w": ("outside_tape", "y = w * 2.0"), "c": ("not_watched", "tape.gradient(loss, [w, c])")}
+
+    with bp.probe() as stopped:
+        with tf.GradientTape() as tape:
+            with tape.stop_recording():
+                y = w * 3.0
+            loss = tf.reduce_sum(y * c)
+        tape.gradient(loss, w)
+    yield stopped, {"w": ("outside_tape", "y = w * 3.0")}
+
+    with bp.probe() as reset:
+        with tf.GradientTape() as tape:
+            y = w * 4.0
+            tape.reset()
+            loss = tf.reduce_sum(y * c)
+        tape.gradient(loss, sources=w)
+    yield reset, {"w": ("outside_tape", "y = w * 4.0")}
+
+    with bp.probe() as unwatched:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            loss = tf.reduce_sum(w * c)
+        tape.gradient(loss, {"a": w})
+    yield unwatched, {"w": ("not_watched", 'tape.gradient(loss, {"a": w})')}
+
+    with bp.probe(of="loss") as other:
+        with tf.GradientTape() as tape:
+            beside = tf.reduce_sum(c * c)
+            loss = tf.reduce_sum(w * c)
+        tape.gradient(beside, w)
+    yield other, {"w": ("none_given", "tape.gradient(beside, w)")}
+
+
+def test_why_a_tape_of_the_programs_own_gave_none(tmp_path):
+    for at, (rec, expected) in enumerate(gradients_of_own_tapes()):
+        findings = bp.explain(rec).of_kind("outside_tape", "not_watched", "none_given")
+        whole = {finding.name: (finding.kind, finding.source.text) for finding in findings}
+        assert whole == expected
+        for name, found_there in expected.items():
+            report = bp.explain(rec, name)
+            assert [(finding.kind, finding.source.text) for finding in report.findings] == [found_there]
+            assert "gave None" in report.heading
+        rec.save(tmp_path / str(at))
+        assert str(bp.explain(bp.load(tmp_path / str(at)))) == str(bp.explain(rec))
+
+
+def test_a_tape_that_gives_gradients_is_not_spoken_of():
+    import tensorflow as tf
+
+    w, c = tf.Variable([1.0, 2.0]), tf.constant([3.0, 4.0])
+    with bp.probe() as rec:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(c)
+            u = w * c
+            loss = tf.reduce_sum(u)
+        tape.gradient(loss, [w, c, u])
+        tape.jacobian(u, w)
+    assert not rec.record.none_given
+    assert bp.explain(rec, "u").ok
+
+
+def test_a_model_that_is_called_before_the_tape():
+    import keras
+    import tensorflow as tf
+
+    model = keras.Sequential([keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")])
+    x = tf.ones((2, 3))
+    model(x)
+
+    def step():
+        out = model(x)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(out)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    with bp.probe(model) as rec:
+        loss, _ = step()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.name) == ("outside_tape", "a.kernel")
+    assert "the same of a.bias, b.kernel, b.bias" in finding.facts
+
+    with bp.probe(of="loss") as plain:
+        loss, _ = step()
+    (finding,) = bp.explain(plain).of_kind("outside_tape")
+    assert (finding.name, finding.source.text) == ("sequential/a/kernel", "out = model(x)")
+    assert loss is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.record import GradStatus, Source
+from backprobe.record import GradStatus, Source, WhyNone
 
 
 class Effect(Enum):
@@ -72,6 +72,16 @@ class Outcome(NamedTuple):
     is_leaf: bool | None = None  # see ``Entry``
 
 
+class NotGiven(NamedTuple):
+    """``NoneGiven`` by positions of captured values; ``label`` is what the framework calls one without an entry."""
+
+    position: int | None
+    label: str
+    source: Source
+    why: WhyNone
+    outside: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Sums:
     """``PathSums`` by positions of captured values."""
@@ -92,6 +102,7 @@ class Backward:
     sums: Sums | None = None
     notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
     scales: tuple[float | None, ...] = ()  # see ``Record``
+    none_given: tuple[NotGiven, ...] = ()  # see ``Record``
 
 
 @dataclass(frozen=True)

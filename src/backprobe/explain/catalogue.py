@@ -145,6 +145,18 @@ CAUSES = {
         "{value} was written where autograd does not look: gradients that need it are those of the new numbers",
         "write an ordinary operation, u = u * 2, or write under torch.no_grad() before it is used",
     ),
+    "outside_tape": Cause(
+        "a tape gave None for {value}: {target} was computed while that tape did not record",
+        "compute {target} inside of `with tf.GradientTape() as tape:`, and all that leads there from {value}",
+    ),
+    "not_watched": Cause(
+        "a tape gave None for {value}, which it does not watch",
+        "tape.watch({plain}) in the tape, before it is used: by itself a tape watches trainable Variables alone",
+    ),
+    "none_given": Cause(
+        "a tape gave None for {value}: {reason}",
+        "with bp.probe(of=...) as rec, of what was differentiated there, and bp.explain(rec, {value})",
+    ),
     "opaque": Cause("the gradient of {value} cannot be told: {reason}", "{instead}"),
     "zero_derivative": Cause(
         "the derivative of {target} towards {value} that backward takes is 0",

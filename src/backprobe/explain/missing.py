@@ -8,6 +8,7 @@ from typing import Any
 
 from backprobe.cuts import Cut, Ways
 from backprobe.explain.catalogue import CAUSES, FLAT
+from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
@@ -33,7 +34,7 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     heading = f"{entry.name!r} has no gradient ({entry.status})"
     is_hidden = entry.status is GradStatus.FROZEN and not any(finding.kind in FROZEN for finding in findings)
     heading += "" if is_hidden else f": {entry.reason}"
-    return Report(heading, tuple(merged([*findings, *made_leaves(ways)])))
+    return Report(heading, tuple(merged([*findings, *made_leaves(ways)]) + none_given(ways.record, entry.name)))
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:

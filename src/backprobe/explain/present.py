@@ -8,6 +8,7 @@ from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
 from backprobe.cuts import Mention, Ways
 from backprobe.explain.catalogue import CAUSES, FLAT
+from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
 
@@ -22,9 +23,12 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     heading = f"{entry.name!r} has its gradient: nothing is missing"
     if lost:
         heading = f"{entry.name!r} has its gradient, and not along each way that its numbers go"
-    if findings:
+    asked = none_given(ways.record, entry.name)
+    if asked:
+        heading = f"{entry.name!r} has its gradient here, and a tape of the program's own gave None for it"
+    elif findings:
         heading += ", and that much is to be known of it"
-    return Report(heading, tuple(findings), (*lost, *_notes(ways, entry, arrays)))
+    return Report(heading, (*asked, *findings), (*lost, *_notes(ways, entry, arrays)))
 
 
 def lost_beside(ways: Ways, among: set[int]) -> list[str]:

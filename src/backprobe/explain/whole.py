@@ -17,6 +17,7 @@ from backprobe.explain.missing import (
     with_fact,
 )
 from backprobe.explain.present import lost_beside, place
+from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
@@ -43,6 +44,7 @@ def explain_all(ways: Ways) -> Report:
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason([entry for entry in opaque if not is_of_whole_numbers(entry)])
     findings += made_leaves(ways)
+    findings += none_given(ways.record)
     notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates), *_frozen_note(ways, missing),
              *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
