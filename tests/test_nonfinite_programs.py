@@ -295,6 +295,33 @@ def test_a_square_has_no_pole():
     ]
 
 
+def test_what_passes_on_its_dtype_alone_is_not_healed():
+    def cast(x, w):
+        ratio = x / x
+        kind = str(ratio.dtype).removeprefix("torch.")
+        wide = w.to(getattr(torch, kind))
+        return (ratio * wide).sum()
+
+    report = bp.explain(bp.probe(cast, nonfinite=True)(torch.zeros(2), torch.ones(2, dtype=torch.float64)))
+    assert [one.kind for one in report.findings] == ["born", "propagated"]
+    assert not any("finite again" in fact for one in report.findings for fact in one.facts)
+
+
+@pytest.mark.parametrize("options", [{}, {"partials": True}])
+def test_a_birth_towards_a_parameter_that_a_function_closes_over(options):
+    weight = nn.Parameter(torch.zeros(3))
+
+    def closing(x):
+        penalty = torch.sqrt(weight)
+        return (weight * x).sum() + penalty.sum()
+
+    (found,) = bp.explain(bp.probe(closing, nonfinite=True, **options)(torch.ones(3))).findings
+    assert (found.kind, found.name, found.source.text.strip()) == (
+        "born_backward", "penalty", "penalty = torch.sqrt(weight)",
+    )  # fmt: skip
+    assert weight.grad is None
+
+
 def test_a_number_that_is_infinite_is_not_called_finite():
     def masked(scores, mask):
         return torch.softmax(scores.masked_fill(mask == 0, float("-inf")), -1).sum()

@@ -87,9 +87,10 @@ def written(scope: Scope, site: Site, local: str, before: Value) -> list[tuple[s
 
 def given(scope: Scope, site: Site, result: Value) -> list[tuple[str, Carried]]:
     """What a statement mentions that binds the result of a function or module: it may cut what it gives to that."""
+    named = [(name, scope.slots[name]) for name in site.reads if name in scope.slots]
     return [
-        (f"{name}{leaf}", Carried(name + leaf, value, scope, site))
-        for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is not result
+        (name + leaf, Carried(name + leaf, value, scope, site))
+        for name, held in [*named, *scope.returned] for leaf, value in held if value is not result
     ]  # fmt: skip
 
 

@@ -183,7 +183,15 @@ class Scope:
                 return followed
         called = trace.tape.called(function, False)
         self.calls.append(_origin(function if called is None else called[0]))
-        return self._watched(function, trace.tape.effect(function, flagged))
+        watched = self._watched(function, trace.tape.effect(function, flagged))
+        has_path = not trace.selection.in_function and trace.tape.called(function, True) is not None
+        return functools.partial(self._call_module, watched) if has_path else watched
+
+    def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what reports under a path of its own: the running statement mentions what it returns."""
+        result = module(*args, **kwargs)
+        self.trace.mention_returned(self, result)
+        return result
 
     def _watched(self, function: Any, effect: Effect) -> Any:
         if effect is Effect.READS:

@@ -51,8 +51,19 @@ class Parameters:
 
     def __init__(self) -> None:
         self.named: list[tuple[str, Any]] = []
+        self.slots: dict[str, Slot] = {}  # by path
         self.placed = 0  # how many of them are sorted by module, which is done when it is asked
         self.by_module: dict[str, list[Any]] = {}
+
+    def add(self, path: str, value: Value) -> None:
+        self.named.append((path, value.capture))
+        self.slots[path] = (("", value),)
+
+    def of(self, scope: Scope, name: str) -> Slot:
+        """What ``self.weight`` is in the code of a module; nothing where that is no parameter."""
+        owner, _, attribute = name.partition(".")
+        module = scope.stripped.partition("/")[0]
+        return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
 
     def inside(self, module: str) -> Sequence[Any]:
         for path, capture in self.named[self.placed :]:
@@ -81,7 +92,8 @@ def _around(scope: Scope, site: Site) -> Around:
     """
     if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
         return scope.trace.parameters.inside(scope.stripped), False
-    reads = [value.capture for name in site.reads for _, value in scope.slots.get(name, ()) if value.capture]
+    held = [scope.slots.get(name) or scope.trace.parameters.of(scope, name) for name in site.reads]
+    reads = [value.capture for slot in held for _, value in slot if value.capture]
     return reads, any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
 
 
@@ -329,6 +341,8 @@ class Trace:
             value.passages = through(around, origin.reads)
         slots, renewed = around.slots, self.renewed
         mentioned = [(name, slots[name]) for name in origin.reads if name in slots]
+        if self.parameters.slots:
+            mentioned += [(name, self.parameters.of(value.scope, name)) for name in origin.reads if name not in slots]
         if mentioned or around.returned:
             value.reads = [
                 (spelled + inside, before)
@@ -401,6 +415,18 @@ class Trace:
             scope = self._entered(path, "", ())
         return self.name(scope, "return", output, NO_SITE if path else RETURNED)
 
+    @quietly
+    def mention_returned(self, scope: Scope, output: Any) -> None:
+        """A module that ``scope`` called has returned: as the last of its names says, where it was selected."""
+        if not self.is_recording:
+            return
+        found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
+        held = [(leaf, self.latest.get(self.tape.identity(item))) for leaf, item in found if self.tape.is_tensor(item)]
+        for leaf, value in held:
+            above, local, _, _ = value.names[-1] if value is not None and value.names else (None, "", 0, "")
+            if value is not None and above is not None and local == "return":
+                scope.returned.append((f"{partition(above.path, '.')[-1]}()", ((leaf, value),)))
+
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
         if self.tape.exchanges:
@@ -410,7 +436,7 @@ class Trace:
             with self.tape.quiet():
                 value = self._value(self.root, tensor, NO_SITE)
             value.names.append((None, path, 0, ""))
-            self.parameters.named.append((path, value.capture))
+            self.parameters.add(path, value)
         return tensor
 
     def name_absent(self, path: str, status: GradStatus, reason: str) -> None:

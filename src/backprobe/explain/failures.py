@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
 from backprobe.explain.missing import cut_finding, hidden_findings, merged
+from backprobe.findings import Finding
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
 
@@ -138,7 +139,10 @@ def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
 def _cuts_among(ways: Ways, among: set[int]) -> Lines:
     said = []
     cuts = [cut_finding(ways, cut) for cut in ways.among(among)] or hidden_findings(ways, among)
-    for found in merged(cuts)[:MOST]:
+    first: dict[object, Finding] = {}
+    for found in merged(cuts):  # of one line one: that of a module of the framework's does it to each
+        first.setdefault((found.kind, found.source or found.name), found)
+    for found in list(first.values())[:MOST]:
         said.append(f"cut:     {found.headline}")
         if found.source is not None:
             said.append(f"at:      {_line(found.source)}")

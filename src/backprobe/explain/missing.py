@@ -13,7 +13,7 @@ from backprobe.findings import Finding, Report
 from backprobe.hidden import hidden_cuts
 from backprobe.names import strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
-from backprobe.source.mentions import has_part
+from backprobe.source.mentions import has_part, unread
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 FROZEN = ("frozen", "frozen_leaf")
@@ -95,8 +95,13 @@ def _name_in(ways: Ways, at: int, line: int) -> str:
     """What a value is called where another is computed: ``self.weight`` in the module that has that parameter."""
     name = strip(ways.entries[at].name)
     module, _, last = name.rpartition(".")
-    scopes = {strip(full).partition(":")[0] for full, position in ways.record.names.items() if position == line}
-    return f"self.{last}" if ways.entries[at].source is None and module in scopes else name.rpartition(":")[2]
+    is_own = ways.entries[at].source is None and module in _scopes(ways, line)
+    return f"self.{last}" if is_own else name.rpartition(":")[2]
+
+
+def _scopes(ways: Ways, at: int) -> set[str]:
+    """The modules and functions in which a value has a name, without their counts."""
+    return {strip(full).partition(":")[0] for full, position in ways.record.names.items() if position == at}
 
 
 def _leaves(ways: Ways, at: int) -> bool:
@@ -198,7 +203,8 @@ def _made_again(ways: Ways, at: int) -> Finding | None:
         other = ways.entries[target]
         if target == at or other.source is None or not has_part(other.source.expression, text):
             continue
-        if {spelled: name for spelled, name in _reads(other) if spelled in read} == read:
+        is_same = _scopes(ways, at) == _scopes(ways, target) or not unread(text, frozenset(read))
+        if is_same and {spelled: name for spelled, name in _reads(other) if spelled in read} == read:
             again = {"value": repr(entry.name), "text": f"`{text}`", "again": repr(other.name)}
             chain = (*(name for name in dict.fromkeys(read.values())), entry.name)
             facts = [made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]

@@ -36,7 +36,9 @@ def explain_all(ways: Ways) -> Report:
         if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
             updates.append(place(group[0].mention, ways.entries[group[0].target]))
             continue
-        finding = merged([cut_finding(ways, cut) for cut in group])[0]
+        finding, *others = merged([cut_finding(ways, cut) for cut in group])
+        if others:
+            finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     for at in sorted(lost - explained):
         if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
@@ -55,11 +57,12 @@ def explain_all(ways: Ways) -> Report:
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    """Cuts of the same line, or of the same value where no line is known."""
+    """Cuts of the same line; where no line is known of the same value, and all under ``no_grad``: that may be one."""
     groups: dict[object, list[Cut]] = {}
     for cut in cuts:
-        line = cut.mention.line
-        groups.setdefault(cut.target if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
+        line, target = cut.mention.line, ways.entries[cut.target]
+        alone = target.status if target.status is GradStatus.NO_GRAD else cut.target
+        groups.setdefault(alone if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
     return list(groups.values())
 
 
@@ -86,10 +89,9 @@ def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
         groups.setdefault((entry.status, entry.reason, entry.cause), []).append(entry)
     found = []
     for first, *others in groups.values():
-        names = ", ".join(entry.name for entry in others[:LISTED])
-        more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
         finding = by_status(first)
-        found.append(with_fact(finding, f"the same of {names}{more}") if others else finding)
+        names = _names([entry.name for entry in others])
+        found.append(with_fact(finding, f"the same of {names}") if others else finding)
     return found
 
 
@@ -98,8 +100,11 @@ def _missing_for_it(ways: Ways, at: set[int]) -> str:
 
 
 def _listed(ways: Ways, positions: Sequence[int]) -> str:
-    names = ", ".join(ways.entries[at].name for at in positions[:LISTED])
-    return names + (f" and {len(positions) - LISTED} more" if len(positions) > LISTED else "")
+    return _names([ways.entries[at].name for at in positions])
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED} more" if len(names) > LISTED else "")
 
 
 def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:

@@ -185,13 +185,20 @@ def parsed(text: str) -> ast.AST | None:
 
 def _places(tree: ast.AST, local: str) -> Iterator[ast.AST]:
     """Where a local is mentioned, or the function that it is the result of. A leaf is mentioned with its container."""
-    function = local.removesuffix("()") if local.endswith("()") else None
+    if local.endswith("()"):
+        yield from _calls(tree, local.removesuffix("()"))
+        return
     for node in ast.walk(tree):
-        if function is not None:
-            if isinstance(node, ast.Call) and _last(node.func) == function:
-                yield node
-        elif isinstance(node, NAMES) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == local:
+        if isinstance(node, NAMES) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == local:
             yield node
+
+
+def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
+    """The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [node for node in calls if _last(node.func) == function]
+    users = [node for node in calls if _last(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, "")]
+    return named or (users if len(users) == 1 else [])
 
 
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
@@ -273,10 +280,12 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
 
 
 def _last(function: ast.AST) -> str:
-    """The last part of the name of what is called: ``relu`` of ``torch.relu``."""
+    """The last part of the name of what is called: ``relu`` of ``torch.relu``, ``0`` of ``layers[0]``."""
     match function:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name
+        case ast.Subscript(slice=ast.Constant(value=int() | str() as item)):
+            return str(item)
     return ""
 
 
@@ -294,3 +303,15 @@ def has_part(text: str, part: str) -> bool:
         return False
     dumped = ast.dump(only.value)
     return any(ast.dump(node) == dumped for node in ast.walk(tree) if isinstance(node, ast.expr))
+
+
+def unread(text: str, known: frozenset[str]) -> bool:
+    """Does an expression mention anything beside these names and libraries, such as an attribute of ``self``?
+
+    >>> unread("F.linear(x, self.weight)", frozenset("x")), unread("torch.tanh(x)", frozenset("x"))
+    (True, False)
+    """
+    tree = parsed(text)
+    names = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)] if tree is not None else []
+    roots = {re.split(r"[.\[]", name)[0] for name in known}
+    return not set(names) <= {*roots, *MODULES, *dir(builtins)}

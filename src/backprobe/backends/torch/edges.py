@@ -63,10 +63,13 @@ class Arrivals:
 
 
 def arrive(
-    output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture], *, create_graph: bool, retain_graph: bool
-) -> Arrivals:
-    """Run backward once, over the edges of all captures."""
+    output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture], *, create_graph: bool, retain_graph: bool,
+    to_leaves: bool = False,
+) -> Arrivals:  # fmt: skip
+    """Run backward once, over the edges of all captures; ``to_leaves`` as far as ``backward()`` would run."""
     wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
+    if to_leaves and wanted:
+        wanted |= {(node, 0): GradientEdge(node, 0) for node in graph.nodes(output) if node.name() == graph.LEAF}
     around: dict[Node, Tensor] = {}
     after_hooks: dict[Key, Tensor] = {}
     with ExitStack() as hooks:

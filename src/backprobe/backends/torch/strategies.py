@@ -54,7 +54,8 @@ def differentiate(
     order = graph.backward_order(root, recorded)
     found = Partials({at: [Link(source) for source in sources] for at, sources in enumerate(inputs)})
     if options.partials:
-        arrivals = arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=True)
+        arrivals = arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=True,
+                          to_leaves=options.nonfinite)  # fmt: skip
         gradients = arrivals.gradients(captures)
         seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
         found = local_partials(
@@ -142,7 +143,12 @@ def _edges(
     options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Gradients:
     return arrive(
-        output, cotangent, captures, create_graph=options.create_graph, retain_graph=options.retain_graph
+        output,
+        cotangent,
+        captures,
+        create_graph=options.create_graph,
+        retain_graph=options.retain_graph,
+        to_leaves=options.nonfinite,  # NaN towards what nobody asked for is born in a line all the same
     ).gradients(captures)
 
 

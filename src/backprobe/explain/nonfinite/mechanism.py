@@ -233,7 +233,7 @@ def _by_zero(values: Array | None) -> str:
 
 
 def _shown(values: Array | None) -> str:
-    different = [] if values is None else sorted(set(values.reshape(-1)[:1000].tolist()), key=abs)
+    different = [] if values is None else sorted({value + 0.0 for value in values.reshape(-1)[:1000].tolist()}, key=abs)
     return " and ".join(f"{value:g}" for value in different[:2])
 
 

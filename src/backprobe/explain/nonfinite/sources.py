@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from backprobe.cuts import NO_NUMBERS
 from backprobe.names import split, strip
-from backprobe.record import Entry, Record
+from backprobe.record import Entry, Passage, Record
+from backprobe.source.mentions import uses
 
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
 
@@ -45,7 +47,7 @@ class Sources:
             items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
             parts, unresolved = {**parts, **items}, tuple(name for name in unresolved if name not in items)
             returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
-            passed = [positions[way.name] for way in entry.passages if way.name in positions]
+            passed = [positions[way.name] for way in entry.passages if way.name in positions and _gives_numbers(way)]
             direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
@@ -90,6 +92,12 @@ def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]
     """The inputs that names without an entry mean: ``v`` of a comprehension, whose turns are ``v#0``, ``v#1``."""
     known = [strip(entries[one].name).rpartition(":")[2] for one in inputs]
     return {name: one for name, one in zip(known, inputs, strict=True) if name in names and known.count(name) == 1}
+
+
+def _gives_numbers(way: Passage) -> bool:
+    """Is more than the dtype or shape of a value passed on?"""
+    found = None if way.source is None else uses(way.source.expression or way.source.text, way.spelled)
+    return found is None or any(use.kind != NO_NUMBERS for use in found)
 
 
 def _returned_unseen(
