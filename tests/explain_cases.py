@@ -7,6 +7,7 @@ be named; the word is that of an error's note, ``saved`` or ``written``, and for
 """
 
 import inspect
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,6 +171,28 @@ def stored(x, w):
     return out.sum()
 
 
+@function("a part of a statement over several lines", "x", "detach", "data", "number")
+def over_several_lines(x, w):
+    u = x * w
+    both = torch.stack(
+        [
+            w,
+            u.detach(),  # <- here
+        ]
+    )
+    parts = []
+    parts.append(
+        u.sum()
+        .item(),  # <- here
+    )  # fmt: skip
+    chained = (
+        u.exp()
+        .data  # <- here
+        .sum()
+    )  # fmt: skip
+    return (both * w).sum() * parts[0] * chained
+
+
 # modes
 
 
@@ -216,6 +239,41 @@ def positions(x, w):
     u = x * w
     k = u.argmax()  # <- here
     return w[k]
+
+
+@function("positions beside sorted values", "x", "index")
+def sorted_positions(x, w):
+    u = x * w
+    ordered, order = u.sort()  # <- here
+    return w[order].sum()
+
+
+@function("positions of the largest, without a name", "x", "index")
+def largest_positions(x, w):
+    u = x * w
+    return w[u.topk(1)[1]].sum()  # <- here
+
+
+@function("how often a loop runs", "x", "number")
+def turns_of_a_loop(x, w):
+    u = (x * w).sum()
+    h = w
+    for _ in range(int(u)):  # <- here
+        h = h * 2
+    return h.sum()
+
+
+@function("one of two that are zipped", "x", "number")
+def zipped(x, w):
+    u = x * w
+    parts = [a.item() * b for a, b in zip(u, w, strict=True)]  # <- here
+    return torch.stack(parts).sum()
+
+
+@function("Python's `math`", "x", "number")
+def python_math(x, w):
+    u = (x * w).sum()
+    return (w * math.exp(-u)).sum()  # <- here
 
 
 @function("a comparison", "x", "comparison")
@@ -305,6 +363,13 @@ def returns_none(x, w):
     u = x * w
     v = GivesNone.apply(u)  # <- here
     return (v * w).sum()
+
+
+@function("only its derivative is used, with `create_graph=True`", "y", "differentiated")
+def penalty(x, w):
+    y = (torch.tanh(x) * w).sum()
+    (slope,) = torch.autograd.grad(y, x, create_graph=True)  # <- here
+    return (slope.norm() - 1) ** 2
 
 
 def square(value):
@@ -551,6 +616,15 @@ def cut_off(x, w, probe):
         u = x * w
         d = u.detach()  # <- at:
         d.sum().backward()
+    return rec
+
+
+@error("nothing to differentiate: a derivative without a history", "no_history")
+def first_order(x, w, probe):
+    with probe() as rec:
+        y = (x**3).sum()
+        slope = torch.autograd.grad(y, x)[0]  # <- at:
+        curvature = torch.autograd.grad(slope.sum(), x)[0]
     return rec
 
 

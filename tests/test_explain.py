@@ -9,8 +9,15 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+from backprobe.record import Source
 from backprobe.source.mentions import has_part, unseen_uses, uses
+from backprobe.source.places import line_of
 from block_cases import nothing_left
+
+
+def _divided(statement):
+    text, *below = statement.splitlines()
+    return text, "", (), tuple(below)
 
 
 def leaf(*numbers):
@@ -189,6 +196,51 @@ def test_an_error_where_the_probed_model_runs_under_no_grad():
     assert "cut:     'return' is computed from 'weight' under torch.no_grad()" in note
 
 
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_frozen_model_is_named_and_not_what_it_gives(by_name):
+    net = torch.nn.Linear(3, 1).requires_grad_(False)
+    with pytest.raises(RuntimeError) as caught, bp.probe() as rec:
+        data = torch.ones(2, 3)
+        out = net(data)
+        if by_name:
+            loss = out.mean()
+            loss.backward()
+        else:
+            net(data).mean().backward()
+    note = caught.value.__notes__[-1]
+    assert "frozen:  `net(data)` (" in note
+    assert note.endswith("next:    requires_grad_() on what `net(data)` computes with, as the parameters of a module")
+    (finding,) = bp.explain(rec, "out").findings
+    assert (finding.kind, finding.source.text) == ("frozen", "out = net(data)")
+    assert finding.remedy == "requires_grad_() on what `net(data)` computes with, as the parameters of a module"
+
+
+def test_a_frozen_model_that_is_probed():
+    net = torch.nn.Sequential(torch.nn.Linear(3, 1)).requires_grad_(False)
+    with pytest.raises(RuntimeError) as caught, bp.probe(net):
+        out = net(torch.ones(2, 3))
+        loss = out.mean()
+        loss.backward()
+    assert caught.value.__notes__[-1].splitlines()[-3:] == [
+        "  frozen:  '0.weight'", "  frozen:  '0.bias'",
+        "  next:    requires_grad_() on 0.weight or 0.bias, before it is used",
+    ]  # fmt: skip
+
+
+def test_noise_of_the_shape_of_a_value_is_not_cut_off_from_it():
+    deviation = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        noise = torch.randn_like(deviation)
+        z = noise * deviation
+        z.sum().backward()
+    report = bp.explain(rec, "noise")
+    assert report.heading == "'noise' has no gradient (detached)"
+    (finding,) = report.findings
+    assert (finding.kind, finding.facts) == (
+        "frozen_leaf", ("of 'deviation' the shape and the like are used, and no number",)
+    )  # fmt: skip
+
+
 def test_what_an_expression_computes_with_that_is_not_recorded():
     def found(text, *known):
         return [(part, use.kind) for part, use in unseen_uses(text, frozenset(known), frozenset({"relu"}))]
@@ -259,6 +311,17 @@ def test_a_gradient_that_is_used_without_its_history():
     assert "create_graph=True there" in caught.value.__notes__[-1]
 
 
+def test_the_call_that_fails_cuts_nothing():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        d = (x * 2).detach()
+        torch.autograd.grad(d.sum(), x)
+    first, cut, at, _ = caught.value.__notes__[-1].splitlines()
+    assert first == "backprobe: 'grad()' leads back to nothing that requires a gradient"
+    assert "cuts 'd' off" in cut
+    assert at.endswith("d = (x * 2).detach()")
+
+
 def test_an_attribute_that_one_method_detaches_and_another_reads():
     class State:
         def run(self, x, w):
@@ -304,6 +367,44 @@ def test_two_losses_over_one_trunk():
     assert survived.startswith("  survived: 'h' ")
     assert used.startswith("  used:     'second' ")
     assert "retain_graph=True in the call that comes first" in or_else
+
+
+@pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
+def test_the_state_of_an_rnn_survives_though_backward_has_not_gone_through_it(kind):
+    rnn, head = getattr(torch.nn, kind)(2, 3), torch.nn.Linear(3, 1)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        state = None
+        for _ in range(2):
+            out, state = rnn(torch.ones(4, 1, 2), state)
+            loss = head(out[-1]).mean()
+            loss.backward()
+    _, freed, survived, used, remedy, *_ = caught.value.__notes__[-1].splitlines()
+    assert freed.endswith("loss.backward()")
+    assert survived.startswith("  survived: 'state#1.0' (" if kind == "LSTM" else "  survived: 'state#1' (")
+    assert used.startswith("  used:     'out#1' (")
+    detached = "tuple(part.detach() for part in state)" if kind == "LSTM" else "state.detach()"
+    assert f"next:     state = {detached} before it is used again" in remedy
+
+
+def test_a_call_of_grad_has_freed_the_graph():
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        y = (x**3).sum()
+        g = torch.autograd.grad(y, x)[0]
+        y.backward()
+    first, freed, survived, remedy = caught.value.__notes__[-1].splitlines()
+    assert first == "backprobe: grad() has gone through 'y' before, and has freed what leads to it"
+    assert freed.endswith(": g = torch.autograd.grad(y, x)[0]")
+    assert survived.startswith("  survived: 'y' (")
+    assert remedy == "  next:     retain_graph=True in that call"
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        h = x**3
+        torch.autograd.grad(h.sum(), x, retain_graph=True)
+        torch.autograd.grad(h.sum(), x)
+        g = torch.autograd.grad(h.prod(), x)
+    note = caught.value.__notes__[-1]
+    assert "torch.autograd.grad(h.sum(), x)\n" in note
+    assert "survived: 'h' (" in note
 
 
 def test_a_call_that_keeps_the_graph_has_freed_nothing():
@@ -518,6 +619,107 @@ def test_a_loop_that_cuts_at_each_turn_is_one_finding():
     assert "the gradients that are missing for it: x" in finding.facts
 
 
+def noted(report, words):
+    return [note for note in report.notes if words in note]
+
+
+BESIDE = "computed, and not used for an output: "
+
+
+def test_a_value_that_is_not_used_is_a_note_where_no_gradient_is_missing_for_it():
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        total = w.sum()
+        for i in range(20):
+            a = w * i
+            monitor = a.norm()
+            _, largest = torch.max(a.view(1, 2), 1)
+            total = total + a.sum()
+        total.backward()
+    report = bp.explain(rec)
+    assert report.ok
+    assert noted(report, BESIDE) == [f"{BESIDE}monitor (20 times), _ (20 times)"]
+    assert kinds(bp.explain(rec, "monitor#3")) == ["unused"]
+
+
+def test_a_leaf_that_is_not_used_is_a_finding_with_where_its_way_ends():
+    def f(x, w):
+        for _ in range(3):
+            t = x * w
+        return w.sum()
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))
+    (finding,) = report.findings
+    assert (finding.kind, finding.name, finding.source.text) == ("unused", "x", "t = x * w")
+    assert finding.facts[0].startswith("what is computed from it ends there: 't#0' (")
+    assert noted(report, BESIDE) == [f"{BESIDE}t (3 times)"]
+
+
+def test_the_parameters_of_a_module_that_is_not_used_are_one_finding():
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.left = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+
+        def forward(self, x):
+            self.left(x)
+            return self.used(x).sum()
+
+    (finding,) = bp.explain(bp.probe(Two())(torch.ones(1, 2))).findings
+    assert (finding.kind, finding.name) == ("unknown", "left.weight")
+    assert finding.facts[-1] == "the same is missing for it of left.bias"
+
+
+def test_a_state_that_the_last_step_gives_is_a_note():
+    rnn, data = torch.nn.GRU(2, 2), torch.ones(3, 1, 2)
+    with bp.probe() as rec:
+        out, state = rnn(data)
+        out.sum().backward()
+    report = bp.explain(rec)
+    assert report.ok
+    assert noted(report, BESIDE) == [f"{BESIDE}state"]
+
+
+def test_higher_derivatives_are_healthy():
+    net, points = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), leaf(0.1, 0.2)
+    w, first_order = leaf(1.0, 2.0), False
+    with bp.probe() as rec:
+        t = points[:, None]
+        u = net(t)
+        du = torch.autograd.grad(outputs=u.sum(), inputs=t, create_graph=True)[0]
+        d2u = torch.autograd.grad(du.sum(), t, create_graph=True)[0]
+        inner = ((w * 2) ** 2).sum()
+        (g,) = torch.autograd.grad(inner, w, create_graph=not first_order)
+        fast = w - 0.1 * g
+        ((d2u + u * 0) ** 2).sum().backward()
+        (fast**2).sum().backward()
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert noted(report, "only the derivative") == ["only the derivative is used of: du, inner"]
+
+
+def test_a_derivative_whose_flag_was_off_is_cut_off():
+    def f(w, first_order=True):
+        inner = (w**3).sum()
+        (g,) = torch.autograd.grad(inner, w, create_graph=not first_order)
+        return (g * 2).sum() + w.sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "inner").findings
+    assert finding.kind == "derivative"
+
+
+def test_what_cannot_be_told_is_a_note():
+    w, online, target = leaf(1.0, 2.0), leaf(3.0), leaf(4.0)
+    with bp.probe() as rec:
+        loss = torch.func.grad(lambda v: (v**3).sum())(w).sum()
+        loss.backward()
+        with torch.no_grad():
+            target.mul_(0.99).add_(online)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert noted(report, "not told: it lives inside a torch.func transform")
+
+
 def test_by_nature_and_frozen_values_are_notes():
     def f(x, w):
         n = 3
@@ -531,6 +733,15 @@ def test_by_nature_and_frozen_values_are_notes():
     assert report.notes == (
         "computed from nothing that requires a gradient: ones", "no tensors: n", "neither floating point nor complex: k"
     )  # fmt: skip
+
+
+def test_items_of_a_comprehension_that_cuts_are_lost_with_what_it_goes_through():
+    def f(x, w):
+        u = x * w
+        parts = [one.item() for one in u]
+        return (torch.tensor(parts) * w).sum()
+
+    assert kinds(bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))) == ["number"]
 
 
 # zeros
@@ -808,6 +1019,67 @@ def test_what_passes_through_names_without_tensors_is_forgotten_with_the_block()
 )
 def test_what_a_text_does_with_a_name(text, spelled, found):
     assert [use.kind for use in uses(text, spelled, ("helper",))] == found
+
+
+def test_a_value_that_its_own_statement_cuts_off_says_in_which_line():
+    def f(x, w):
+        d = torch.cat(
+            [
+                torch.ones(2),
+                (x * w).detach(),
+            ]
+        )
+        return d.sum() + (x * w).sum()
+
+    recording = bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    assert recording["d"].source.text == "d = torch.cat("
+    assert recording["d"].source.below[2:] == ("                (x * w).detach(),", "            ]", "        )")
+    with pytest.raises(bp.NoGradient) as caught:
+        recording["d"].grad
+    assert caught.value.found.splitlines()[1].endswith(f":{recording['d'].source.line + 3}: (x * w).detach(),")
+
+
+def test_the_head_of_a_statement_that_has_a_body_is_all_of_its_lines():
+    text = "with torch.set_grad_enabled(\n    float(u) > 0\n):  # on"
+    assert [use.kind for use in uses(text, "u")] == ["number"]
+    assert line_of(Source("a.py", 3, *_divided(text)), "float(u)").line == 4
+    assert [use.kind for use in uses("elif u.item() > 3:", "u")] == ["number"]
+
+
+def test_a_zero_derivative_is_at_the_line_of_the_operation():
+    def f(x):
+        u = x * 2
+        r = (
+            u.exp()
+            .round()
+            * 3
+        )  # fmt: skip
+        s = (
+            torch.floor(
+                u,
+            )
+        )  # fmt: skip
+        return r.sum() + s.sum()
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "u")
+    assert [finding.source.text for finding in report.findings] == ["u.exp()", "torch.floor("]
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled", "kind"),
+    [
+        ("[float(b) * a for a, b in zip(u, v)]", "u", ""),
+        ("[float(b) * a for a, b in zip(u, v)]", "v", "number"),
+        ("[b * a.item() for i, (a, b) in enumerate(zip(u, v))]", "u", "number"),
+        ("math.exp(u) * v", "u", "number"),
+        ("torch.sort(u, 0)[1]", "u", "index"),
+        ("torch.sort(u, 0)[0]", "u", ""),
+        ("u.topk(2).indices", "u", "index"),
+        ("torch.round(u).detach()", "u", "detach"),
+    ],
+)
+def test_what_functions_of_libraries_and_of_python_do(text, spelled, kind):
+    assert [use.kind for use in uses(text, spelled)] == [kind]
 
 
 def test_a_text_that_is_no_python_tells_nothing():

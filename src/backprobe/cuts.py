@@ -14,11 +14,13 @@ from functools import cached_property
 
 from backprobe.hidden import CERTAIN, FIRM, LOSING
 from backprobe.names import partition, split, strip
-from backprobe.record import Entry, GradStatus, Record, Source
+from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Record, Source
 from backprobe.source.mentions import Use, as_called, uses
+from backprobe.source.places import line_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
-NO_NUMBERS, CHECKPOINT = "shape", "checkpoint"
+NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
+LOOPS = ("for ", "async for ")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,13 @@ class Mention:
     def use(self) -> Use:
         """The use that cuts, where several do not all."""
         kept = [use for use in self.uses if use.kind != NO_NUMBERS]
-        return next((use for use in kept if use.kind), kept[0] if kept else Use())
+        cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]
+        return next(iter(cutting or [use for use in kept if use.kind] or kept), Use())
+
+    @property
+    def place(self) -> Source | None:
+        """The line of the part that cuts, where the statement goes over several."""
+        return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
 
 
 @dataclass(frozen=True)
@@ -88,6 +96,13 @@ class Ways:
         cut = (GradStatus.DETACHED, GradStatus.NO_GRAD)
         return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
 
+    @cached_property
+    def turns(self) -> list[int]:
+        """The variables of loops whose numbers were taken from recorded values: an output depends on their count."""
+        loops = [at for at, entry in enumerate(self.entries) if entry.status is GradStatus.NOT_TENSOR
+                 and entry.source is not None and entry.source.text.startswith(LOOPS)]  # fmt: skip
+        return [at for at in loops if any(mention.use.kind for mention in self.mentions[at])]
+
     def _mention_parameters(self) -> None:
         """No expression mentions the parameters of a module that returns something without a history."""
         cut = {strip(self.entries[at].name): at for at in self.modules_cut}
@@ -108,8 +123,10 @@ class Ways:
 
     @cached_property
     def leading(self) -> set[int]:
-        """The values that go into an output, or into a module's return value that no further way was recorded of."""
-        ends = [at for at in self.modules_cut if not self.consumers.get(at)]
+        """The values that go into an output, into a module's return value that no further way was recorded of, or into
+        how often a loop runs.
+        """
+        ends = [at for at in (*self.modules_cut, *self.turns) if not self.consumers.get(at)]
         return self.before([*self.record.outputs, *ends])
 
     @cached_property
@@ -162,6 +179,15 @@ class Ways:
                       if source in values and self._is_silent(source, target)]  # fmt: skip
         return found
 
+    @cached_property
+    def derived(self) -> dict[int, Mention]:
+        """The values of which the derivative goes on somewhere, and not the numbers: by position, the first mention."""
+        found: dict[int, Mention] = {}
+        for mention in (mention for mentions in self.mentions for mention in mentions):
+            if mention.use.kind == DIFFERENTIATED and not self._flows(mention.source, mention.target):
+                found.setdefault(mention.source, mention)
+        return found
+
     def doubted(self, at: int) -> list[Mention]:
         """The mentions on a way to an output that are in what a call is given, and lead nowhere: that may be no use."""
         values = self.after(at).keys() & self.to_outputs
@@ -192,6 +218,8 @@ class Ways:
 
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
+        if mention.use.kind == DIFFERENTIATED and not _is_first_order(mention.use, target):
+            return None
         if self.has_history(mention.source):
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
@@ -210,7 +238,7 @@ class Ways:
         part of the line that cuts in any case is no such thing, nor a result without any history.
         """
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
-        if use.kind or target.status not in HISTORY:
+        if use.kind or (use.flat and not use.is_conditional) or target.status not in HISTORY:
             return False
         line = target.source
         if line is None or not line.expression or mention.line is not line:
@@ -272,12 +300,28 @@ def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
-    found = None if line is None else uses(line.expression or line.text, spelled, followed)
+    found = None if line is None else uses(line.expression or line.statement, spelled, followed)
     return None if line is None or found is None else tuple([as_called(use, line.calls) for use in found])
 
 
 def _has_cutter(known: tuple[Use, ...] | None) -> bool:
-    return any(use.kind not in ("", NO_NUMBERS) for use in known or ())
+    return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())
+
+
+def _is_first_order(use: Use, result: Entry) -> bool:
+    """Was ``create_graph`` off, where the text leaves that open?"""
+    is_open = "create_graph=" in use.text and "create_graph=True" not in use.text
+    return is_open and result.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
+
+
+def places(record: Record) -> dict[int, Source]:
+    """The line that cuts a value off in a statement of its own that goes over several, by position."""
+    several = [at for at, entry in enumerate(record.entries) if entry.status in LINES_OF_THEIR_OWN
+               and entry.cause is None and entry.source is not None and entry.source.below]  # fmt: skip
+    mentions = Ways(record).mentions if several else []
+    cutting = [mention for at in several for mention in mentions[at] if mention.use.kind]
+    lines = ((mention.target, mention.place) for mention in reversed(cutting))
+    return {at: line for at, line in lines if line is not None and line is not record.entries[at].source}
 
 
 def causes(record: Record) -> dict[int, Source]:
@@ -288,10 +332,11 @@ def causes(record: Record) -> dict[int, Source]:
     ways = Ways(record)
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
-    for cut in reversed(ways.among(ways.leading)):
-        if cut.mention.line is not None and not cut.is_behind:
-            own[cut.mention.source] = cut.mention.line
     found: dict[int, Source] = {}
+    for cut in reversed(ways.among(ways.leading)):
+        place = cut.mention.place
+        if place is not None and not cut.is_behind:
+            own[cut.mention.source] = place
     for at in reversed(wanted):
         behind = [own.get(at), *(found.get(target) for target in ways.consumers.get(at, ()))]
         line = next((line for line in behind if line is not None), None)

@@ -22,8 +22,8 @@ SWITCHED_OFF = "gradients were switched off there:"
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
-def hidden_cuts(entry: Entry) -> list[tuple[str, Use]]:
-    """What an entry's own line cuts off that is not recorded, each with how it does that."""
+def _unseen(entry: Entry) -> list[tuple[str, Use]]:
+    """What an entry's own line computes with that is not recorded, each with what is done to it."""
     line = entry.source
     if entry.status not in BARE or line is None or not line.expression:
         return []
@@ -32,7 +32,17 @@ def hidden_cuts(entry: Entry) -> list[tuple[str, Use]]:
     functions = {call.rpartition(".")[2] for call in line.calls}
     library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
     unseen = unseen_uses(line.expression, frozenset(known), library)
-    found = [(text, as_called(use, line.calls)) for text, use in unseen]
+    return [(text, as_called(use, line.calls)) for text, use in unseen]
+
+
+def unseen_calls(entry: Entry) -> list[str]:
+    """The calls in an entry's own line of what is not recorded, such as a model."""
+    return [text for text, _ in _unseen(entry) if text.endswith(")")]
+
+
+def hidden_cuts(entry: Entry) -> list[tuple[str, Use]]:
+    """What an entry's own line cuts off that is not recorded, each with how it does that."""
+    found = _unseen(entry)
     if SWITCHED_OFF in entry.reason:
         return [(text, Use("no_grad", text)) for text, _ in found[:1]]
     return [(text, use) for text, use in found if use.kind in FIRM]

@@ -66,6 +66,7 @@ class Source:
     The expression is empty where none stands for exactly this value: an argument, one part of what a call returned.
     ``calls`` are the functions that it called, in the order in which it came to them: ``torch.relu``, by the library
     and the function's own name, and an empty text for a function of the user's that was followed.
+    ``below`` are the lines that follow, where the statement goes over several.
     """
 
     file: str
@@ -73,6 +74,12 @@ class Source:
     text: str
     expression: str = ""
     calls: tuple[str, ...] = ()
+    below: tuple[str, ...] = ()
+
+    @property
+    def statement(self) -> str:
+        """The whole statement, or of one that has a body the head."""
+        return "\n".join((self.text, *self.below))
 
 
 @dataclass(frozen=True)
@@ -249,7 +256,7 @@ class Entry:
     line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
     more than this one (``bp.explain``).
     ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
-    itself, as at a parameter; it is None where there is no gradient, or the framework has no such thing.
+    itself, as at a parameter; it is None where there is no history, or the framework has no such thing.
     """
 
     name: str
@@ -330,7 +337,8 @@ class Record:
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
-    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``.
+    model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. ``framework``
+    is the one that the program is written in; ``backend`` has the arrays, which may be others after loading.
     ``none_given`` are gradients that tapes of the program's own did not give.
     """
 
@@ -346,4 +354,5 @@ class Record:
     path_sums: PathSums | None = None
     scales: tuple[float | None, ...] = ()
     buffers: Mapping[str, Nonfinite] = field(default_factory=dict)
+    framework: str = ""
     none_given: tuple[NoneGiven, ...] = ()

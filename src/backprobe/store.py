@@ -234,6 +234,7 @@ def _encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen:
         "notes": list(record.notes),
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
         "scales": list(record.scales),
+        "framework": record.framework,
         "buffers": {path: asdict(count) for path, count in record.buffers.items()},
         "none_given": [asdict(one) for one in record.none_given],
     }
@@ -283,12 +284,13 @@ def _decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str,
         None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
         tuple(data.get("scales", ())),
         {path: Nonfinite(**count) for path, count in data.get("buffers", {}).items()},
-        none_given=tuple(_decode_none_given(one) for one in data.get("none_given", ())),
+        data.get("framework", data["backend"]),
+        tuple(_decode_none_given(one) for one in data.get("none_given", ())),
     )
 
 
 def _decode_source(data: Mapping[str, Any]) -> Source:
-    return Source(**{**data, "calls": tuple(data["calls"])})
+    return Source(**{**data, "calls": tuple(data["calls"]), "below": tuple(data.get("below", ()))})
 
 
 def _decode_none_given(data: Mapping[str, Any]) -> NoneGiven:
@@ -340,7 +342,8 @@ def _check(record: Record, backend: Arrays) -> None:
     printed = {(at, record.written[full]) for full, at in record.names.items()}
     if any((at, name) not in printed for at, e in enumerate(record.entries) for name in (e.name, *e.aliases)):
         raise ValueError("an entry has a printed name that none of its names has")
-    for text in (*record.names, *record.written.values(), *record.unseen, *record.notes, *_stamp_texts(record.stamp)):
+    told = (record.framework, *record.unseen, *record.notes, *_stamp_texts(record.stamp))
+    for text in (*record.names, *record.written.values(), *told):
         _check_text(text)
     if any(scale is not None and type(scale) not in (int, float) for scale in record.scales):
         raise ValueError(f"{record.scales} where numbers belong")
@@ -381,7 +384,7 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
             _check_text(text)
     for source in (entry.source, entry.cause, *(way.source for way in entry.passages)):
         if source is not None:
-            for text in (source.file, source.text, source.expression, *source.calls):
+            for text in (source.file, source.text, source.expression, *source.calls, *source.below):
                 _check_text(text)
             numbers.append(source.line)
     if type(entry.is_leaf) not in (bool, NoneType):

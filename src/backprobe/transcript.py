@@ -9,7 +9,7 @@ from functools import lru_cache
 from backprobe.backends.base import Backend
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Link, MadeAt, NotGiven, Outcome, Sums
 from backprobe.carried import Carried
-from backprobe.cuts import causes
+from backprobe.cuts import causes, places
 from backprobe.environment import stamp
 from backprobe.record import (
     Edge,
@@ -49,7 +49,7 @@ def transcribe(
     notes = (*trace.notes, *(f"{writer.captured[at]}: {note}" for at, note in passed.notes))
     return with_causes(Record(
         backend.name, entries, names, written, backward, tuple([position[output] for output in outputs]), stamp(),
-        unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales,
+        unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales, framework=backend.name,
         none_given=_none_given(passed.none_given, writer.captured),
     ))  # fmt: skip
 
@@ -57,9 +57,11 @@ def transcribe(
 def with_causes(record: Record) -> Record:
     """The record, with the line that cut the way from each value that no path leads from."""
     lost = {entry.name for entry in record.entries if entry.status is GradStatus.NOT_CONNECTED}
-    if not lost or not any(_may_cut(entry, lost) for entry in record.entries):
+    found = places(record)
+    if lost and any(_may_cut(entry, lost) for entry in record.entries):
+        found |= causes(record)
+    if not found:
         return record
-    found = causes(record)
     entries = [replace(entry, cause=found[at]) if at in found else entry for at, entry in enumerate(record.entries)]
     return replace(record, entries=tuple(entries))
 
@@ -157,7 +159,7 @@ class _Writer:
     def entry(self, value: Value, written: Sequence[str], outcome: Outcome | None) -> Entry:
         scope, site, source = value.scope, value.site, None
         if scope is not None and site.line:
-            source = _source(scope.file, site.line, site.text, value.expression, value.calls)
+            source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
         reads = self._reads(value.reads) if value.reads else ()
         passages = self._passages(value.passages) if value.passages else ()
         if outcome is None:
@@ -198,7 +200,7 @@ class _Writer:
 
 def _line(scope: Scope, site: Site) -> Source:
     """The line of a statement; a value that it made also has what it called."""
-    return _source(scope.file, site.line, site.text, site.origin.expression)
+    return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
 
 
 def _kind(plain: object) -> str:

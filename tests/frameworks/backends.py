@@ -73,7 +73,8 @@ TORCH = Framework(
         sin=torch.sin, cos=torch.cos, exp=torch.exp, tanh=torch.tanh, sqrt=torch.sqrt, abs=torch.abs, relu=torch.relu,
         sum=torch.sum, mean=torch.mean, where=torch.where, stack=torch.stack, concat=torch.cat, reshape=torch.reshape,
         argmax=torch.argmax, stop_gradient=torch.Tensor.detach, conj=torch.conj, real=torch.real, matmul=torch.matmul,
-        cast=torch.Tensor.to, half=torch.float16, brain=torch.bfloat16, single=torch.float32, integer=torch.int32,
+        round=torch.round, cast=torch.Tensor.to, half=torch.float16, brain=torch.bfloat16, single=torch.float32,
+        integer=torch.int32,
     ),
 )  # fmt: skip
 TENSORFLOW = Framework(
@@ -84,7 +85,7 @@ TENSORFLOW = Framework(
         sin=tf.sin, cos=tf.cos, exp=tf.exp, tanh=tf.tanh, sqrt=tf.sqrt, abs=tf.abs, relu=tf.nn.relu,
         sum=tf.reduce_sum, mean=tf.reduce_mean, where=tf.where, stack=tf.stack, concat=tf.concat, reshape=tf.reshape,
         argmax=tf.argmax, stop_gradient=tf.stop_gradient, conj=tf.math.conj, real=tf.math.real, matmul=tf.matmul,
-        cast=tf.cast, half=tf.float16, brain=tf.bfloat16, single=tf.float32, integer=tf.int32,
+        round=tf.round, cast=tf.cast, half=tf.float16, brain=tf.bfloat16, single=tf.float32, integer=tf.int32,
     ),
 )  # fmt: skip
 JAX = Framework(
@@ -95,7 +96,7 @@ JAX = Framework(
         sin=jnp.sin, cos=jnp.cos, exp=jnp.exp, tanh=jnp.tanh, sqrt=jnp.sqrt, abs=jnp.abs, relu=jax.nn.relu,
         sum=jnp.sum, mean=jnp.mean, where=jnp.where, stack=jnp.stack, concat=jnp.concatenate, reshape=jnp.reshape,
         argmax=jnp.argmax, stop_gradient=jax.lax.stop_gradient, conj=jnp.conj, real=jnp.real, matmul=jnp.matmul,
-        cast=jnp.astype, half=jnp.float16, brain=jnp.bfloat16, single=jnp.float32, integer=jnp.int32,
+        round=jnp.round, cast=jnp.astype, half=jnp.float16, brain=jnp.bfloat16, single=jnp.float32, integer=jnp.int32,
     ),
     wide=lambda: jax.enable_x64(True),
 )  # fmt: skip

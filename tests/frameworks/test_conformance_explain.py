@@ -1,11 +1,14 @@
 """Why a gradient is missing, in every framework: the cause, its line, the chain, and what to write instead."""
 
 import inspect
+import re
 
 import pytest
 from backends import FRAMEWORKS
 
 import backprobe as bp
+from backprobe.explain.catalogue import CAUSES, FLAT, instead_of_flat
+from backprobe.explain.words import WORDS
 
 SECTION = "Why a gradient is missing"
 supports = pytest.mark.supports
@@ -64,6 +67,27 @@ def test_several_cuts(framework):
     assert at.keys() == {line(f, "mask ="), line(helper, "return ops")}
     assert at[line(f, "mask =")] == "comparison"
     assert {finding.kind for finding in bp.explain(recording).findings} == set(at.values())
+
+
+@supports("a cut in a statement over several lines, at the line of the part that cuts", SECTION)
+def test_a_statement_over_several_lines(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        result = ops.sum(
+            w
+            * ops.stop_gradient(
+                u,
+            ),
+        )
+        return result
+
+    recording = bp.probe(f)(*given(framework))
+    at = line(f, "* ops.stop_gradient(")
+    assert found(bp.explain(recording, "x"))[0][1] == at
+    with pytest.raises(bp.NoGradient, match=f":{at}: \\* ops.stop_gradient"):
+        recording["u"].grad
 
 
 @supports("positions, and a value that is computed again instead of used", SECTION)
@@ -144,17 +168,92 @@ def test_a_tensor_without_a_recording(name):
         bp.explain(framework.ops.sum(x * w), x)
 
 
-def test_an_operation_that_is_flat_has_the_remedy_of_such():
-    import jax.numpy as jnp
+STRAIGHT_THROUGH = {
+    "torch": "u + (round(u) - u).detach()", "tensorflow": "u + tf.stop_gradient(round(u) - u)",
+    "jax": "u + jax.lax.stop_gradient(round(u) - u)",
+}  # fmt: skip
+
+
+@supports("an operation that is flat has the remedy of such, in the framework's words", SECTION)
+def test_an_operation_that_is_flat_has_the_remedy_of_such(framework, tmp_path):
+    ops = framework.ops
 
     def f(x, w):
         u = x * w
-        r = jnp.round(u)
-        return (r * w).sum()
+        r = ops.round(u)
+        return ops.sum(r * w)
 
-    (finding,) = bp.explain(bp.probe(f)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])), "u").findings
-    assert finding.source.text == "r = jnp.round(u)"
+    recording = bp.probe(f)(*given(framework))
+    (finding,) = bp.explain(recording, "u").findings
+    assert (finding.kind, finding.source.text) == ("zero_derivative", "r = ops.round(u)")
     assert finding.remedy.startswith("round is flat between its steps")
+    assert STRAIGHT_THROUGH[framework.name] in finding.remedy
+    recording.save(tmp_path / "saved")
+    assert str(bp.explain(bp.load(tmp_path / "saved", to="numpy"), "u")) == str(bp.explain(recording, "u"))
+
+
+@supports("an operation that is flat, in the middle of an expression", SECTION)
+def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
+    ops = framework.ops
+
+    def f(x, w):
+        u = x * w
+        return ops.sum(ops.round(u * 0.5) * w)
+
+    (finding,) = bp.explain(bp.probe(f)(*given(framework)), "u").findings
+    assert (finding.kind, finding.source.line) == ("zero_derivative", line(f, "return"))
+    assert finding.headline == "the derivative of 'return' towards 'u' that backward takes is 0"
+
+
+ONLY_IN_PYTORCH = ("no_grad", "checkpoint", "overwritten", "made_leaf", "data")
+FIELDS = dict.fromkeys(("value", "plain", "target", "text", "call", "dtype", "mode", "function", "reason", "instead",
+                        "again", "others", "outputs"), "u")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_remedies_speak_of_the_framework_in_use(name):
+    remedies = {kind: cause.instead(name, **FIELDS) for kind, cause in CAUSES.items()}
+    remedies |= {operation: instead_of_flat(operation, name) for operation in FLAT}
+    in_pytorch = re.compile(r"torch\b|requires_grad|detach|create_graph")
+    spoken = {kind for kind, remedy in remedies.items() if in_pytorch.search(remedy)}
+    if name == "torch":
+        assert {"copied", "comparison", "round", "frozen"} <= spoken
+    else:
+        assert spoken <= {"detach", *ONLY_IN_PYTORCH}
+    assert all(words.keys() == WORDS["torch"].keys() for words in WORDS.values())
+
+
+@supports("positions, comparisons and whole numbers: the remedies name functions of the framework", SECTION)
+def test_remedies_name_functions_of_the_framework(framework):
+    ops = framework.ops
+    int32 = ops.integer
+
+    def f(x, w):
+        u = x * w
+        position = ops.argmax(u, 0)
+        mask = u > 4.0
+        whole = ops.cast(u, int32)
+        return ops.sum(w * ops.cast(position, ops.single) * ops.cast(mask, ops.single) * ops.cast(whole, ops.single))
+
+    remedies = {finding.kind: finding.remedy for finding in bp.explain(bp.probe(f)(*given(framework)), "x").findings}
+    wanted = {
+        "torch": ("u.max(), u.gather(...)", "torch.where", "float()"),
+        "tensorflow": ("tf.reduce_max(u), tf.gather(u, ...)", "tf.where", "tf.cast"),
+        "jax": ("u.max(), jnp.take(u, ...)", "jnp.where", "astype"),
+    }[framework.name]
+    for kind, words in zip(("index", "comparison", "integer"), wanted, strict=True):
+        assert words in remedies[kind]
+
+
+@supports("what is not differentiated: what makes it so in the framework", SECTION)
+def test_what_is_not_differentiated(framework):
+    def f(x, w):
+        return framework.ops.sum(x * w)
+
+    (finding,) = bp.explain(bp.probe(f, wrt="x")(*given(framework)), "w").findings
+    assert finding.kind == "frozen_leaf"
+    assert "wrt='w'" in finding.remedy
+    assert ("requires_grad" in finding.remedy) is (framework.name == "torch")
 
 
 def test_a_variable_that_is_made_of_a_value_is_a_new_leaf():

@@ -370,6 +370,9 @@ class Program(Tensors, Protocol):
     arrays: str
     """Which of ``ARRAYS`` what it gives are."""
 
+    framework: str
+    """The framework whose graph it is."""
+
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Take the arguments of the run. Raises BadOption."""
         ...

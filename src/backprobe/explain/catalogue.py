@@ -2,13 +2,16 @@
 
 One table, for every framework. The fields in braces are filled in from what was recorded: ``value`` is the entry that
 the gradient would go to, ``target`` what is computed from it, ``text`` and ``call`` parts of the line, ``reason`` what
-the framework's adapter noted.
+the framework's adapter noted. The others are words of the framework (``words.py``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
+
+from backprobe.explain.words import Spoken
+from backprobe.source.mentions import STEPS
 
 
 @dataclass(frozen=True)
@@ -21,8 +24,8 @@ class Cause:
     def headline(self, **fields: Any) -> str:
         return self.says.format_map(fields)
 
-    def instead(self, **fields: Any) -> str:
-        return self.remedy.format_map(fields)
+    def instead(self, framework: str, **fields: Any) -> str:
+        return self.remedy.format_map(Spoken(framework, fields))
 
 
 CAUSES = {
@@ -41,7 +44,7 @@ CAUSES = {
     ),
     "number": Cause(
         "{text} makes Python numbers of {value}, and these have no history",
-        "{value} itself: a tensor of one element computes as a number does, and gradients flow through it",
+        "{value} itself: {tensor} computes as a number does, and gradients flow through it",
     ),
     "numpy": Cause(
         "{text} takes {value} out of the framework: NumPy's arrays have no history",
@@ -49,7 +52,7 @@ CAUSES = {
     ),
     "copied": Cause(
         "{text} copies the numbers of {value} into a new tensor without a history",
-        "torch.stack([...]) or torch.cat([...]) of tensors, clone() for a copy: both keep the history",
+        "{join}: all of these keep the history",
     ),
     "parameter": Cause(
         "{text} makes a new leaf of the numbers of {value}: gradients end there",
@@ -62,15 +65,15 @@ CAUSES = {
     "index": Cause(
         "{text} gives positions: they jump or stay as {value} changes, and have no derivative",
         "something smooth in its place (softmax weights instead of argmax),\n"
-        "or take the value at that position, whose gradient flows: {plain}.max(), {plain}.gather(...)",
+        "or take the value at that position, whose gradient flows: {at_position}",
     ),
     "comparison": Cause(
         "{text} is true or false: it jumps or stays as {value} changes, and has no derivative",
-        "torch.where or a product to select among values that are differentiated, or a smooth step such as sigmoid",
+        "{where} or a product to select among values that are differentiated, or a smooth step such as sigmoid",
     ),
     "integer": Cause(
         "{text} makes whole numbers of {value}, which have no derivative",
-        "keep a floating dtype: gradients flow through float(), half() and double(), not through integers",
+        "keep a floating dtype: gradients flow through {floating}, not through integers",
     ),
     "not_float": Cause(
         "{target} is {dtype}: only floating point and complex values have derivatives",
@@ -82,11 +85,15 @@ CAUSES = {
     ),
     "sample": Cause(
         "{text} draws numbers without a history: it cuts {target} off from {value}",
-        "rsample(), where the distribution has it: gradients flow through what is drawn; or a loss of log_prob()",
+        "{draw_smoothly}: gradients flow through what is drawn; or a loss of log_prob()",
     ),
     "derivative": Cause(
         "{text} gives gradients without a history: it cuts {target} off from {value}",
-        "create_graph=True there, and gradients flow through what it gives",
+        "{differentiably}, and gradients flow through what it gives",
+    ),
+    "differentiated": Cause(
+        "{text} goes on from the derivative of {value} alone: {target} does not change with its numbers",
+        "nothing is wrong where that is meant; use {value} itself as well, and gradients flow to it",
     ),
     "checkpoint": Cause(
         "{text} is given nothing that requires a gradient, and so keeps no history, that of parameters neither",
@@ -124,11 +131,15 @@ CAUSES = {
     ),
     "frozen": Cause(
         "nothing recorded that {value} is computed from requires a gradient",
-        "requires_grad_() on what should be differentiated, before it is used; wrt= in the function form",
+        "{require}",
     ),
     "frozen_leaf": Cause(
         "{value} requires no gradient, so none is computed",
-        "requires_grad_() on it before it is used; in the function form wrt={plain!r}",
+        "{require_it}",
+    ),
+    "frozen_unseen": Cause(
+        "{value} is computed by {text}, and nothing that goes into that requires a gradient",
+        "{require_inside}",
     ),
     "made_leaf": Cause(
         "{value} was made to require a gradient when it was computed already: backward ends there at once",
@@ -140,7 +151,7 @@ CAUSES = {
     "not_executed": Cause(
         "{value} was never computed: {reason}", "call what computes it, or ask for a value that was computed"
     ),
-    "backward_not_run": Cause("no backward pass went by: {reason}", "loss.backward() in the block, in this thread"),
+    "backward_not_run": Cause("no backward pass went by: {reason}", "{go_back}"),
     "overwritten": Cause(
         "{value} was written where autograd does not look: gradients that need it are those of the new numbers",
         "write an ordinary operation, u = u * 2, or write under torch.no_grad() before it is used",
@@ -170,14 +181,18 @@ FLAT = {
     "clamp": "clamp has derivative 0 outside of its limits: wider limits, or a smooth one such as tanh",
     "clip": "clip has derivative 0 outside of its limits: wider limits, or a smooth one such as tanh",
     "hardtanh": "hardtanh has derivative 0 outside of its limits: tanh",
-    **{
-        name: f"{name} is flat between its steps: a straight-through estimator, u + ({name}(u) - u).detach()"
-        for name in ("round", "floor", "ceil", "trunc", "sign", "heaviside")
-    },
-    "normal": "normal draws numbers without a derivative: mean + deviation * randn_like(mean)",
-    **{
-        name: f"{name} draws numbers without a derivative: a loss of log_prob(), or a relaxation"
-        for name in ("bernoulli", "poisson")
-    },
+    **dict.fromkeys(
+        STEPS,
+        "{op} is flat between its steps: a straight-through estimator, {straight_through}",
+    ),
+    "normal": "normal draws numbers without a derivative: mean + deviation * {noise}",
+    **dict.fromkeys(
+        ("bernoulli", "poisson"), "{op} draws numbers without a derivative: a loss of log_prob(), or a relaxation"
+    ),
 }
 """What to write instead of operations that are flat, by the name of the operation."""
+
+
+def instead_of_flat(operation: str, framework: str) -> str:
+    """The remedy for an operation that is flat; empty for any other."""
+    return FLAT.get(operation, "").format_map(Spoken(framework, {"op": operation}))

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
-from backprobe.explain.missing import cut_finding, hidden_findings, merged
+from backprobe.explain.missing import cut_finding, hidden_findings, is_returned, merged
 from backprobe.findings import Finding
+from backprobe.hidden import unseen_calls
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
 
@@ -90,12 +91,14 @@ def _freed(told: Told) -> Lines:
             f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
             "next:     retain_graph=True there; or compute it again",
         ]  # fmt: skip
-    said = ["what is differentiated now goes on from what an earlier backward() has gone through and freed"]
+    call = "grad()" if "grad(" in told.earlier.text and "backward(" not in told.earlier.text else "backward()"
+    said = [f"what is differentiated now goes on from what an earlier {call} has gone through and freed"]
     said += [f"freed:    {_line(told.earlier)}"]
     said += [f"survived: {_at(value)}" for value in told.values] or ["survived: a value without a name"]
     if not told.users and told.values:
         return [
-            f"backward() has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            f"{call} has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
+            "next:     retain_graph=True in that call" if call == "grad()" else
             "next:     call backward() once; two losses of the same values are summed first: (a + b).backward()",
         ]  # fmt: skip
     said += [f"used:     {_at(user)}" for user in told.users]
@@ -103,6 +106,9 @@ def _freed(told: Told) -> Lines:
         return [*said, "next:     sum the losses and call backward() once: (a + b).backward();",
                 "          or retain_graph=True in the call that comes first"]  # fmt: skip
     first = f"{told.first} = {told.first}.detach()" if told.has_word else "detach() on what is carried over"
+    container, _, item = told.first.rpartition(".")
+    if item.isdigit() and container.isidentifier() and container != "return":
+        first = f"{container} = tuple(part.detach() for part in {container})"
     return [
         *said,
         f"next:     {first} before it is used again, where gradients need not flow into what was before;",
@@ -119,14 +125,24 @@ def _without_history(told: Told) -> Lines:
     among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
     said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among)]
     if len(said) == 1:
-        frozen = [
-            ways.entries[each] for each in sorted(among)
-            if ways.entries[each].status is GradStatus.FROZEN and not ways.sources(each) and each not in at
-        ]  # fmt: skip
-        said += [f"frozen:  {_at(entry)}" for entry in frozen[:MOST]]
-        if frozen:
-            names = " or ".join(own_name(entry.name) for entry in frozen[:3])
-            said.append(f"next:    requires_grad_() on {names}, before it is used")
+        frozen = [each for each in sorted(among) if ways.entries[each].status is GradStatus.FROZEN]
+        leaves = [each for each in frozen if each not in at and not ways.sources(each) and not is_returned(ways, each)]
+        said += _frozen([ways.entries[each] for each in leaves],
+                        [ways.entries[each] for each in frozen if unseen_calls(ways.entries[each])])  # fmt: skip
+    return said
+
+
+def _frozen(leaves: list[Entry], computed: list[Entry]) -> Lines:
+    """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
+    calls = {text: entry.source for entry in computed for text in unseen_calls(entry)}
+    said = [f"frozen:  `{text}`" + (f" ({_line(line)})" if line else "") for text, line in calls.items()][:MOST]
+    said += [f"frozen:  {_at(entry)}" for entry in leaves if entry not in computed][: MOST - len(said)]
+    if calls:
+        texts = ", ".join(f"`{text}`" for text in list(calls)[:3])
+        said.append(f"next:    requires_grad_() on what {texts} computes with, as the parameters of a module")
+    elif leaves:
+        names = " or ".join(own_name(entry.name) for entry in leaves[:3])
+        said.append(f"next:    requires_grad_() on {names}, before it is used")
     return said
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from backprobe.cuts import Cut, Ways
-from backprobe.explain.catalogue import CAUSES, FLAT
+from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
+from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
-from backprobe.hidden import hidden_cuts
+from backprobe.hidden import hidden_cuts, unseen_calls
 from backprobe.names import strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
-from backprobe.source.mentions import has_part, unread
+from backprobe.source.mentions import POSITIONS, Use, has_part, unread, uses
+from backprobe.source.places import line_of
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 FROZEN = ("frozen", "frozen_leaf")
 LISTED = 8
+COUNT = re.compile(r"#\d+")
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
@@ -30,20 +33,22 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     elif entry.status in CUT_BEFORE:
         findings = _without_history(ways, at)
     else:
-        findings = [by_status(entry)]
+        findings = [by_status(ways, entry)]
     heading = f"{entry.name!r} has no gradient ({entry.status})"
-    is_hidden = entry.status is GradStatus.FROZEN and not any(finding.kind in FROZEN for finding in findings)
-    heading += "" if is_hidden else f": {entry.reason}"
+    is_frozen = any(finding.kind in FROZEN for finding in findings)
+    is_otherwise = {GradStatus.FROZEN: not is_frozen, GradStatus.DETACHED: is_frozen}.get(entry.status, False)
+    heading += "" if is_otherwise else f": {entry.reason}"
     return Report(heading, tuple(merged([*findings, *made_leaves(ways)]) + none_given(ways.record, entry.name)))
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
-    """Findings of one kind at one line, as a loop gives them, as one with the names of all."""
+    """Findings that say the same of one line, as of each turn of a loop, as one with the names of all."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
         line = finding.source
         place = (line.file, line.line) if line is not None else ()
-        key = (finding.kind, *place, strip(finding.name))
+        is_of_name = line is None or repr(finding.name) in finding.headline
+        key = (finding.kind, place, strip(finding.name) if is_of_name else COUNT.sub("", finding.headline))
         groups.setdefault(key, []).append(finding)
     return [_as_one(group) for group in groups.values()]
 
@@ -64,9 +69,24 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     cuts = ways.cuts(at)
     if cuts:
         return [cut_finding(ways, cut, _through(ways, after, cut)) for cut in cuts]
+    differentiated = _differentiated(ways, at, after)
+    if differentiated is not None:
+        return [differentiated]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after)
     return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
+
+
+def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
+    """The first line on the way to an output that goes on from the derivative of a value, as a gradient penalty."""
+    first = next((ways.derived[each] for each in after if each in ways.derived), None)
+    if first is None or first.target not in ways.leading:
+        return None
+    entry, target = ways.entries[first.source], ways.entries[first.target]
+    fields = {"value": repr(entry.name), "target": repr(target.name), "text": f"`{first.use.text}`"}
+    facts = [f"no edge leads from {target.name!r} back to {entry.name!r}, and none needs to"]
+    chain = (*ways.chain(after, first.source), target.name)
+    return _found(ways, "differentiated", target.name, first.line or target.source, fields, facts=facts, chain=chain)
 
 
 def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -78,7 +98,7 @@ def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | Non
     fields = {"value": repr(entry.name), "target": repr(target.name)}
     facts = ["that part of the line may have no use of it, as an index has none"]
     chain = (*ways.chain(after, first.source), target.name)
-    return _found("unknown", target.name, first.line or target.source, fields, facts=facts, chain=chain)
+    return _found(ways, "unknown", target.name, first.place or target.source, fields, facts=facts, chain=chain)
 
 
 def _out_of_sight(ways: Ways, at: int, after: dict[int, int | None]) -> list[Finding]:
@@ -117,36 +137,41 @@ def _through(ways: Ways, after: dict[int, int | None], cut: Cut) -> tuple[str, .
 def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     """One cut, in words."""
     source, target = ways.entries[cut.mention.source], ways.entries[cut.target]
-    use, kind = cut.mention.use, _kind(cut, source, target)
+    use, kind, framework = cut.mention.use, _kind(cut, source, target, ways.record.framework), ways.record.framework
     whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call = use.call or whole
+    flat = instead_of_flat((use.flat or call).partition("(")[0].rpartition(".")[2], framework)
     fields = {
         "value": repr(source.name), "plain": strip(source.name).rpartition(":")[2], "target": repr(target.name),
         "text": f"`{use.text or whole}`", "call": f"`{call}`",
         "dtype": target.dtype, "mode": mode_of(target.reason), "function": call.partition("(")[0] or "f",
+        "instead": flat,
     }  # fmt: skip
     facts = [f"{source.name!r} is {_state(source)}, {target.name!r} is {_state(target)}"]
     if cut.is_behind:
         facts.append(f"{source.name!r} is cut off already: this line would cut it off again")
     if use.is_conditional:
         facts.append("the line may not have come to that part of it, which stands under a condition")
+    if cut.target in ways.turns:
+        facts.append("how often the loop runs may depend on it")
     onward = _onward(ways, cut.target)
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
-    instead = CAUSES[kind].instead(**fields)
-    if kind == "inside":
-        instead = FLAT.get(call.partition("(")[0].rpartition(".")[2], instead)
-    line = cut.mention.line or target.cause or target.source
+    instead = CAUSES[kind].instead(framework, **fields)
+    instead = flat or instead if kind == "inside" else instead
+    line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
         fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
 
 
-def _kind(cut: Cut, source: Entry, target: Entry) -> str:
+def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
     use = cut.mention.use
     if cut.is_silent:
         return "silent"
+    if use.kind == DIFFERENTIATED:
+        return "derivative"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
     if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:
@@ -156,9 +181,11 @@ def _kind(cut: Cut, source: Entry, target: Entry) -> str:
     if use.kind:
         return use.kind
     if target.status is GradStatus.NOT_FLOAT:
-        return "not_float"
+        return "index" if target.op in POSITIONS else "not_float"
     if target.status is GradStatus.NOT_TENSOR:
         return "number"
+    if use.flat and framework != "torch":  # which has an edge there
+        return "zero_derivative"
     return "inside" if use.call and not use.is_conditional else "unknown"
 
 
@@ -208,7 +235,8 @@ def _made_again(ways: Ways, at: int) -> Finding | None:
             again = {"value": repr(entry.name), "text": f"`{text}`", "again": repr(other.name)}
             chain = (*(name for name in dict.fromkeys(read.values())), entry.name)
             facts = [made_at(entry), "each time that it runs, such an expression gives a tensor of its own"]
-            return _found("made_again", entry.name, other.source, again, chain=chain, facts=facts)
+            line = line_of(other.source, text)
+            return _found(ways, "made_again", entry.name, line, again, chain=chain, facts=facts)
     return None
 
 
@@ -228,19 +256,20 @@ def _other_call(ways: Ways, at: int) -> Finding | None:
         return None
     named = ", ".join(f"rec[{name!r}]" for name in list(others)[:LISTED])
     fields = {"value": repr(entry.name), "outputs": _outputs(ways), "others": named}
-    return _found("other_call", entry.name, entry.source, fields, facts=_ends(ways, at, ways.after(at)))
+    return _found(ways, "other_call", entry.name, entry.source, fields, facts=_ends(ways, at, ways.after(at)))
 
 
 def _unused(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
     entry = ways.entries[at]
     fields = {"value": repr(entry.name), "outputs": _outputs(ways)}
     end = _last(ways, after)
-    if end != at and _is_returned(ways, end) and not any(entry.source for entry in ways.entries):
+    if end != at and is_returned(ways, end) and not any(entry.source for entry in ways.entries):
         facts = [*_ends(ways, at, after), GOES_ON]
         chain = ways.chain(after, end)
-        return replace(_found("not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
+        return replace(_found(ways, "not_seen", entry.name, None, fields, chain=chain, facts=facts), kind="unknown")
     chain = ways.chain(after, end) if end != at else ()
-    return _found("unused", entry.name, ways.entries[end].source, fields, chain=chain, facts=_ends(ways, at, after))
+    line, facts = ways.entries[end].source, _ends(ways, at, after)
+    return _found(ways, "unused", entry.name, line, fields, chain=chain, facts=facts)
 
 
 def _ends(ways: Ways, at: int, after: dict[int, int | None]) -> list[str]:
@@ -284,7 +313,7 @@ def _without_history(ways: Ways, at: int) -> list[Finding]:
     if hidden:
         return hidden
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
-        return [by_status(entry)]
+        return [by_status(ways, entry)]
     return [_no_history_seen(ways, at, before)]
 
 
@@ -298,6 +327,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
     for each in sorted(among):
         entry = ways.entries[each]
         for text, use in hidden_cuts(entry):
+            line = None if entry.source is None else line_of(entry.source, use.text)
             if of is not None and text != _name_in(ways, of, each):
                 continue
             fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
@@ -306,7 +336,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
             if of is not None:
                 facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
             chain = () if to is None or to == each else ways.chain(ways.after(each), to)
-            found.append(_found(use.kind, entry.name, entry.source, fields, facts=facts, chain=chain))
+            found.append(_found(ways, use.kind, entry.name, line, fields, facts=facts, chain=chain))
     return found
 
 
@@ -314,26 +344,43 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     entry = ways.entries[at]
     fields = {"value": repr(entry.name), "plain": strip(entry.name).lstrip(":")}
     if entry.status is GradStatus.NO_GRAD:
-        return _found("no_grad", entry.name, entry.source, {
+        return _found(ways, "no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
     if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
         text = entry.cause.text if entry.cause is not None else "the checkpoint"
-        return _found("checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+        return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+    if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
+        mentioned = ", ".join(repr(read.name) for read in entry.reads)
+        facts = [f"of {mentioned} the shape and the like are used, and no number"]
+        return _found(ways, "frozen_leaf", entry.name, entry.source, fields, facts=facts)
     if entry.status is GradStatus.DETACHED:
-        return _found("unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
+        return _found(ways, "unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
                       "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
     leaves = [each for each in sorted(before - {at}) if ways.entries[each].status is GradStatus.FROZEN
               and not ways.sources(each)]  # fmt: skip
     facts = [f"computed from {made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
-    if _is_returned(ways, at):
+    if is_returned(ways, at):
         facts.append(GOES_ON)
     chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
-    kind = "frozen" if ways.sources(at) or _is_returned(ways, at) else "frozen_leaf"
-    return _found(kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
+    parts = [f"`{text}`" for text in unseen_calls(entry)]
+    if parts:
+        fields["text"] = ", ".join(parts)
+        facts.append(f"{fields['text']} is not recorded, and gives nothing that requires a gradient")
+        found = _found(ways, "frozen_unseen", entry.name, entry.source, fields, facts=facts, chain=chain)
+        return replace(found, kind="frozen")
+    kind = "frozen" if ways.sources(at) or is_returned(ways, at) else "frozen_leaf"
+    return _found(ways, kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
 
 
-def _is_returned(ways: Ways, at: int) -> bool:
+def _uses_no_number(entry: Entry) -> bool:
+    """Does the line of an entry ask of all that it mentions only for the shape and the like?"""
+    text = entry.source.expression if entry.source is not None else ""
+    known = [use for read in entry.reads for use in uses(text, read.spelled) or (Use(),)]
+    return bool(known) and all(use.kind == NO_NUMBERS for use in known)
+
+
+def is_returned(ways: Ways, at: int) -> bool:
     """Is it what a module returned?"""
     own = (full for full, position in ways.record.names.items() if position == at)
     return ways.entries[at].source is None and any(strip(full).endswith(":return") for full in own)
@@ -347,14 +394,14 @@ def made_leaves(ways: Ways) -> list[Finding]:
         if entry.status is GradStatus.OK and entry.is_leaf and ways.sources(at):
             flag = ways.entries[ways.position.get(f"{entry.name}.requires_grad", at)]
             facts = [f"no edge leads from {entry.name!r} to anything that it is computed from"]
-            found.append(_found("made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
+            found.append(_found(ways, "made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts))
     return found
 
 
 # the rest: what the status says already
 
 
-def by_status(entry: Entry) -> Finding:
+def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
     if entry.status is GradStatus.OPAQUE and entry.cause is not None:
@@ -363,15 +410,15 @@ def by_status(entry: Entry) -> Finding:
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
-    return _found(kind, entry.name, entry.cause or entry.source, fields)
+    return _found(ways, kind, entry.name, entry.cause or entry.source, fields)
 
 
 def _found(
-    kind: str, name: str, source: Source | None, fields: dict[str, Any], *, facts: Sequence[str] = (),
+    ways: Ways, kind: str, name: str, source: Source | None, fields: dict[str, Any], *, facts: Sequence[str] = (),
     chain: tuple[str, ...] = (),
 ) -> Finding:  # fmt: skip
-    cause = CAUSES[kind]
-    return Finding(kind, name, cause.headline(**fields), source, tuple(facts), chain, cause.instead(**fields))
+    cause, instead = CAUSES[kind], CAUSES[kind].instead(ways.record.framework, **fields)
+    return Finding(kind, name, cause.headline(**fields), source, tuple(facts), chain, instead)
 
 
 def with_fact(finding: Finding, fact: str) -> Finding:

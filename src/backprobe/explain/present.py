@@ -7,10 +7,11 @@ from collections import deque
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
 from backprobe.cuts import Mention, Ways
-from backprobe.explain.catalogue import CAUSES, FLAT
+from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
+from backprobe.source.places import line_of
 
 MOST = 8  # lines that are listed
 
@@ -45,7 +46,7 @@ def lost_beside(ways: Ways, among: set[int]) -> list[str]:
 
 def place(mention: Mention, target: Entry) -> str:
     """The part of a line that a value is mentioned in, and which line that is."""
-    line = mention.line or target.source
+    line = mention.place or target.source
     if line is None:
         return repr(target.name)
     return f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
@@ -55,7 +56,7 @@ def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:
     notes = []
     if entry.aliases:
         notes.append(f"the same value is also called {', '.join(entry.aliases)}")
-    if ways.edges[ways.position[entry.name]] and ways.record.backend == "torch":
+    if ways.edges[ways.position[entry.name]] and ways.record.framework == "torch":
         notes.append(
             f"it was computed, and is no leaf: in PyTorch its own .grad is None, and rec[{entry.name!r}].grad is there"
         )
@@ -75,7 +76,7 @@ def _overwritten(ways: Ways, at: int) -> list[Finding]:
         if entry.status is GradStatus.OPAQUE and entry.cause is not None and each in ways.leading:
             fields = {"value": repr(entry.name)}
             found.append(Finding("overwritten", entry.name, cause.headline(**fields), entry.cause, (entry.reason,),
-                                 ways.chain(after, each), cause.instead(**fields)))  # fmt: skip
+                                 ways.chain(after, each), cause.instead(ways.record.framework, **fields)))  # fmt: skip
     return found
 
 
@@ -109,11 +110,14 @@ def _flat(ways: Ways, source: int, target: int, chain: tuple[str, ...], arrays: 
     if others:
         facts.append(f"{value.name!r} also goes into {len(others)} other values; contributions may have cancelled: "
                      "bp.probe(..., partials=True) tells each")  # fmt: skip
-    instead = FLAT.get(entry.op, "bp.probe(..., partials=True) gives the derivative of each value towards each input")
+    framework = ways.record.framework
+    each = "bp.probe(..., partials=True) gives the derivative of each value towards each input"
+    instead = instead_of_flat(entry.op, framework) or each
     fields = {"value": repr(value.name), "target": repr(entry.name), "instead": instead}
     cause = CAUSES["zero_derivative"]
-    return Finding("zero_derivative", entry.name, cause.headline(**fields), entry.source, tuple(facts), chain,
-                   cause.instead(**fields))  # fmt: skip
+    line = None if entry.source is None else line_of(entry.source, entry.source.expression)
+    return Finding("zero_derivative", entry.name, cause.headline(**fields), line, tuple(facts), chain,
+                   cause.instead(framework, **fields))  # fmt: skip
 
 
 def _summary(entry: Entry, arrays: Arrays) -> Summary | None:

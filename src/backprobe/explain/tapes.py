@@ -25,10 +25,10 @@ def none_given(record: Record, name: str | None = None) -> list[Finding]:
         is_known = one.why is WhyNone.NO_WAY and entry is not None and entry.status is not GradStatus.OK
         if name in (None, one.name) and not is_known:  # what cuts it off is a finding of its own
             groups.setdefault((one.source, one.why, one.outside), {}).setdefault(one.name, one)
-    return [_finding(list(group.values()), entries) for group in groups.values()]
+    return [_finding(list(group.values()), entries, record.framework) for group in groups.values()]
 
 
-def _finding(group: Sequence[NoneGiven], entries: dict[str, Entry]) -> Finding:
+def _finding(group: Sequence[NoneGiven], entries: dict[str, Entry], framework: str) -> Finding:
     one, *others = group
     outside = entries.get(one.outside[-1]) if one.outside else None
     kind = {WhyNone.OUTSIDE: "outside_tape", WhyNone.NOT_WATCHED: "not_watched"}.get(one.why, "none_given")
@@ -43,4 +43,4 @@ def _finding(group: Sequence[NoneGiven], entries: dict[str, Entry]) -> Finding:
         facts.append(OF_THE_PROBE)
     source = one.source if outside is None or outside.source is None else outside.source
     cause = CAUSES[kind]
-    return Finding(kind, one.name, cause.headline(**fields), source, tuple(facts), (), cause.instead(**fields))
+    return Finding(kind, one.name, cause.headline(**fields), source, tuple(facts), (), cause.instead(framework, **fields))

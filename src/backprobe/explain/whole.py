@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from backprobe.cuts import Cut, Ways
+from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
     is_of_whole_numbers,
+    is_returned,
     made_at,
     made_leaves,
     merged,
@@ -40,20 +42,73 @@ def explain_all(ways: Ways) -> Report:
         if others:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    for at in sorted(lost - explained):
-        if not any(target in lost - explained for target in ways.consumers.get(at, ())):  # the last on its way
-            findings += not_connected(ways, at)
+    rest = lost - explained
+    findings += _of_leaves(ways, rest)
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
-    findings += _by_reason([entry for entry in opaque if not is_of_whole_numbers(entry)])
+    findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
     findings += none_given(ways.record)
-    notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates), *_frozen_note(ways, missing),
-             *_by_nature(ways, missing)]  # fmt: skip
+    notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates),
+             *_beside(ways, rest - _items_of(ways, explained)),
+             *_not_told([entry for entry in opaque if not is_of_whole_numbers(entry)]),
+             *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
     without = "has none though it has" if len(lost) == 1 else "have none though they have"
     return Report(heading + (f"; {len(lost)} {without} a history" if lost else ""),
                   tuple(findings), tuple(notes))  # fmt: skip
+
+
+def _of_leaves(ways: Ways, lost: set[int]) -> Iterator[Finding]:
+    """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
+    found = []
+    for at in sorted(each for each in lost if _is_leaf(ways, each)):
+        found += [(at, finding) for finding in not_connected(ways, at) if finding.kind != DIFFERENTIATED]
+    groups: dict[object, list[tuple[int, Finding]]] = {}
+    for at, finding in found:
+        groups.setdefault((finding.kind, finding.source), []).append((at, finding))
+    for (_, finding), *others in groups.values():
+        names = _listed(ways, sorted({at for at, _ in others}))
+        yield with_fact(finding, f"the same is missing for it of {names}") if others else finding
+
+
+def _is_leaf(ways: Ways, at: int) -> bool:
+    """Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?"""
+    entry = ways.entries[at]
+    is_made = entry.op or (entry.source is not None and entry.source.expression)
+    is_leaf = not is_made and not is_returned(ways, at) if entry.is_leaf is None else entry.is_leaf
+    is_first = not any(ways.entries[source].status in HISTORY for source in ways.sources(at))
+    return is_leaf and is_first and at <= max(ways.record.outputs, default=at)
+
+
+def _beside(ways: Ways, lost: set[int]) -> Iterator[str]:
+    """What has no gradient, though all that it is computed from has, or came after the outputs: no fault by itself.
+
+    So are numbers for people, the losses of earlier steps, and what only the derivative is used of.
+    """
+    derived = [at for at in lost if at in ways.derived]
+    before = ways.before(derived)
+    words = {
+        "only the derivative is used of": derived,
+        "computed, and not used for an output": [at for at in lost - before if not _is_leaf(ways, at)],
+    }
+    for said, positions in words.items():
+        counts = Counter(strip(ways.entries[at].name).removeprefix(":") for at in sorted(positions))
+        names = [name + (f" ({count} times)" if count > 1 else "") for name, count in counts.items()]
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        if names:
+            yield f"{said}: {', '.join(names[:LISTED])}{more}"
+
+
+def _items_of(ways: Ways, explained: set[int]) -> set[int]:
+    """What a comprehension goes through, where its line is why that is missing: the items are lost with it."""
+    cut = {(mention.line.file, mention.line.line) for cut in ways.among(ways.leading)
+           if (mention := cut.mention).line is not None}  # fmt: skip
+    return {
+        at for at, entry in enumerate(ways.entries)
+        if (line := entry.source) is not None and not line.expression and not entry.op
+        and (line.file, line.line) in cut and not explained.isdisjoint(ways.edges[at])
+    }  # fmt: skip
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
@@ -82,17 +137,28 @@ def _assigned(places: Sequence[str]) -> Iterator[str]:
         yield f"no gradient flows to earlier steps through what is assigned: {', '.join(places[:LISTED])}{more}"
 
 
-def _by_reason(entries: Sequence[Entry]) -> list[Finding]:
+def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
     """Entries whose gradient is missing for one reason, as one finding."""
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
         groups.setdefault((entry.status, entry.reason, entry.cause), []).append(entry)
     found = []
     for first, *others in groups.values():
-        finding = by_status(first)
+        finding = by_status(ways, first)
         names = _names([entry.name for entry in others])
         found.append(with_fact(finding, f"the same of {names}") if others else finding)
     return found
+
+
+def _not_told(entries: Sequence[Entry]) -> Iterator[str]:
+    """What cannot be judged is no fault of the program's."""
+    groups: dict[str, list[str]] = {}
+    for entry in entries:
+        if entry.cause is None:
+            groups.setdefault(entry.reason, []).append(entry.name)
+    for reason, names in groups.items():
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        yield f"not told: {reason}: {', '.join(names[:LISTED])}{more}"
 
 
 def _missing_for_it(ways: Ways, at: set[int]) -> str:

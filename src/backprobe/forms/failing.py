@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,8 @@ from backprobe.transcript import kept, transcribe
 
 if TYPE_CHECKING:
     from backprobe.forms.run import Run
+
+DIFFERENTIATING = ("grad", "backward")
 
 
 def explained(run: Run, error: BaseException) -> str | None:
@@ -85,10 +88,29 @@ def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
     file = at.tb_frame.f_code.co_filename
     text = linecache.getline(file, at.tb_lineno).strip()
     tree = parsed(text)
-    site = Site("backward()", at.tb_lineno, text, Origin() if tree is None else Origin(reads=names_read(tree)))
-    return run.trace.hold_at(tensor, site, _scope(run, file))
+    call, began = (None, None) if tree is None else _began(tree)
+    origin = Origin() if tree is None else Origin(reads=names_read(tree)) if began is None else Origin.of(began)
+    return run.trace.hold_at(tensor, Site(call or "backward()", at.tb_lineno, text, origin), _scope(run, file))
+
+
+def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
+    """The only call in a line that differentiates, and what stands there for that which it begins at."""
+    calls = {
+        node: node.func.attr for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DIFFERENTIATING
+    }  # fmt: skip
+    if len(calls) != 1:
+        return None, None
+    ((call, name),) = calls.items()
+    owner = call.func.value  # type: ignore[attr-defined]
+    if not ast.unparse(owner).endswith("autograd"):
+        return f"{name}()", owner
+    given = [word.value for word in call.keywords if word.arg in ("outputs", "tensors")]
+    return f"{name}()", next(iter([*call.args, *given]), None)
 
 
 def _scope(run: Run, file: str) -> Scope:
     """The scope that a line of a file stands in: the innermost that still runs."""
-    return next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)
+    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)
+    found.file = found.file or file  # a block around a model has seen no line of its own
+    return found

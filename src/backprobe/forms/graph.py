@@ -112,7 +112,7 @@ class GraphRun:
         unseen = dict.fromkeys(strip(own[0]) for at, own in enumerate(self.names) if at not in recorded)
         return Record(
             self.program.arrays, entries, names, written, passed.order, outputs, stamp(), tuple(unseen),
-            tuple(self.program.notes()), _path_sums(passed.sums, printed),
+            tuple(self.program.notes()), _path_sums(passed.sums, printed), framework=self.program.framework,
         )  # fmt: skip
 
     def _entry(

@@ -96,7 +96,8 @@ class _CallRewriter(Rewriter):
         line = line or node.lineno
         text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
         texts = tuple((key, ast.unparse(part)) for key, part in arguments)
-        self.sites.append(CallSite(_bound(self.at), line, text, origin or Origin.of(node), spelled, texts))
+        origin = origin or Origin.of(node)
+        self.sites.append(CallSite(_bound(self.at), line, text, origin, spelled=spelled, arguments=texts))
         return ast.Constant(len(self.sites) - 1)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from backprobe.errors import NoSource
 from backprobe.source.locate import FunctionNode, is_class, is_module, locate, locate_class, locate_module
 from backprobe.source.rewrite import MAY_WRITE
-from backprobe.source.sites import Origin, Site, augmented, names_read, operation
+from backprobe.source.sites import Origin, Site, augmented, lines_of, names_read, operation
 
 Place = tuple[int | None, int | None]
 Mark = tuple["Does", int, ast.expr]
@@ -127,7 +127,8 @@ class _Marker(ast.NodeVisitor):
     """Collects the marks of one function; functions and classes inside it have their own."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self.lines, self.at = lines, 1
+        self.lines = lines
+        self.at: Any = None  # the statement or argument that is being read
         self.marks = Marks([], {}, {}, {}, {}, {}, [])
 
     def function(self, node: FunctionNode | ast.ClassDef | ast.Module) -> None:
@@ -137,10 +138,10 @@ class _Marker(ast.NodeVisitor):
         given = node.args
         for argument in (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg):
             if argument is not None:
-                self.at = argument.lineno
+                self.at = argument
                 self.marks.arguments.append((argument.arg, self._site(argument.arg, Origin())))
         if isinstance(node, ast.Lambda):
-            self.at = node.body.lineno
+            self.at = node.body
             self.marks.only_return = self._site("return", Origin.of(node.body))
             self.visit(node.body)
         else:
@@ -153,7 +154,7 @@ class _Marker(ast.NodeVisitor):
     def visit(self, node: ast.AST) -> None:
         outer = self.at
         if isinstance(node, ast.stmt):
-            self.at = node.lineno
+            self.at = node
         super().visit(node)
         self.at = outer
 
@@ -239,8 +240,8 @@ class _Marker(ast.NodeVisitor):
         self.marks.stores[_end(place)] = (does, site, target)
 
     def _site(self, local: str, origin: Origin) -> int:
-        text = self.lines[self.at - 1].strip() if 0 < self.at <= len(self.lines) else ""
-        self.marks.sites.append(Site(local, self.at, text, origin))
+        text, *below = lines_of(self.at, self.lines)
+        self.marks.sites.append(Site(local, self.at.lineno, text, origin, tuple(below)))
         return len(self.marks.sites) - 1
 
 

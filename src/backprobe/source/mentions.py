@@ -31,15 +31,25 @@ CUTTERS = {
     "Variable": "parameter",
     "deepcopy": "copied",
     "argmax": "index", "argmin": "index", "argsort": "index", "nonzero": "index", "multinomial": "index",
-    "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index",
+    "searchsorted": "index", "bucketize": "index", "one_hot": "index", "where_indices": "index", "indices": "index",
     "eq": "comparison", "ne": "comparison", "lt": "comparison", "le": "comparison", "gt": "comparison",
     "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
     "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
     "less": "comparison", "logical_not": "comparison",
     "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample",
     "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
+    "gradient": "differentiated", "batch_jacobian": "differentiated",
 }  # fmt: skip
 """What a value is lost in, by the last part of the name of a function, method or attribute."""
+TRANSFORMS = frozenset({"grad", "value_and_grad", "jacrev", "jacfwd", "jacobian", "hessian", "vjp", "jvp", "linearize"})
+"""What is given a function, and gives one that computes its derivative."""
+
+POSITIONS = frozenset({
+    "sort", "topk", "top_k", "approx_max_k", "kthvalue", "mode", "median", "max", "min", "cummax", "cummin"
+})  # fmt: skip
+"""Functions that give values first and then their positions."""
+STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside"})
+"""Functions that are flat between their steps. PyTorch gives a derivative of 0, the others have none there."""
 
 ASSIGNING = frozenset({
     "assign", "assign_add", "assign_sub", "scatter_update", "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub",
@@ -70,7 +80,9 @@ class Use:
 
     ``call`` is the text of the outermost call around it, cutter or not, and ``is_argument`` whether the value itself is
     given to a call. ``is_conditional`` says that the
-    expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used.
+    expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used; nor is
+    ``differentiated``: what is computed has the derivative of the value, with its history, and not its numbers.
+    ``flat`` is the text of a function around it that is flat between steps, where nothing else cuts.
     """
 
     kind: str = ""
@@ -78,6 +90,7 @@ class Use:
     call: str = ""
     is_argument: bool = False
     is_conditional: bool = False
+    flat: str = ""
 
 
 CUTTING = re.compile(rf"\b(?:{'|'.join([*CUTTERS, *ASSIGNING, *NUMPY])})\b")
@@ -105,7 +118,7 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     local, leaf = _divided(tree, spelled)
     places = list(_places(tree, local))
     if not places:
-        return None
+        return _differentiated(tree, local)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     known = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
@@ -123,6 +136,15 @@ def as_called(use: Use, calls: Sequence[str]) -> Use:
     is_by_name = use.kind == "numpy" and use.text.partition(".")[0] in NUMPY
     is_other = bool(calls) and not any(call.partition(".")[0] in NUMPY for call in calls)
     return replace(use, kind="", text="") if is_by_name and is_other else use
+
+
+def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
+    """The use of what a function returns that is not called by its name, but given to what differentiates it."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last(node.func) in TRANSFORMS)
+    for call in calls if local.endswith("()") else ():
+        if any(_last(given) == local.removesuffix("()") for given in call.args):
+            return (Use("differentiated", ast.unparse(call), ast.unparse(call)),)
+    return None
 
 
 @lru_cache(4096)
@@ -173,7 +195,8 @@ def _root(node: ast.AST) -> str:
 def parsed(text: str) -> ast.AST | None:
     """An expression or statement; the head of a compound statement is one without its body."""
     text = text.strip()
-    for whole in (text, f"{text} pass", text.removeprefix("el")):
+    alone = text.removeprefix("el")  # an elif is an if by itself
+    for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass"):
         try:
             with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
                 warnings.simplefilter("ignore")
@@ -212,7 +235,7 @@ def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
 
 
 def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
-    call, is_conditional, steps = "", False, leaf.split(".") if leaf else []
+    value, call, flat, is_conditional, steps = node, "", "", False, leaf.split(".") if leaf else []
     is_argument = isinstance(above.get(node), ast.Call)
     while node in above:
         child, node = node, above[node]
@@ -227,23 +250,37 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
         if is_taken and _last(node.func) in followed:  # type: ignore[attr-defined]
             return None
         if isinstance(node, ast.comprehension) and child is node.iter:
-            return _of_items(node, above, call, is_conditional)
+            return _of_items(node, _items(node.target, node.iter, value, above), above, call, is_conditional)
         kind = _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
+            flat = flat or (call if _last(node.func) in STEPS else "")
         if kind:
             whole = above.get(node)
             text = whole if isinstance(whole, ast.Call) and whole.func is node else node
             return Use(kind, ast.unparse(text), call, is_argument, is_conditional)
         is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
-    return Use(call=call, is_argument=is_argument, is_conditional=is_conditional)
+    return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
 
 
-def _of_items(over: ast.comprehension, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool) -> Use:
+def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.expr:
+    """The part of a comprehension's target that holds the items of a value: of ``a, b`` one, where that is zipped."""
+    zipped = over.args if isinstance(over, ast.Call) and _last(over.func) in ("zip", "enumerate") else []
+    parts = target.elts if isinstance(target, ast.Tuple) else []
+    parts = parts[1:] if isinstance(over, ast.Call) and _last(over.func) == "enumerate" else parts
+    for part, given in zip(parts, zipped, strict=False):
+        if _is_inside(value, given, above):
+            return _items(part, given, value, above)
+    return target
+
+
+def _of_items(
+    over: ast.comprehension, target: ast.expr, above: dict[ast.AST, ast.AST], call: str, is_conditional: bool
+) -> Use:
     """What a comprehension does with each item of a value, where all of its uses do the same."""
     whole = above[over]
     items = [child for child in ast.walk(whole) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)]
-    named = {node.id for node in ast.walk(over.target) if isinstance(node, ast.Name)}
+    named = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
     each = [_use(node, "", above, ()) for node in items if node.id in named and not _is_inside(node, over.iter, above)]
     kinds = {use.kind for use in each if use is not None and use.kind != "shape"}
     kind = kinds.pop() if len(kinds) == 1 else ""
@@ -267,11 +304,17 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
                 return "integer" if any(map(INTEGER.search, dtypes)) else of_numpy
+            if any(word.arg == "create_graph" and ast.unparse(word.value) != "False" for word in named):
+                return "differentiated"
             if name == "grad":  # the function; the attribute is among those that have no number of the value
-                return "" if any(word.arg == "create_graph" for word in named) else "derivative"
+                return "derivative"
+            if _root(function) in ("math", "cmath"):
+                return "number"
             if name in ASSIGNING:
                 return "assigned"
             return "shape" if name in SHAPES else CUTTERS.get(name, of_numpy)
+        case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=1)) if _last(function) in POSITIONS:
+            return "index"
         case ast.Compare(ops=operators):
             return "shape" if isinstance(operators[0], ast.Is | ast.IsNot) else "comparison"
         case ast.UnaryOp(op=ast.Not()):

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.source.sites import Origin, Site, augmented, names_read, operation
+from backprobe.source.sites import Origin, Site, augmented, lines_of, names_read, operation
 
 SCOPE = "@scope"
 OPEN = "@open"
@@ -49,6 +49,7 @@ class Rewriter(ast.NodeTransformer):
         self.lines, self.operations = lines, operations
         self.sites: list[Site] = []
         self.at: ast.AST = ast.Pass()  # the statement being rewritten, in the original text
+        self.own: tuple[str, ...] = ("",)  # the lines of it
         self.temporaries = 0
         self.named: set[int] = set()  # expressions whose value gets a name anyway
 
@@ -61,7 +62,7 @@ class Rewriter(ast.NodeTransformer):
         entering: list[ast.stmt] = [self._assign(ast.Name(SCOPE), ast.Call(ast.Name(OPEN), [], []))]
         for argument in every:
             if argument is not None:
-                self.at = argument
+                self.at, self.own = argument, lines_of(argument, self.lines)
                 entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), Origin()))
                 argument.annotation = None
         if isinstance(node, ast.Lambda):
@@ -81,11 +82,12 @@ class Rewriter(ast.NodeTransformer):
         """Rewrite a list of statements; each may become several."""
         result: list[ast.stmt] = []
         for statement in statements:
-            outer, self.at = self.at, statement
+            outer = self.at, self.own
+            self.at, self.own = statement, lines_of(statement, self.lines)
             new = self.visit(statement)
             for piece in new if isinstance(new, list) else [new]:
                 result.append(self._place(piece, statement))
-            self.at = outer
+            self.at, self.own = outer
         return result
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -349,9 +351,8 @@ class Rewriter(ast.NodeTransformer):
         return index
 
     def _site(self, local: str, origin: Origin) -> int:
-        line = getattr(self.at, "lineno", 1)
-        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
-        self.sites.append(Site(local, line, text, origin))
+        text, *below = self.own
+        self.sites.append(Site(local, getattr(self.at, "lineno", 1), text, origin, tuple(below)))
         return len(self.sites) - 1
 
     def _place(self, node: ast.AST, at: ast.AST) -> Any:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 OPERATORS = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "mod",
@@ -42,12 +44,16 @@ class Origin:
 
 @dataclass(frozen=True)
 class Site:
-    """One place in the source that binds a value: its local name, line and text, and the origin of the value."""
+    """One place in the source that binds a value: its local name, line and text, and the origin of the value.
+
+    ``below`` are the lines that follow, where the statement goes over several.
+    """
 
     local: str
     line: int
     text: str
     origin: Origin = Origin()
+    below: tuple[str, ...] = ()
 
     @property
     def op(self) -> str:
@@ -56,6 +62,21 @@ class Site:
     @property
     def reads(self) -> tuple[str, ...]:
         return self.origin.reads
+
+
+def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:
+    """The lines that a statement stands in, or of one that has a body the head: the first stripped, as it is shown."""
+    first, last = node.lineno, node.end_lineno
+    body = getattr(node, "body", None)
+    if isinstance(body, list):
+        inner = min([body[0].lineno, *(one.lineno for one in getattr(body[0], "decorator_list", ()))])
+        last = max(first, inner - 1)
+    elif isinstance(node, ast.Match):
+        last = node.subject.end_lineno
+    own = [line.rstrip() for line in lines[first - 1 : last]]
+    while len(own) > 1 and not own[-1].partition("#")[0].strip():  # what stands between a head and its body
+        own.pop()
+    return (own[0].strip(), *own[1:]) if own else ("",)
 
 
 def operation(expression: ast.AST | None) -> str:

@@ -36,7 +36,7 @@ FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 class GraphProgram:
     """Tensors of a graph as a ``Program``; what runs the graph is a subclass's."""
 
-    arrays = "numpy"
+    arrays, framework = "numpy", "tensorflow"
 
     def __init__(self, graph: Any, wanted: Any, name: str) -> None:
         self.graph, self.wanted, self.name = graph, wanted, name

@@ -68,7 +68,7 @@ class TorchBackend:
         return None
 
     def failure(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
-        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.calls)
+        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.freed)
 
     def graph_facts(self, output: Tensor, tensor: Tensor) -> GraphFacts:
         return explaining.facts(output, tensor)

@@ -41,17 +41,18 @@ KINDS = {
 """What messages of PyTorch 2.6 to 2.13 say, and the word for it."""
 
 NOTHING = Failure("freed")
+Earlier = tuple[int, BackwardCall]
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
 
 def failure(
-    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[BackwardCall]
+    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[Earlier]
 ) -> Failure | None:
     """What an error is about, by positions of captures; None where it is about nothing that is known here.
 
-    ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls of
-    ``backward()`` so far, the failing one among them.
+    ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that
+    have freed what they went through, each with the number of calls of ``backward()`` before it.
     """
     kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
@@ -202,48 +203,69 @@ def _memory(tensor: Tensor) -> int:
 # a second backward
 
 
-def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure:
-    """The nearest values that an earlier call of backward has gone through, and the values that go on from there.
+Path = tuple[()] | tuple[int, "Path"]
+"""The named values that a way from the root goes through, the last one first."""
+
+
+def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> Failure:
+    """The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
 
     That a node is freed says nothing: the failing call frees what it runs through.
     """
-    gone_through = _gone_through(calls[:-1])
+    gone_through = _gone_through(calls)
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
-    passed: BackwardCall | None = None
+    passed: Earlier | None = None
     seen: set[Node] = set()
-    pending: list[tuple[Node, int | None]] = [(node, None) for node in _nodes(roots)]
-    for node, user in pending:
+    pending: list[tuple[Node, Path]] = [(node, ()) for node in _nodes(roots)]
+    for node, path in pending:
         if node in seen:
             continue
         seen.add(node)
         at = known.nodes.get(node)
-        is_freed = node in gone_through and node.name() != LEAF
-        if is_freed:
-            passed = passed or gone_through[node]
+        freeing = gone_through.get(node) if node.name() != LEAF else None
+        survivor = None
+        if freeing is not None:
+            passed = passed or freeing
+            survivor, user = _survivor(known, at, path, freeing[0])
             users |= {} if user is None else {user: None}
-        if is_freed and at is not None:
-            survivors[at] = None
+        if survivor is not None:
+            survivors[survivor] = None
         else:
-            on = user if at is None or is_freed else at
+            on = path if at is None or freeing is not None else (at, path)
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
     if passed is None:  # where the call of ours failed, an inner one of the program's has freed it
         of_user = call is not None and call.f_code is BACKWARD
         return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None) if of_user else NOTHING
-    earlier = None if passed.at is None else Source(*passed.at, linecache.getline(*passed.at).strip())
-    before = next(number for number, one in enumerate(calls) if one is passed)
-    new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > before]
+    number, place = passed[0], passed[1].at
+    earlier = None if place is None else Source(*place, linecache.getline(*place).strip())
+    new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > number]
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=earlier, is_one_forward=not new)
 
 
-def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
-    """The nodes that these calls of backward have gone through and freed, each with the first call that did."""
-    found: dict[Node, BackwardCall] = {}
-    for call in calls:
-        pending = [] if call.keeps_graph else _nodes(call.roots)
+def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
+    """What is there since before a call of backward and is used after it, on a way to a node that it has freed.
+
+    That may be another result of the operations that are freed, as the last state that an RNN returns beside its
+    outputs. Where all on the way is as old, it is the freed value itself.
+    """
+    user, survivor = None, freed
+    while path:
+        at, path = path
+        if known.captures[at].calls > number:
+            return survivor, at
+        user, survivor = (at if user is None else user), at
+    return freed, user
+
+
+def _gone_through(calls: Sequence[Earlier]) -> dict[Node, Earlier]:
+    """The nodes that these calls have gone through and freed, each with the first that did."""
+    found: dict[Node, Earlier] = {}
+    for earlier in calls:
+        pending = _nodes(earlier[1].roots)
         for node in pending:
             if node not in found:
-                found[node] = call
+                found[node] = earlier
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
     return found
 

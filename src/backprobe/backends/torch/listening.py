@@ -281,8 +281,8 @@ class ListeningTape(TorchTape):
         return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
-    def calls(self) -> Sequence[BackwardCall]:  # type: ignore[override]
-        return self.passing.calls
+    def freed(self) -> Sequence[tuple[int, BackwardCall]]:  # type: ignore[override]
+        return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         return super().unfinished([_with_history(capture) for capture in captures])

@@ -27,28 +27,32 @@ queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
 @dataclass(frozen=True)
 class BackwardCall:
-    """One call of ``backward()``: the tensors it was called on with their cotangents, and what limits it."""
+    """One call of ``backward()`` or ``grad()``: the tensors it began at with their cotangents, and what limits it."""
 
     roots: tuple[Tensor, ...] = ()
     cotangents: tuple[Tensor | None, ...] = ()
     is_limited: bool = False  # to ``inputs=``
     at: tuple[str, int] | None = None  # file and line in the user's code
     keeps_graph: bool = False  # does it free nothing?
+    is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
 
     @classmethod
     def of(cls, frame: FrameType) -> BackwardCall:
-        """The call that runs in a frame of ``torch.autograd.backward``."""
+        """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
         given = frame.f_locals
         limits = given["inputs"]
-        roots, cotangents = _listed(given["tensors"]), _listed(given["grad_tensors"])
+        tensors, seeds = ("tensors", "grad_tensors") if frame.f_code is BACKWARD else ("outputs", "grad_outputs")
+        roots, cotangents = _listed(given[tensors]), _listed(given[seeds])
         cotangents += [None] * (len(roots) - len(cotangents))
         pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
         is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
         keeps_graph = bool(given["retain_graph"] or given["create_graph"])
         is_nested = _innermost(frame.f_back) is not None
         roots, cotangents = [root for root, _ in pairs], [given for _, given in pairs]
-        return cls(tuple(roots), tuple(cotangents), is_limited, users_line(frame), keeps_graph, is_nested)
+        return cls(
+            tuple(roots), tuple(cotangents), is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested
+        )
 
 
 def users_line(frame: FrameType | None) -> tuple[str, int] | None:
@@ -86,6 +90,7 @@ class Passing:
         self.count = 0
         self.begun = 0  # how many calls of backward() so far
         self.over: set[int] = set()  # the passes that have come to their end
+        self.freeing: dict[int, tuple[int, BackwardCall]] = {}  # what frees, with the calls of backward() before it
 
     @property
     def is_cut_short(self) -> bool:
@@ -95,6 +100,14 @@ class Passing:
     @property
     def calls(self) -> list[BackwardCall]:
         return [call for call in self.passes.values() if call is not None]
+
+    @property
+    def freed(self) -> list[tuple[int, BackwardCall]]:
+        """The calls of ``backward()`` and ``grad()`` that have freed what they went through, in their order.
+
+        Each with the number of calls of ``backward()`` that had begun before.
+        """
+        return [call for number, call in self.freeing.items() if number in self.over]
 
     def take(self, into: dict[int, Tensor], number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """A hook or prehook of a node: note the gradient at one of its places."""
@@ -145,16 +158,19 @@ class Passing:
     def _counts(self) -> bool:
         running = current_pass()
         if running not in self.passes:
-            self.passes[running] = call = self._call()
+            found = self._call()
+            self.passes[running] = call = None if found is None or found.is_grad else found
+            if found is not None:
+                self.freeing |= {} if found.keeps_graph else {running: (self.begun, found)}
+                queue_callback(partial(self.over.add, running))  # which the engine does not call where a pass raises
             if call is not None:
                 self.begun += 1
-                queue_callback(partial(self.over.add, running))  # which the engine does not call where a pass raises
             if call is not None and (self.begins_inside or not call.is_nested):
                 self.began(call)
         return self.passes[running] is not None
 
     def _call(self) -> BackwardCall | None:
-        """The ``backward()`` of the probing thread that the running pass belongs to; None for any other pass.
+        """The call in the probing thread that the running pass belongs to; None for any other pass.
 
         What is on a device is run by threads of the engine's own, while the thread that called waits.
         """
@@ -166,12 +182,12 @@ class Passing:
                 return None
         if call is None:
             return BackwardCall()  # called from C++
-        return BackwardCall.of(call) if call.f_code is BACKWARD else None
+        return BackwardCall.of(call)
 
     def clear(self) -> None:
         self.began = _nobody
         self.over.clear()
-        for held in (self.passes, self.arrived, self.around, self.holders, self.written):
+        for held in (self.passes, self.freeing, self.arrived, self.around, self.holders, self.written):
             held.clear()
 
 

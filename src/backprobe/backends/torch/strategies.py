@@ -98,7 +98,7 @@ def outcome(
     if capture.opaque:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
     if gradient is None:
-        return Outcome(*missing, value, None, inputs)
+        return Outcome(*missing, value, None, inputs, is_leaf=capture.tensor.is_leaf)
     return Outcome(GradStatus.OK, "", value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
 
 

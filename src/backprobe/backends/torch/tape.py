@@ -316,7 +316,7 @@ class TorchTape(Once):
         passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
         return ran.result, passed if self.judge is None else self.judge.told(passed, ran.captures)
 
-    calls: Sequence[BackwardCall] = ()  # of backward(), as far as they were seen
+    freed: Sequence[tuple[int, BackwardCall]] = ()  # by the program's own calls that were seen
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_edge(captures)
