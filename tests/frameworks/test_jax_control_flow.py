@@ -267,6 +267,21 @@ def test_a_while_loop_cannot_be_differentiated():
 # branches
 
 
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("jitted", [False, True], ids=["plain", "jitted"])
+def test_a_branch_that_gives_a_number_gives_an_array(taken, jitted):
+    def f(x):
+        y = lax.cond(taken, lambda t: (t**2).sum(), lambda t: 0.0, x)
+        z = lax.switch(int(taken), [lambda t: 1.0, lambda t: t.sum()], x)
+        return y.astype(jnp.float32) + z.reshape(1).sum() + x.sum()
+
+    x = jnp.array([1.0, 2.0])
+    rec = bp.probe(jax.jit(f) if jitted else f)(x)
+    same(rec["x"].grad, jax.grad(f)(x))
+    same(rec.result, f(x))
+    assert isinstance(rec["y"].value, jax.Array)
+
+
 def branches(x, w):
     def twice(t):
         u = t * 2
