@@ -430,3 +430,40 @@ def test_a_model_that_is_called_before_the_tape():
     (finding,) = bp.explain(plain).of_kind("outside_tape")
     assert (finding.name, finding.source.text) == ("sequential/a/kernel", "out = model(x)")
     assert loss is not None
+
+
+def test_several_steps_of_training_a_keras_model_are_no_fault():
+    import keras
+    import tensorflow as tf
+
+    model = keras.Sequential([keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")])
+    optimizer, x = keras.optimizers.SGD(0.1), tf.ones((2, 3))
+    model(x)
+    with bp.probe(model) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(x) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    assert bp.explain(rec).ok, str(bp.explain(rec))
+    (finding,) = bp.explain(rec, "a.kernel").findings
+    assert finding.kind == "written_since"
+    assert "it was written since" in rec["a.kernel"].reason
+
+
+def test_steps_of_training_in_jax_are_no_fault():
+    import jax
+    import jax.numpy as jnp
+
+    def train(w, x):
+        def loss_of(p):
+            h = p * x
+            return (h**2).sum(), h
+
+        for _ in range(3):
+            (loss, h), g = jax.value_and_grad(loss_of, has_aux=True)(w)
+            w = w - 0.1 * g
+        return loss
+
+    report = bp.explain(bp.probe(train)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])))
+    assert report.ok, str(report)

@@ -129,6 +129,10 @@ CAUSES = {
         "{value} does not go into {outputs}: another value of the same name does",
         "the one that the output was computed from: {others}",
     ),
+    "written_since": Cause(
+        "{value} was written since, and nothing leads from what it was before to {outputs}",
+        "a block of one step of training, or of= what that step computes",
+    ),
     "frozen": Cause(
         "nothing recorded that {value} is computed from requires a gradient",
         "{require}",

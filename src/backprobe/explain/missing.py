@@ -11,7 +11,7 @@ from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
-from backprobe.hidden import hidden_cuts, unseen_calls
+from backprobe.hidden import WRITTEN_SINCE, hidden_cuts, unseen_calls
 from backprobe.names import strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
 from backprobe.source.mentions import POSITIONS, Use, has_part, unread, uses
@@ -72,6 +72,8 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     differentiated = _differentiated(ways, at, after)
     if differentiated is not None:
         return [differentiated]
+    if WRITTEN_SINCE in ways.entries[at].reason:
+        return [_written_since(ways, at, after)]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after)
     return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
@@ -87,6 +89,13 @@ def _differentiated(ways: Ways, at: int, after: dict[int, int | None]) -> Findin
     facts = [f"no edge leads from {target.name!r} back to {entry.name!r}, and none needs to"]
     chain = (*ways.chain(after, first.source), target.name)
     return _found(ways, "differentiated", target.name, first.line or target.source, fields, facts=facts, chain=chain)
+
+
+def _written_since(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
+    """The output may be computed from a later version, as in the steps of training after the first."""
+    entry = ways.entries[at]
+    fields = {"value": repr(entry.name), "outputs": _outputs(ways)}
+    return _found(ways, "written_since", entry.name, entry.source, fields, facts=_ends(ways, at, after))
 
 
 def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:

@@ -43,4 +43,6 @@ def _finding(group: Sequence[NoneGiven], entries: dict[str, Entry], framework: s
         facts.append(OF_THE_PROBE)
     source = one.source if outside is None or outside.source is None else outside.source
     cause = CAUSES[kind]
-    return Finding(kind, one.name, cause.headline(**fields), source, tuple(facts), (), cause.instead(framework, **fields))
+    return Finding(
+        kind, one.name, cause.headline(**fields), source, tuple(facts), (), cause.instead(framework, **fields)
+    )

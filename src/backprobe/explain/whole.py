@@ -21,7 +21,7 @@ from backprobe.explain.missing import (
 from backprobe.explain.present import lost_beside, place
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
-from backprobe.hidden import hidden_cuts
+from backprobe.hidden import WRITTEN_SINCE, hidden_cuts
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus
 
@@ -43,13 +43,14 @@ def explain_all(ways: Ways) -> Report:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     rest = lost - explained
-    findings += _of_leaves(ways, rest)
+    leaves = {at for at in rest if _is_leaf(ways, at) and not is_replaced({at})}
+    findings += _of_leaves(ways, leaves)
     opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
     findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
     findings += made_leaves(ways)
     findings += none_given(ways.record)
     notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates),
-             *_beside(ways, rest - _items_of(ways, explained)),
+             *_beside(ways, rest - leaves - _items_of(ways, explained)),
              *_not_told([entry for entry in opaque if not is_of_whole_numbers(entry)]),
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
@@ -62,7 +63,7 @@ def explain_all(ways: Ways) -> Report:
 def _of_leaves(ways: Ways, lost: set[int]) -> Iterator[Finding]:
     """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
     found = []
-    for at in sorted(each for each in lost if _is_leaf(ways, each)):
+    for at in sorted(lost):
         found += [(at, finding) for finding in not_connected(ways, at) if finding.kind != DIFFERENTIATED]
     groups: dict[object, list[tuple[int, Finding]]] = {}
     for at, finding in found:
@@ -90,7 +91,7 @@ def _beside(ways: Ways, lost: set[int]) -> Iterator[str]:
     before = ways.before(derived)
     words = {
         "only the derivative is used of": derived,
-        "computed, and not used for an output": [at for at in lost - before if not _is_leaf(ways, at)],
+        "computed, and not used for an output": [*(lost - before)],
     }
     for said, positions in words.items():
         counts = Counter(strip(ways.entries[at].name).removeprefix(":") for at in sorted(positions))
@@ -122,12 +123,13 @@ def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
 
 
 def _replaced(ways: Ways) -> Callable[[set[int]], bool]:
-    """Are these all superseded where they begin, by later values of the same names that have their gradients?
+    """Are these all superseded where they begin, by later values, or those of the same names that have their gradients?
 
     So it is with what an earlier step of training has computed: what it wrote into the Variables is meant to stay.
     """
     there = {strip(full) for full, at in ways.record.names.items() if ways.entries[at].status is GradStatus.OK}
-    later = {at for full, at in ways.record.names.items() if strip(full) in there}
+    later = {at for full, at in ways.record.names.items()
+             if strip(full) in there or WRITTEN_SINCE in ways.entries[at].reason}  # fmt: skip
     return lambda lost: all(at in later for at in lost if not lost & ways.sources(at).keys())
 
 
