@@ -467,3 +467,61 @@ def test_steps_of_training_in_jax_are_no_fault():
 
     report = bp.explain(bp.probe(train)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])))
     assert report.ok, str(report)
+
+
+def models_that_cut():
+    """The model and its arguments, and the path of a parameter before the cut, in each library of JAX and in Keras."""
+    import equinox
+    import flax.linen as nn
+    import jax
+    import jax.numpy as jnp
+    import keras
+    import tensorflow as tf
+    from flax import nnx
+
+    class Keras(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = keras.layers.Dense(4), keras.layers.Dense(1)
+
+        def call(self, x):
+            return tf.reduce_sum(self.b(tf.stop_gradient(self.a(x))))
+
+    class Nnx(nnx.Module):
+        def __init__(self, rngs):
+            self.a, self.b = nnx.Linear(3, 4, rngs=rngs), nnx.Linear(4, 1, rngs=rngs)
+
+        def __call__(self, x):
+            return self.b(jax.lax.stop_gradient(nnx.relu(self.a(x)))).sum()
+
+    class Equinox(equinox.Module):
+        a: equinox.nn.Linear
+        b: equinox.nn.Linear
+
+        def __init__(self, key):
+            self.a, self.b = equinox.nn.Linear(3, 4, key=key), equinox.nn.Linear(4, 1, key=key)
+
+        def __call__(self, x):
+            return self.b(jax.lax.stop_gradient(self.a(x))).sum()
+
+    class Linen(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            h = jax.lax.stop_gradient(nn.relu(nn.Dense(4, name="a")(x)))
+            return nn.Dense(1, name="b")(h).sum()
+
+    x = jnp.ones((2, 3))
+    built = Keras()
+    built(tf.ones((2, 3)))
+    yield built, (tf.ones((2, 3)),), "a.kernel"
+    yield Nnx(nnx.Rngs(0)), (x,), "a.kernel"
+    yield Equinox(jax.random.key(0)), (x[0],), "a.weight"
+    yield Linen(), (Linen().init(jax.random.key(0), x), x), "a.kernel"
+
+
+def test_a_cut_of_what_a_module_returns_has_its_line():
+    for model, given_to, name in models_that_cut():
+        rec = bp.probe(model, ["**", "**:*"])(*given_to)
+        for report in (bp.explain(rec, name), bp.explain(rec)):
+            kinds = [(finding.kind, "stop_gradient(" in finding.source.text) for finding in report.findings]
+            assert kinds == [("stop_gradient", True)], f"{type(model).__name__}: {report}"

@@ -220,7 +220,11 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
     """The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if _last(node.func) == function]
-    users = [node for node in calls if _last(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, "")]
+    users = [
+        node for node in calls
+        if (_last(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, ""))
+        or isinstance(node.func, ast.Call)  # a module that is made in that place: nn.Dense(3)(x)
+    ]  # fmt: skip
     return named or (users if len(users) == 1 else [])
 
 
