@@ -82,6 +82,14 @@ def detached_inline(x, w):
     return (u.detach() * w).sum()  # <- here
 
 
+@function("`detach_()`, by another name of the value", "x", "detach")
+def detached_in_place(x, w):
+    u = x * w
+    alias = u
+    alias.detach_()  # <- here
+    return (u * w).sum()
+
+
 @function("`.data`", "x", "data")
 def through_data(x, w):
     u = x * w
@@ -449,6 +457,14 @@ def written_before(x, w):
     handle = u.data
     handle.mul_(2)  # <- here
     return (v * w).sum()
+
+
+@function("a write under `torch.no_grad()` to what has a history", "u#0", "overwritten")
+def written_under_no_grad(x, w):
+    u = x * w
+    with torch.no_grad():
+        u.mul_(2)  # <- here
+    return (u * w).sum()
 
 
 # what requires no gradient

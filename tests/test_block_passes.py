@@ -362,6 +362,30 @@ def test_writes_out_of_sight(x):
     assert same(rec["x"].grad, x.grad)
 
 
+def test_a_parameter_that_is_updated_through_data_after_backward_keeps_its_gradient():
+    w, x = torch.tensor([3.0, 4.0], requires_grad=True), torch.tensor([1.0, 2.0])
+    with bp.probe() as rec:
+        (w * x).sum().backward()
+        w.data.sub_(w.grad)
+    assert rec["w"].grad.tolist() == [1.0, 2.0]
+    assert rec["w"].value.tolist() == [3.0, 4.0]
+    assert rec["w"].cause is None
+    assert bp.explain(rec).ok
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_what_backward_brings_after_a_write_through_data_is_not_told_apart(early):
+    w, x = torch.tensor([3.0, 4.0], requires_grad=True), torch.tensor([1.0, 2.0])
+    with bp.probe() as rec:
+        if not early:
+            (w * x).sum().backward()
+        loss = (w * w).sum()
+        w.data.sub_(1.0)
+        loss.backward()
+    assert rec["w"].status == "opaque"
+    assert rec["w"].cause.text == "w.data.sub_(1.0)"
+
+
 @case("a write by a call that a block cannot foresee", WRITES,
       "the new version is right; the old value is `Overwritten`")  # fmt: skip
 def test_writes_that_cannot_be_foreseen(x):

@@ -2,6 +2,7 @@
 
 import gc
 import warnings
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -351,6 +352,90 @@ def test_a_closure_that_detaches_what_it_has_from_around_it():
     assert (finding.kind, finding.source.text) == ("detach", "return (x * w).detach()")
 
 
+def test_containers_that_were_there_before_or_count_their_places():
+    x, cache = leaf(1.0, 2.0), []
+    with bp.probe() as rec:
+        buffer, groups = deque(maxlen=2), defaultdict(list)
+        a, b, c = x * 2, x * 3, x * 4
+        cache.append(a.detach())
+        buffer.append(b.detach())
+        groups["c"].append(c.tolist())
+        loss = (cache[-1] + buffer[-1]).sum() * torch.tensor(groups["c"]).sum() * x.sum()
+        loss.backward()
+    for name, text in (
+        ("a", "cache.append(a.detach())"), ("b", "buffer.append(b.detach())"), ("c", 'groups["c"].append(c.tolist())')
+    ):  # fmt: skip
+        assert bp.explain(rec, name).findings[0].source.text == text
+
+
+def test_a_list_of_more_values_than_are_followed_does_the_same_to_the_others():
+    w, v = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    with bp.probe() as rec:
+        kept = []
+        for i in range(100):
+            z = w * i
+            kept.append(z.sum().item())
+        loss = torch.tensor(kept).sum() * v.sum()
+        loss.backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
+    (finding,) = bp.explain(rec, "z#99").findings
+    assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
+    assert finding.facts[-1] == (
+        "so it is of 'z#0', which the same line made; 'kept' passes on more than 64 values, of which the first 64 are "
+        "followed"
+    )
+
+
+def test_an_object_that_is_made_and_asked_in_one_line():
+    class Box:
+        def __init__(self, value):
+            self.value = value
+
+        def frozen(self):
+            return self.value.detach() * 3
+
+    def f(x, w):
+        z = x * w
+        v = Box(z).frozen()
+        return (v * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "z").findings
+    assert (finding.kind, finding.source.text) == ("inside", "v = Box(z).frozen()")
+    assert finding.facts[-1].startswith("what it gives is made in frozen, 'v' (")
+    assert finding.facts[-1].endswith(": return self.value.detach() * 3)")
+    assert finding.remedy.startswith("the lines of frozen are recorded: give a name to what it gives back")
+
+
+def test_a_generator_that_cuts_in_what_it_yields():
+    def rows(value):
+        for row in value:
+            yield row.detach() * 2
+
+    def named_rows(value):
+        for row in value:
+            out = row.detach() * 2
+            yield out
+
+    def f(x, w):
+        z, total = x * 2, w.sum()
+        for r in rows(z):
+            total = total + r
+        return total
+
+    def g(x, w):
+        z, total = x * 2, w.sum()
+        for r in named_rows(z):
+            total = total + r
+        return total
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("inside", "for r in rows(z):")
+    assert finding.remedy.startswith("the lines of rows are recorded: give a name to what it gives back, out = ...")
+    (finding,) = bp.explain(bp.probe(g)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
+    assert (finding.kind, finding.source.text) == ("detach", "out = row.detach() * 2")
+
+
 # a second backward
 
 
@@ -436,7 +521,99 @@ def test_the_remedy_for_a_module_that_writes_in_place():
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sigmoid(), torch.nn.ReLU(inplace=True))
     with pytest.raises(RuntimeError) as caught, bp.probe(net):
         net(torch.ones(1, 2)).sum().backward()
-    assert caught.value.__notes__[-1].splitlines()[-1] == "  next:    inplace=False for the module that writes"
+    written, remedy = caught.value.__notes__[-1].splitlines()[-2:]
+    assert written == "  written: by the module '2'"
+    assert remedy == "  next:    inplace=False for the module '2'"
+
+
+class WritesInPlace(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.act = torch.nn.Linear(2, 2), torch.nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        h = torch.sigmoid(self.first(x))
+        y = self.act(h)
+        return y.sum()
+
+
+@pytest.mark.parametrize("select", [None, ["**", "**:*"]])
+def test_a_module_that_writes_in_place_is_named_by_its_path(select):
+    net = WritesInPlace()
+    with pytest.raises(RuntimeError) as caught, bp.probe(net, select):
+        net(torch.ones(1, 2)).backward()
+    note = caught.value.__notes__[-1]
+    assert "written: by the module 'act'" in note
+    assert "site-packages" not in note
+    assert note.endswith("next:    inplace=False for the module 'act'")
+
+
+def test_a_module_that_writes_in_place_in_a_line_of_a_plain_block():
+    net = WritesInPlace()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        net(torch.ones(1, 2)).backward()
+    note = caught.value.__notes__[-1]
+    assert "y = self.act(h))" in note.partition("written: ")[2]
+    assert "next:    inplace=False for the module that this line calls" in note
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_an_optimizer_that_updates_what_backward_needs_is_named_by_its_line(is_named):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    with pytest.raises(RuntimeError) as caught, bp.probe(net) if is_named else bp.probe():
+        loss = net(torch.ones(1, 2)).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        loss.backward()
+    note = caught.value.__notes__[-1]
+    assert "\n  written: " in note
+    assert ": optimizer.step()\n  next:    update it after the last backward()" in note
+
+
+def test_a_leaf_that_an_optimizer_updates_between_two_uses():
+    w, x = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    w.grad, optimizer = torch.ones(2), torch.optim.SGD([w], 0.1)
+    with bp.probe() as rec:
+        a = (x + w).sum()
+        optimizer.step()
+        b = (x + w).sum()
+        (a + b).backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("overwritten", "optimizer.step()")
+
+
+@pytest.mark.parametrize("write", [True, False])
+def test_only_the_inference_tensor_that_the_line_uses_is_named(write):
+    x = leaf(1.0, 2.0)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        with torch.inference_mode():
+            other, used = torch.ones(2), torch.ones(2) * 2
+        if write:
+            used.add_(1)
+        y = used * x
+    note = caught.value.__notes__[-1]
+    assert "backprobe: 'used' was made under torch.inference_mode()" in note
+    assert "'other'" not in note
+
+
+def test_the_remedy_is_about_the_variable_that_the_line_writes_to():
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.act = torch.nn.Sigmoid()
+
+        def forward(self, x):
+            h = self.act(x)
+            g = h * x
+            h += x
+            return h * g
+
+    with pytest.raises(RuntimeError) as caught, bp.probe(block := Block(), ["**", "**:*"]):
+        block(leaf(1.0, 2.0)).sum().backward()
+    lines = caught.value.__notes__[-1].splitlines()
+    assert lines[-2].endswith(": h += x)")
+    assert lines[-1] == "  next:    an ordinary operation instead, h = h + ... and not h += ..."
 
 
 def test_a_remedy_spells_the_value_as_the_program_does():
@@ -595,6 +772,22 @@ def test_a_reentrant_checkpoint_of_a_module_in_a_model(block):
         assert finding.source.text == "h = checkpoint(self.body, x, use_reentrant=self.reentrant)"
 
 
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
+def test_the_whole_recording_has_a_reentrant_checkpoint_that_is_given_nothing_differentiated():
+    w, data = leaf(1.0, 2.0), torch.ones(2)
+
+    def part(value):
+        first = value * w
+        return first * 2
+
+    with bp.probe() as recording:
+        h = checkpoint(part, data, use_reentrant=True)
+        loss = (h * w).sum()
+        loss.backward()
+    (finding,) = bp.explain(recording).findings
+    assert (finding.kind, finding.source.text) == ("checkpoint", "h = checkpoint(part, data, use_reentrant=True)")
+
+
 def test_the_other_kind_of_checkpoint_loses_nothing():
     model, x = Checkpointed(False), torch.ones(1, 2)
     with bp.probe(model) as recording:
@@ -717,7 +910,7 @@ def test_what_cannot_be_told_is_a_note():
             target.mul_(0.99).add_(online)
     report = bp.explain(rec)
     assert report.ok, str(report)
-    assert noted(report, "not told: it lives inside a torch.func transform")
+    assert noted(report, "cannot be told: it lives inside a torch.func transform")
 
 
 def test_by_nature_and_frozen_values_are_notes():
@@ -783,10 +976,14 @@ def test_a_tensor_that_is_no_leaf():
     assert bp.explain((weight * 2).sum(), weight).ok
 
 
+SHARED = leaf(1.0)
+
+
 def test_leaves_are_called_as_the_caller_calls_them():
     x = leaf(1.0)
-    u = x.exp()
+    u, v = x.exp(), SHARED.exp()
     assert "u was computed by ExpBackward0 from x" in str(bp.explain(u * 2, u))
+    assert "v was computed by ExpBackward0 from SHARED" in str(bp.explain(v * 2, v))
 
 
 def test_a_view_taken_again():
@@ -873,7 +1070,12 @@ def test_a_loss_that_backward_cannot_run_from():
     assert facts_of(loss, x)[1] == ["in_place"]
     loss = (x * x).sum()
     loss.backward()
-    assert facts_of(loss, x)[1] == ["freed"]
+    report = bp.explain(loss, x)
+    assert report.ok  # x.grad is there: that the graph is gone is no cause of anything missing
+    assert report.heading == "a path leads from loss to x"
+    assert report.notes == (
+        "a part of the graph of loss is freed: a backward() or grad() has gone through it, and a second raises",
+    )
 
 
 def test_looking_at_a_graph_runs_nothing_of_it():

@@ -6,8 +6,10 @@ names are followed, within a function and out of it by what it returns.
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from backprobe.source.sites import Site
@@ -15,8 +17,11 @@ from backprobe.source.sites import Site
 if TYPE_CHECKING:
     from backprobe.scope import Scope, Value
 
-FILLED = (list, dict, set)
+FILLED = (list, dict, set, deque, defaultdict)
+FILLING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "push")
+"""Methods by which a program puts something into a container that was made out of sight."""
 MOST = 64  # values that one name passes on: a list that is filled in a long loop is not looked into to its end
+LIMIT = f"passes on more than {MOST} values, of which the first {MOST} are followed"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -53,9 +58,20 @@ def carry(scope: Scope, local: str, value: Any, site: Site) -> None:
 
 def fill(scope: Scope, site: Site) -> None:
     """A statement that binds nothing may have put what it mentions into one of the containers that it mentions."""
-    filled = [name for name in site.reads if name in scope.carried and name not in scope.slots]
-    for name in filled:
-        scope.carried[name] = _distinct([*scope.carried[name], *_mentioned(scope, site, but=name)])
+    filled = [*_filled(site.reads), *(name for name in site.reads if name in scope.carried)]
+    for name in dict.fromkeys(filled):
+        if name not in scope.slots and not scope.passed_over.get(name):
+            before = scope.carried.get(name, ())
+            if len(before) == MOST:
+                scope.trace.notes[f"{name!r} {LIMIT}"] = None
+            else:
+                scope.carried[name] = _distinct([*before, *_mentioned(scope, site, but=name)])
+
+
+@lru_cache(4096)
+def _filled(reads: Sequence[str]) -> tuple[str, ...]:
+    """The names that a statement puts something into by one of their methods."""
+    return tuple(name for name in reads if any(f"{name}.{method}" in reads for method in FILLING))
 
 
 def hand_over(scope: Scope) -> None:
@@ -82,7 +98,9 @@ def written(scope: Scope, site: Site, local: str, before: Value) -> list[tuple[s
         (local, Carried(name + leaf, value, scope, site))
         for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is not before
     ]  # fmt: skip
-    return [(local, Carried(local, before, scope, site)), *held, *through(scope, site.reads)]
+    names = [name + leaf for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is before]
+    spelled = local if local in site.reads else next(iter(names), local)
+    return [(local, Carried(spelled, before, scope, site)), *held, *through(scope, site.reads)]
 
 
 def given(scope: Scope, site: Site, result: Value) -> list[tuple[str, Carried]]:

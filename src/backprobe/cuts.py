@@ -180,6 +180,16 @@ class Ways:
         return found
 
     @cached_property
+    def first_of_line(self) -> dict[int, int]:
+        """By position, the first value of the same name that the same line made."""
+        firsts: dict[object, int] = {}
+        found = {}
+        for at, entry in enumerate(self.entries):
+            if entry.source is not None:
+                found[at] = firsts.setdefault((strip(entry.name), entry.source.file, entry.source.line), at)
+        return found
+
+    @cached_property
     def derived(self) -> dict[int, Mention]:
         """The values of which the derivative goes on somewhere, and not the numbers: by position, the first mention."""
         found: dict[int, Mention] = {}

@@ -115,8 +115,7 @@ class Scope:
         """A statement that binds nothing is over."""
         if self.dirty:
             self._settle(self.sites[at])
-        if self.carried:
-            fill(self, self.sites[at])
+        fill(self, self.sites[at])
         self.returned.clear()
         self.calls.clear()
         self.trace.renewed.clear()

@@ -29,6 +29,7 @@ T = TypeVar("T")
 Leaves = Sequence[tuple[str, Any]]
 NO_SITE = Site("", 0, "")
 RETURNED = Site("return", 0, "")
+DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
 """Of what the model that was probed returns: no statement is known, as of what its modules return."""
 
 
@@ -328,7 +329,9 @@ class Trace:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
                     self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
-                elif value.scope is not scope and may_cut(site.origin.expression):
+                elif value.scope is scope:
+                    continue
+                elif may_cut(site.origin.expression) or not (value.reads or value.passages):
                     value.passages = [*value.passages, *given(scope, site, value)]
         if self.renewed:
             self.renewed.clear()
@@ -383,7 +386,9 @@ class Trace:
             self.sweep(scope, site)  # written out of sight: every name on that memory gets its new version
             swept = self.latest[self.tape.identity(item)]
             if swept is known:
-                return self._capture(scope, item, site, known)
+                value = self._capture(scope, item, site, known)
+                self._note_writers(scope, site)
+                return value
             known = swept
         self.tape.seen_again(known.capture)
         return known
@@ -496,14 +501,21 @@ class Trace:
             return
         version = self.tape.version
         self.tape.look_again()
-        for capture in self.tape.overwritten():
-            self.writers[id(capture)] = (scope, site)
+        detached = self.tape.detached()
+        for value in self.latest.values() if detached else ():
+            if value.capture in detached:
+                value.version = DETACHED
         written = [
             (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
             if value.tensor is not None and version(value.tensor) != value.version
         ]  # fmt: skip
         for live, key in dict.fromkeys(written):
             self._renew(live, key, scope, site)
+        self._note_writers(scope, site)
+
+    def _note_writers(self, scope: Scope, site: Site) -> None:
+        for capture in self.tape.overwritten():
+            self.writers[id(capture)] = (scope, site)
 
     def _renew(self, live: Scope, key: str, scope: Scope, site: Site) -> None:
         local = key.partition(OWN)[0]

@@ -171,7 +171,7 @@ class _Writer:
         if value.tensor is not None:
             described = self.backend.describe(held if self.backend.is_tensor(held) else value.tensor)
         unseen_writer = self.trace.writers.get(id(value.capture))
-        if unseen_writer is not None:
+        if unseen_writer is not None and status is GradStatus.OPAQUE:
             cause = _line(*unseen_writer)
         return Entry(
             written[0], tuple(written[1:]), status, reason, *described, source, site.op, self._edges(links), reads,

@@ -256,6 +256,25 @@ def test_what_is_not_differentiated(framework):
     assert ("requires_grad" in finding.remedy) is (framework.name == "torch")
 
 
+def test_a_gradient_that_a_loop_cuts_off_is_zero_for_the_line_in_the_loop():
+    import jax
+    import jax.numpy as jnp
+
+    def f(x, w):
+        def turn(h, _):
+            s = jax.lax.stop_gradient(h)
+            k = s * w
+            return k, k
+
+        last, _ = jax.lax.scan(turn, x, None, length=3)
+        return last.sum()
+
+    recording = bp.probe(f)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]))
+    (finding,) = bp.explain(recording, "x").findings
+    assert (finding.kind, finding.source.text) == ("stop_gradient", "s = jax.lax.stop_gradient(h)")
+    assert bp.explain(recording, "w").ok
+
+
 def test_a_variable_that_is_made_of_a_value_is_a_new_leaf():
     import tensorflow as tf
 

@@ -167,6 +167,10 @@ class Tape(Tensors, Protocol):
         """The captures whose values were written, since this was asked last, where the framework does not look."""
         ...
 
+    def detached(self) -> Sequence[Any]:
+        """The captures whose tensors have lost their history, since this was asked last, and kept their numbers."""
+        ...
+
     def release(self) -> None:
         """Keep nothing any longer."""
         ...
@@ -185,6 +189,9 @@ class Once:
         return None
 
     def overwritten(self) -> Sequence[Any]:
+        return ()
+
+    def detached(self) -> Sequence[Any]:
         return ()
 
     def repeated(self) -> Hashable | None:

@@ -132,7 +132,7 @@ class Failure:
     ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
     framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, and the
     call of backward at ``earlier`` has gone through it; ``is_one_forward`` says that they were there before that call.
-    ``root`` is the tensor that backward was to run from.
+    ``root`` is the tensor that backward was to run from. ``lines`` are those of writes that no capture came of.
     """
 
     kind: str
@@ -143,6 +143,7 @@ class Failure:
     earlier: Source | None = None
     is_one_forward: bool = False
     root: Any = None
+    lines: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,8 @@ def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
             )  # fmt: skip
 
     def named(tensor: Any) -> str:
-        return next((name for name, value in frame.f_locals.items() if value is tensor and name[0] != "_"), "")
+        known = (*frame.f_locals.items(), *frame.f_globals.items())
+        return next((name for name, value in known if value is tensor and name[0] != "_"), "")
 
     facts = backend.graph_facts(output, tensor)
     return explain_tensor(facts, named(tensor) or "the tensor", named(output) or "the loss", named)

@@ -103,6 +103,10 @@ CAUSES = {
         "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
         "look into what is called: bp.probe({function})(...) by itself records its lines",
     ),
+    "inside_recorded": Cause(
+        "{call} gives a value that does not lead back to {value}: it is cut off inside, or not used there",
+        "the lines of {function} are recorded: give a name to what it gives back, out = ..., and ask again",
+    ),
     "silent": Cause(
         "{target} has an edge to {value}, and backward brought nothing along it",
         "if a backward of your own is between them, it returned None for {value}: return the gradient;\n"
@@ -158,7 +162,7 @@ CAUSES = {
     "backward_not_run": Cause("no backward pass went by: {reason}", "{go_back}"),
     "overwritten": Cause(
         "{value} was written where autograd does not look: gradients that need it are those of the new numbers",
-        "write an ordinary operation, u = u * 2, or write under torch.no_grad() before it is used",
+        "an ordinary operation, u = u * 2; a leaf may be written under torch.no_grad() before it is used",
     ),
     "outside_tape": Cause(
         "a tape gave None for {value}: {target} was computed while that tape did not record",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -12,8 +13,12 @@ from backprobe.findings import Finding
 from backprobe.hidden import unseen_calls
 from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Record, Source
+from backprobe.source.follow import package
 
 MOST = 8
+WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
+"""What in a line is seen to write in place."""
+AUGMENTED = re.compile(r"(\w+)\s*(\*\*|//|>>|<<|[-+*/@%&|^])=.*")
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Told:
     users: list[Entry]
     earlier: Source | None
     is_one_forward: bool
+    lines: Sequence[Source]
 
     @property
     def first(self) -> str:
@@ -55,7 +61,8 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
 
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     writers, users = entries(failure.writers), entries(failure.users)
-    told = Told(record, entries(failure.values), savers, writers, users, failure.earlier, failure.is_one_forward)
+    values, lines = entries(failure.values), failure.lines[:MOST]
+    told = Told(record, values, savers, writers, users, failure.earlier, failure.is_one_forward, lines)
     if not told.values and failure.kind not in ("in_place", "not_float") and failure.earlier is None:
         return None
     said = SAYING[failure.kind](told)
@@ -72,24 +79,54 @@ def _in_place(told: Told) -> Lines:
     said = [f"backward needs {what} as it was, and the program has written to it since"]
     said += _made(told)
     said += [f"saved:   {_at(entry)}, for the derivative of {operations}" for entry, operations in told.savers]
-    said += [f"written: {_at(entry)}" for entry in told.writers]
-    if not told.writers:
+    modules = {entry.name: path for entry in told.writers if (path := _module(told.record, entry))}
+    said += [f"written: {_written(entry, modules.get(entry.name, ''))}" for entry in told.writers]
+    said += [f"written: {_line(line)}" for line in told.lines]
+    if not told.writers and not told.lines:
         said.append("written: at a line that is not known: no name that was recorded was live there")
-    if told.writers and all(entry.source is None for entry in told.writers):
-        return [*said, "next:    inplace=False for the module that writes"]
+    if modules:
+        named = ", ".join(map(repr, dict.fromkeys(modules.values())))
+        return [*said, f"next:    inplace=False for the module {named}"]
     if told.values and told.values[0].source is None:
         return [*said, "next:    update it after the last backward() through what was computed from it"]
-    if any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
+    if told.lines or any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
         return [*said, "next:    update it after the last backward() through what was computed from it"]
-    name = told.first if told.has_word else "u"
-    return [*said, f"next:    an ordinary operation instead, {name} = {name} * 2 and not {name}.mul_(2)"]
+    if told.writers and not any(entry.source and WRITES.search(entry.source.statement) for entry in told.writers):
+        return [*said, "next:    inplace=False for the module that this line calls, or no write in what it calls"]
+    return [*said, f"next:    an ordinary operation instead, {_ordinary(told)}"]
+
+
+def _ordinary(told: Told) -> str:
+    """What to write instead of the line that writes: that is about its variable, whatever the saved value is called."""
+    names = (own_name(entry.name) for entry in [*told.writers, *told.values])
+    name = next((name for name in names if name.isidentifier() and name != "return"), "u")
+    augmented = (AUGMENTED.fullmatch(entry.source.text.strip()) for entry in told.writers if entry.source)
+    found = next((match for match in augmented if match is not None), None)
+    if found is None:
+        return f"{name} = {name} * 2 and not {name}.mul_(2)"
+    return f"{found[1]} = {found[1]} {found[2]} ... and not {found[1]} {found[2]}= ..."
+
+
+def _written(entry: Entry, module: str) -> str:
+    if not module:
+        return _at(entry)
+    return f"by the module {module!r}" + ("" if entry.name == module else f", as {entry.name!r}")
+
+
+def _module(record: Record, entry: Entry) -> str:
+    """The path of the module that gave an entry which no line of the program's own gave."""
+    if entry.source is not None and package(entry.source.file) is None:
+        return ""
+    names = [strip(full) for full, at in record.names.items() if record.entries[at] is entry]
+    paths = [name.removesuffix(":return") for name in names if name.endswith(":return") and not name.startswith("/")]
+    return max(paths, key=len, default="")  # the innermost: those around it give the same
 
 
 def _freed(told: Told) -> Lines:
     if told.earlier is None:
         return [
             f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
-            "next:     retain_graph=True there; or compute it again",
+            "next:     retain_graph=True there, or create_graph=True of an inner probe; or compute it again",
         ]  # fmt: skip
     call = "grad()" if "grad(" in told.earlier.text and "backward(" not in told.earlier.text else "backward()"
     said = [f"what is differentiated now goes on from what an earlier {call} has gone through and freed"]
@@ -196,8 +233,9 @@ def _view_written(told: Told) -> Lines:
 
 
 def _inference(told: Told) -> Lines:
+    names, were = ", ".join(repr(entry.name) for entry in told.values), "was" if len(told.values) == 1 else "were"
     return [
-        f"{', '.join(repr(entry.name) for entry in told.values)} was made under torch.inference_mode()", *_made(told),
+        f"{names} {were} made under torch.inference_mode()", *_made(told),
         f"next:    {told.first}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
     ]  # fmt: skip
 
@@ -221,7 +259,8 @@ SAYING: dict[str, Callable[[Told], Lines]] = {
 
 
 def _at(entry: Entry) -> str:
-    return repr(entry.name) if entry.source is None else f"{entry.name!r} ({_line(entry.source)})"
+    is_of_program = entry.source is not None and package(entry.source.file) is None
+    return f"{entry.name!r} ({_line(entry.source)})" if is_of_program and entry.source else repr(entry.name)
 
 
 def _line(source: Source) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.tapes import none_given
@@ -75,7 +76,7 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     if WRITTEN_SINCE in ways.entries[at].reason:
         return [_written_since(ways, at, after)]
     again = _made_again(ways, at)
-    found = [] if again else _out_of_sight(ways, at, after)
+    found = [] if again else _out_of_sight(ways, at, after) or _as_others(ways, at)
     return found or [again or _other_call(ways, at) or _doubted(ways, at, after) or _unused(ways, at, after)]
 
 
@@ -133,6 +134,17 @@ def _scopes(ways: Ways, at: int) -> set[str]:
     return {strip(full).partition(":")[0] for full, position in ways.record.names.items() if position == at}
 
 
+def _as_others(ways: Ways, at: int) -> list[Finding]:
+    """What cuts off others that the same line made, where a list passes on more values than are followed."""
+    limits = [note for note in ways.record.notes if LIMIT in note]
+    first = ways.first_of_line.get(at) if limits else None
+    if first is None or not (cuts := ways.cuts(first)):
+        return []
+    after = ways.after(first)
+    facts = f"so it is of {ways.entries[first].name!r}, which the same line made; {limits[0]}"
+    return [with_fact(cut_finding(ways, cut, _through(ways, after, cut)), facts) for cut in cuts]
+
+
 def _leaves(ways: Ways, at: int) -> bool:
     """Is it kept or given where others may take it: what is returned, attributes and items of objects?"""
     full = [strip(name) for name, position in ways.record.names.items() if position == at]
@@ -166,13 +178,23 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     onward = _onward(ways, cut.target)
     if onward:
         facts.append(f"from {target.name!r} the numbers go on to {onward}")
-    instead = CAUSES[kind].instead(framework, **fields)
+    followed = _followed(ways, call) if kind == "inside" else ""
+    if followed and target.source is not None and target.source != cut.mention.line:
+        facts.append(f"what it gives is made in {followed}, {made_at(target)}")
+    remedy, fields["function"] = "inside_recorded" if followed else kind, followed or fields["function"]
+    instead = CAUSES[remedy].instead(framework, **fields)
     instead = flat or instead if kind == "inside" else instead
     line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
         fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
+
+
+def _followed(ways: Ways, call: str) -> str:
+    """The function among those that a text calls whose lines are recorded."""
+    scopes = {step for name in ways.record.names for step in strip(name).partition(":")[0].split("/")[1:]}
+    return next((name for name in re.findall(r"(\w+)\(", call)[::-1] if name in scopes), "")
 
 
 def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
@@ -183,7 +205,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "derivative"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
-    if target.status is GradStatus.DETACHED and IN_VAIN in target.reason:
+    if is_in_vain(target):
         return "checkpoint"
     if target.status is GradStatus.NO_GRAD and use.kind != "number":
         return "no_grad"
@@ -356,9 +378,8 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
         return _found(ways, "no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
             "mode": mode_of(entry.reason)})  # fmt: skip
-    if entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason:
-        text = entry.cause.text if entry.cause is not None else "the checkpoint"
-        return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+    if is_in_vain(entry):
+        return in_vain(ways, entry)
     if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
         mentioned = ", ".join(repr(read.name) for read in entry.reads)
         facts = [f"of {mentioned} the shape and the like are used, and no number"]
@@ -389,6 +410,16 @@ def _uses_no_number(entry: Entry) -> bool:
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)
 
 
+def is_in_vain(entry: Entry) -> bool:
+    """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
+    return entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason
+
+
+def in_vain(ways: Ways, entry: Entry) -> Finding:
+    text = entry.cause.text if entry.cause is not None else "the checkpoint"
+    return _found(ways, "checkpoint", entry.name, entry.cause, {"text": f"`{text}`"}, facts=[entry.reason])
+
+
 def is_returned(ways: Ways, at: int) -> bool:
     """Is it what a module returned?"""
     own = (full for full, position in ways.record.names.items() if position == at)
@@ -413,13 +444,21 @@ def made_leaves(ways: Ways) -> list[Finding]:
 def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
-    if entry.status is GradStatus.OPAQUE and entry.cause is not None:
+    line = entry.cause or _rewriting(ways, entry) if entry.status is GradStatus.OPAQUE else entry.cause
+    if entry.status is GradStatus.OPAQUE and line is not None:
         kind = "overwritten"
     if is_of_whole_numbers(entry):
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip
-    return _found(ways, kind, entry.name, entry.cause or entry.source, fields)
+    facts = [entry.reason] if kind == "overwritten" else []
+    return _found(ways, kind, entry.name, line or entry.source, fields, facts=facts)
+
+
+def _rewriting(ways: Ways, entry: Entry) -> Source | None:
+    """The line that made the next version of a value, where both have one gradient together."""
+    alike = (other for other in ways.entries if other.reason == entry.reason)
+    return next((other.source for other in alike if any(way.name == entry.name for way in other.passages)), None)
 
 
 def _found(

@@ -6,8 +6,9 @@ from collections import deque
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
-from backprobe.cuts import Mention, Ways
+from backprobe.cuts import Cut, Mention, Ways
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
+from backprobe.explain.missing import cut_finding, merged
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
@@ -96,9 +97,18 @@ def _zero(ways: Ways, at: int, arrays: Arrays) -> list[Finding]:
             before[target] = source
             if _is_zero(arrays.summarize(entry.held_grad)):
                 pending.append(target)
+            elif cuts := _cut_in_a_loop(ways, target):
+                found += [cut_finding(ways, cut, ways.chain(before, target)) for cut in cuts]
             else:
                 found.append(_flat(ways, source, target, ways.chain(before, target), arrays))
-    return found
+    return merged(found)
+
+
+def _cut_in_a_loop(ways: Ways, at: int) -> list[Cut]:
+    """The cuts in what a value was computed by many times over, whose values have no edges to those outside of it."""
+    entry = ways.entries[at]
+    returned = [ways.position[read.name] for read in entry.reads if read.spelled.partition(".")[0].endswith("()")]
+    return ways.among(ways.before([each for each in returned if ways.entries[each].axes]))
 
 
 def _flat(ways: Ways, source: int, target: int, chain: tuple[str, ...], arrays: Arrays) -> Finding:

@@ -22,16 +22,18 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Rep
     findings = (*_of_loss(facts, loss, named), *_of_tensor(facts, name, loss, named))
     if facts.checkpoints and not facts.is_reached and facts.requires_grad:
         heading = f"no path is seen from {loss} to {name}, and not all of the graph can be seen"
-    elif facts.is_reached and not facts.own and not any(finding.kind not in HARMLESS for finding in findings):
+    elif facts.is_reached and not (facts.own or facts.is_freed or {f.kind for f in findings}.difference(HARMLESS)):
         heading = f"a path leads from {loss} to {name}: backward() brings it a gradient"
     elif facts.is_reached:
         heading = f"a path leads from {loss} to {name}"
     else:
         heading = f"no path leads from {loss} to {name}: backward() brings it no gradient"
-    return Report(heading, findings, tuple(_notes(facts, name)))
+    return Report(heading, findings, tuple(_notes(facts, name, loss)))
 
 
-def _notes(facts: GraphFacts, name: str) -> Iterator[str]:
+def _notes(facts: GraphFacts, name: str, loss: str) -> Iterator[str]:
+    if facts.is_freed:
+        yield f"a part of the graph of {loss} is freed: a backward() or grad() has gone through it, and a second raises"
     if not facts.is_reached:
         yield NOT_KEPT
     elif facts.own:
@@ -67,12 +69,6 @@ def _of_loss(facts: GraphFacts, loss: str, named: Named) -> Iterator[Finding]:
             "in_place", "a value that backward needs was written to since it was saved",
             f"saved by {', '.join(dict.fromkeys(facts.written))}",
             "u = u * 2 instead of u.mul_(2); with bp.probe() as rec: around the program names both lines",
-        )  # fmt: skip
-    if facts.is_freed:
-        yield found(
-            "freed", f"a part of the graph of {loss} is freed: backward() has gone through it",
-            f"its leaves are {_listed(facts.output_leaves, named)}",
-            "backward(retain_graph=True) the first time, or compute it again",
         )  # fmt: skip
 
 

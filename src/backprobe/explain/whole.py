@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
+    in_vain,
+    is_in_vain,
     is_of_whole_numbers,
     is_returned,
     made_at,
@@ -42,16 +45,22 @@ def explain_all(ways: Ways) -> Report:
         if others:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
+    if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
+        explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
     rest = lost - explained
     leaves = {at for at in rest if _is_leaf(ways, at) and not is_replaced({at})}
     findings += _of_leaves(ways, leaves)
-    opaque = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
-    findings += _by_reason(ways, [entry for entry in opaque if entry.cause is not None])
+    told = {finding.source for finding in findings}
+    vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
+    findings += merged([in_vain(ways, entry) for entry in vain])
+    unknown = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.OPAQUE]
+    opaque = _by_reason(ways, [entry for entry in unknown if not is_of_whole_numbers(entry)])
+    findings += [finding for finding in opaque if finding.kind != "opaque"]
+    not_told = ["; ".join([finding.headline, *finding.facts]) for finding in opaque if finding.kind == "opaque"]
     findings += made_leaves(ways)
     findings += none_given(ways.record)
     notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates),
-             *_beside(ways, rest - leaves - _items_of(ways, explained)),
-             *_not_told([entry for entry in opaque if not is_of_whole_numbers(entry)]),
+             *_beside(ways, rest - leaves - _items_of(ways, explained)), *not_told,
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
     heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
@@ -150,17 +159,6 @@ def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
         names = _names([entry.name for entry in others])
         found.append(with_fact(finding, f"the same of {names}") if others else finding)
     return found
-
-
-def _not_told(entries: Sequence[Entry]) -> Iterator[str]:
-    """What cannot be judged is no fault of the program's."""
-    groups: dict[str, list[str]] = {}
-    for entry in entries:
-        if entry.cause is None:
-            groups.setdefault(entry.reason, []).append(entry.name)
-    for reason, names in groups.items():
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        yield f"not told: {reason}: {', '.join(names[:LISTED])}{more}"
 
 
 def _missing_for_it(ways: Ways, at: set[int]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from backprobe.backends.facts import Failure
 from backprobe.errors import BackprobeError
 from backprobe.explain.failures import cuts_towards, note
 from backprobe.record import Record
@@ -30,6 +31,8 @@ def explained(run: Run, error: BaseException) -> str | None:
     if failure is None:
         return None
     at = _users(error.__traceback__)
+    if failure.kind == "inference" and at is not None:
+        failure = _mentioned(run, failure, at)
     outputs: list[Value] = []
     if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar", "freed"):
         outputs = [_hold(run, failure.root, at)]
@@ -79,6 +82,15 @@ def _users(step: TracebackType | None) -> TracebackType | None:
             found = step
         step = step.tb_next
     return found
+
+
+def _mentioned(run: Run, failure: Failure, at: TracebackType) -> Failure:
+    """Of the values that a failure may be about those that the line mentions which raised it, if it does any."""
+    tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
+    names = () if tree is None else names_read(tree)
+    values = [value for value in kept(run.trace, []) if value.capture is not None]
+    found = tuple(one for one in failure.values if any(local in names for _, local, *_ in values[one].names))
+    return replace(failure, values=found or failure.values)
 
 
 def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:

@@ -120,8 +120,10 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     if not places:
         return _differentiated(tree, local)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    known = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {_last(function) for function in calls}
+    library = {_last(function) for function in calls if _root(function) in MODULES}
+    known = library | SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
     reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)

@@ -18,9 +18,6 @@ from backprobe.backends.torch.listening import ListeningTape
 from backprobe.backends.torch.tape import TorchTape
 from backprobe.record import Nonfinite
 
-FREED = "backward through the graph a second time"
-IN_PLACE = "has been modified by an inplace operation"
-
 
 class TorchBackend:
     """PyTorch's ``Backend``."""
@@ -55,20 +52,10 @@ class TorchBackend:
         return strategies.second(value, gradient, vector)
 
     def explain_error(self, error: BaseException) -> str | None:
-        if IN_PLACE in str(error):
-            return (
-                "backprobe: the program itself overwrites a value that its backward pass needs. "
-                "Write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)."
-            )
-        if FREED in str(error):
-            return (
-                "backprobe: an inner probe or backward() has run through a part of this graph already; "
-                "create_graph=True there keeps it"
-            )
-        return None
+        return None  # ``failure`` says more
 
     def failure(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
-        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.freed)
+        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps)
 
     def graph_facts(self, output: Tensor, tensor: Tensor) -> GraphFacts:
         return explaining.facts(output, tensor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import linecache
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -21,6 +21,7 @@ from backprobe.backends.facts import Failure
 from backprobe.backends.torch.capture import Capture, gradient_edge, version
 from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall
+from backprobe.backends.torch.steps import Step
 from backprobe.record import Source
 
 KINDS = {
@@ -40,19 +41,20 @@ KINDS = {
 }
 """What messages of PyTorch 2.6 to 2.13 say, and the word for it."""
 
-NOTHING = Failure("freed")
 Earlier = tuple[int, BackwardCall]
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
 
 def failure(
-    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[Earlier]
-) -> Failure | None:
+    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[Earlier],
+    steps: Iterable[Step],
+) -> Failure | None:  # fmt: skip
     """What an error is about, by positions of captures; None where it is about nothing that is known here.
 
-    ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that
-    have freed what they went through, each with the number of calls of ``backward()`` before it.
+    ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that have freed
+    what they went through, each with the number of calls of ``backward()`` before it, ``steps`` those of optimizers'
+    ``step()``.
     """
     kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
@@ -61,12 +63,14 @@ def failure(
     call = _call(error)
     roots = _tensors(call, "tensors", "outputs")
     if kind == "in_place":
-        return _in_place(str(error), known, roots)
+        return _in_place(str(error), known, roots, steps)
     if kind == "freed":
-        return _freed(known, call, roots, earlier)
+        return _freed(known, roots, earlier)
     if kind == "unused":
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written"):
+        return Failure(kind, values=known.positions(written[-1:]))
+    if kind == "inference" and written:
         return Failure(kind, values=known.positions(written[-1:]))
     if kind == "inference":
         return Failure(kind, values=tuple(at for at, c in enumerate(captures) if c.tensor.is_inference()))
@@ -114,12 +118,13 @@ class Known:
 # in place
 
 
-def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
+def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[Step]) -> Failure:
     owners = known.owners(_nodes(roots))
     savers = [(node, name) for node in owners for name in broken(node, "modified by an inplace operation")]
     versions = VERSIONS.search(text)
     saved: dict[int, None] = {}
     writes: dict[int, None] = {}
+    lines: tuple[Source, ...] = ()
     if versions is not None:
         now, expected = int(versions[1]), int(versions[2])
         around = {at for node, _ in savers for at in _around(node, owners[node], known)}
@@ -130,11 +135,16 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor]) -> Failure:
             saved[at] = None
             writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
         writes = writes or _only_writes(known.captures, expected, now)
+        late = [at for at in sorted(around) if _is_late(known.captures[at], now, expected, text)]
+        writes = writes or dict.fromkeys(late)
+        if not writes:
+            named = [known.captures[at].tensor for at in saved]
+            lines = _stepping(steps, named, now, expected, text)
     saving: dict[int, list[str]] = {}
     for node, _ in savers:
         saving.setdefault(owners[node], []).append(node.name())
     found = tuple((at, ", ".join(dict.fromkeys(names))) for at, names in saving.items() if at >= 0)
-    return Failure("in_place", values=tuple(saved), savers=found, writers=tuple(writes))
+    return Failure("in_place", values=tuple(saved), savers=found, writers=tuple(writes), lines=lines)
 
 
 def _around(node: Node, owner: int, known: Known) -> set[int]:
@@ -159,9 +169,28 @@ def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
 
 def _is_seen_through(capture: Capture, now: int, expected: int, text: str) -> bool:
     """May the message speak of a view of all of it, as of a weight that is transposed?"""
+    return _is_seen_as(capture.tensor, text) and capture.version == expected and version(capture.tensor) == now
+
+
+def _stepping(steps: Iterable[Step], saved: Sequence[Tensor], now: int, expected: int, text: str) -> tuple[Source, ...]:
+    """The calls of optimizers that wrote to what was saved; where that has no name, to what may be it."""
+    found = {}
+    for step in steps:
+        near = [tensor for tensor, *_ in step.versions if version(tensor) == now and _is_seen_as(tensor, text)]
+        if any(step.wrote(tensor, expected, now) for tensor in saved or near):
+            found[step.at] = Source(*step.at, linecache.getline(*step.at).strip())
+    return tuple(found.values())
+
+
+def _is_late(capture: Capture, now: int, expected: int, text: str) -> bool:
+    """Did what was saved get a name only when it had been written, as what a module has written to and gives?"""
+    fits = _sizes(text) in (None, tuple(capture.tensor.shape))
+    return fits and expected < capture.version <= now == version(capture.tensor)
+
+
+def _is_seen_as(tensor: Tensor, text: str) -> bool:
     sizes = _sizes(text)
-    fits = sizes is not None and capture.tensor.numel() == math.prod(sizes)
-    return fits and capture.version == expected and version(capture.tensor) == now
+    return sizes is not None and tensor.numel() == math.prod(sizes)
 
 
 def _sizes(text: str) -> tuple[int, ...] | None:
@@ -207,7 +236,7 @@ Path = tuple[()] | tuple[int, "Path"]
 """The named values that a way from the root goes through, the last one first."""
 
 
-def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> Failure:
+def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> Failure:
     """The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
 
     That a node is freed says nothing: the failing call frees what it runs through.
@@ -234,9 +263,8 @@ def _freed(known: Known, call: FrameType | None, roots: Sequence[Tensor], calls:
         else:
             on = path if at is None or freeing is not None else (at, path)
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
-    if passed is None:  # where the call of ours failed, an inner one of the program's has freed it
-        of_user = call is not None and call.f_code is BACKWARD
-        return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None) if of_user else NOTHING
+    if passed is None:
+        return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None)
     number, place = passed[0], passed[1].at
     earlier = None if place is None else Source(*place, linecache.getline(*place).strip())
     new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > number]

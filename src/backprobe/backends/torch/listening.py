@@ -25,7 +25,7 @@ from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass, queue_callback
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
-from backprobe.backends.torch.tape import TOGETHER, TorchTape
+from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, TorchTape
 from backprobe.record import GradStatus
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
@@ -116,6 +116,9 @@ class ListeningTape(TorchTape):
         def started(call: BackwardCall) -> None:
             if self.leaves:
                 self._compare_leaves()
+            for capture in self.updated:  # what comes now may be of the new numbers
+                capture.opaque = BEHIND_AUTOGRAD
+            self.updated.clear()
             known = set(self.numbers)
             if self.judge is not None:
                 self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
@@ -127,6 +130,7 @@ class ListeningTape(TorchTape):
                         self._start_at(capture, cotangent, len(captures) == 1)
 
         self.passing.began = started
+        self.hook_handles += self.steps.listen()
         if self.judge is not None:
             passes = self.passing.passes
             self.judge.counts = lambda: passes.get(current_pass()) is not None
@@ -147,6 +151,14 @@ class ListeningTape(TorchTape):
             capture.in_vain = in_vain() if capture.part is not None else None
             self.waiting.append(capture)
         return capture
+
+    def _overwritten_unseen(self, capture: Capture) -> None:
+        """What a parameter is updated with after backward() leaves its gradient as it is, until another comes."""
+        if self.passing.begun > capture.calls and current_pass() < 0:
+            self.updated.append(capture)
+            self.found_overwritten.append(capture)
+        else:
+            super()._overwritten_unseen(capture)
 
     # checkpoints
 

@@ -24,6 +24,7 @@ from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, 
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.finite import Judge
 from backprobe.backends.torch.passes import BackwardCall
+from backprobe.backends.torch.steps import Steps
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
@@ -58,6 +59,9 @@ class TorchTape(Once):
         self.exposed: list[Capture] = []
         self.exposed_now: list[Capture] = []  # by the statement that is running
         self.found_overwritten: list[Capture] = []
+        self.found_detached: list[Capture] = []
+        self.steps = Steps()  # as far as they were seen
+        self.updated: list[Capture] = []  # written behind autograd when their gradients had come
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
         self.judge = Judge(self.quiet) if options.nonfinite else None
@@ -158,6 +162,7 @@ class TorchTape(Once):
             return
         if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
             previous.opaque = capture.opaque = TOGETHER
+            self.found_overwritten += [previous, capture]
         self._attach(capture)
 
     def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
@@ -249,8 +254,9 @@ class TorchTape(Once):
     def _after_write(self, tensor: Tensor, nodes: list[Node], current: list[Capture]) -> None:
         for capture in current:
             if self.version(capture.tensor) == capture.version and not _unchanged(capture):
-                capture.opaque = BEHIND_AUTOGRAD
-                self.found_overwritten.append(capture)
+                self._overwritten_unseen(capture)
+            if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
+                self.found_detached.append(capture)
         base = tensor._base
         if nodes and base is not None and _is_copy_slices(base):
             write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
@@ -274,10 +280,17 @@ class TorchTape(Once):
         """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
         for capture in self.exposed_now:
             if not capture.opaque and self.version(capture.tensor) == capture.version and not _unchanged(capture):
-                capture.opaque = BEHIND_AUTOGRAD
-                self.found_overwritten.append(capture)
+                self._overwritten_unseen(capture)
         found, self.found_overwritten = self.found_overwritten, []
         self.exposed_now.clear()
+        return found
+
+    def _overwritten_unseen(self, capture: Capture) -> None:
+        capture.opaque = BEHIND_AUTOGRAD
+        self.found_overwritten.append(capture)
+
+    def detached(self) -> Sequence[Capture]:
+        found, self.found_detached = self.found_detached, []
         return found
 
     def _current(self, tensor: Tensor) -> list[Capture]:
@@ -342,6 +355,8 @@ class TorchTape(Once):
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: what can be known only now."""
         for capture in self.exposed:
+            if capture in self.updated:
+                continue
             if self.version(capture.tensor) == capture.version and not _unchanged(capture):
                 capture.opaque = BEHIND_AUTOGRAD
         for capture in captures:
@@ -362,6 +377,9 @@ class TorchTape(Once):
         self.exposed.clear()
         self.exposed_now.clear()
         self.found_overwritten.clear()
+        self.found_detached.clear()
+        self.steps.clear()
+        self.updated.clear()
         self.hooked.clear()
         if self.judge is not None:
             self.judge.release()
