@@ -39,10 +39,16 @@ def cut(x, w):
 
 
 def test_a_gradient_that_is_there_is_no_finding():
-    report = bp.explain(bp.probe(cut)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "w")
+    report = bp.explain(bp.probe(lambda x, w: (x * w).sum())(leaf(1.0, 2.0), leaf(3.0, 4.0)), "w")
     assert report.ok
     assert report.heading == "'w' has its gradient: nothing is missing"
     assert str(report) == report.heading
+
+
+def test_a_gradient_that_comes_by_one_way_and_not_by_another():
+    report = bp.explain(bp.probe(cut)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "w")
+    assert report.ok and "not along each way" in report.heading
+    assert [note.split("`")[1] for note in report.notes] == ["u.detach()"]
 
 
 def test_a_computed_value_has_its_gradient_in_the_recording_and_not_in_its_own_grad():

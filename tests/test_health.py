@@ -256,6 +256,38 @@ def test_a_scale_that_is_not_known_forbids_a_verdict_on_magnitudes():
     assert report.notes[0].startswith("the loss was multiplied by a number that is not known before backward()")
 
 
+@pytest.mark.parametrize("scale", [1 / 3, 0.5, 65536.0])
+def test_a_number_that_a_line_multiplies_by_is_known(scale):
+    weight = torch.ones(3, requires_grad=True)
+    with bp.probe() as rec:
+        loss = weight.square().mean() * scale
+        loss.backward()
+    assert rec.record.scales == ((scale,) if scale > 1 else ())
+    assert bool(rec.notes) == (scale > 1)
+    assert not bp.health(rec).notes
+
+
+def test_a_saved_number_is_not_asked_for_where_that_runs_a_hook():
+    unpacked = []
+    weight, scale = torch.ones(3, requires_grad=True), torch.tensor(4.0)
+
+    def unpack(saved):
+        unpacked.append(saved)
+        return saved
+
+    def step():
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: saved, unpack):
+            loss = weight.square().mean() * scale
+        loss.backward()
+        return len(unpacked)
+
+    without = step()
+    with bp.probe() as rec:
+        step()
+    assert len(unpacked) == 2 * without
+    assert rec.record.scales == (None,)
+
+
 def test_a_scale_that_is_known_is_taken_out():
     model = stack(20, nn.Tanh, gain=0.4)
     x = ROWS.clone().requires_grad_()

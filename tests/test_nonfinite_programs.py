@@ -295,6 +295,32 @@ def test_a_square_has_no_pole():
     ]
 
 
+def test_a_derivative_is_infinite_where_it_is_and_not_where_another_is():
+    def logit(x):
+        y = x.log() - (1 - x).log()
+        return torch.sigmoid(y).sum()
+
+    births = [
+        one.headline for one in bp.explain(bp.probe(logit, nonfinite=True)(torch.tensor([0.0, 1.0, 0.5]))).findings
+        if one.kind == "born_backward"
+    ]  # fmt: skip
+    assert len(births) == 2
+    assert all(headline.endswith("the derivative of log is infinite at 0") for headline in births)
+
+
+def test_what_is_healed_in_a_loop_is_told_once():
+    def looped(x):
+        total = 0.0
+        for _ in range(5):
+            masked = torch.log(x * 0)
+            total = total + torch.where(x > 5, masked, x).sum()
+        return total
+
+    report = bp.explain(bp.probe(looped, nonfinite=True)(torch.tensor([0.0, 1.0])))
+    assert [one.kind for one in report.findings] == ["born_backward", "healed", "propagated"]
+    assert any("4 more times" in fact for fact in report.findings[1].facts)
+
+
 def test_what_passes_on_its_dtype_alone_is_not_healed():
     def cast(x, w):
         ratio = x / x

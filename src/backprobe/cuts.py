@@ -8,7 +8,7 @@ to that value, the derivative is lost there.
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -21,6 +21,8 @@ from backprobe.source.places import line_of
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 LOOPS = ("for ", "async for ")
+LIMITED = "backward(inputs="
+"""In the reason of a value that a call may have left out, which is the entry's cause then."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class Mention:
         return next(iter(cutting or [use for use in kept if use.kind] or kept), Use())
 
     @property
+    def is_firm(self) -> bool:
+        """Does each use of its numbers cut wherever it stands, so that none of them would let a history through?"""
+        kinds = {use.kind for use in self.uses} - {NO_NUMBERS}
+        return bool(kinds) and kinds.issubset(FIRM)
+
+    @property
     def place(self) -> Source | None:
         """The line of the part that cuts, where the statement goes over several."""
         return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
@@ -49,12 +57,14 @@ class Mention:
 class Cut:
     """A value with a history that is mentioned where nothing leads back to it.
 
-    ``is_silent`` says that an edge is there, and that backward brought nothing along it. ``is_behind`` says that the
-    value has no history of its own, since another cut lies before, and would be cut off here again.
+    ``is_silent`` says that an edge is there, and that backward brought nothing along it, ``is_limited`` that it was not
+    asked to. ``is_behind`` says that the value has no history of its own, since another cut lies before, and would be
+    cut off here again.
     """
 
     mention: Mention
     is_silent: bool = False
+    is_limited: bool = False
     is_behind: bool = False
 
     @property
@@ -122,12 +132,15 @@ class Ways:
         return self.edges[target] | {mention.source: None for mention in self.mentions[target]}
 
     @cached_property
-    def leading(self) -> set[int]:
-        """The values that go into an output, into a module's return value that no further way was recorded of, or into
-        how often a loop runs.
-        """
+    def ends(self) -> set[int]:
+        """The outputs, what modules return that no further way was recorded of, and how often loops run."""
         ends = [at for at in (*self.modules_cut, *self.turns) if not self.consumers.get(at)]
-        return self.before([*self.record.outputs, *ends])
+        return {*self.record.outputs, *ends}
+
+    @cached_property
+    def leading(self) -> set[int]:
+        """The values that go into one of the ends."""
+        return self.before(self.ends)
 
     @cached_property
     def to_outputs(self) -> set[int]:
@@ -166,7 +179,39 @@ class Ways:
 
     def cuts(self, at: int) -> list[Cut]:
         """Every cut on a way from one value to an output, in the order of execution."""
-        return self.among(self.after(at).keys() & self.leading)
+        return self.severing(self.after(at).keys() & self.leading)
+
+    def severing(self, values: set[int], ends: Collection[int] = ()) -> list[Cut]:
+        """The cuts between values of a set that would have to be mended: gradients come by none of them otherwise."""
+        return [cut for cut in self.among(values) if not self._is_beside(cut, ends or self.ends)]
+
+    def beside(self, values: set[int]) -> list[Mention]:
+        """The cuts between values of a set that take nothing away: the value cut off flows on past them."""
+        return [cut.mention for cut in self.among(values) if self._is_beside(cut, self.ends)]
+
+    def _is_beside(self, cut: Cut, ends: Collection[int]) -> bool:
+        """Do the numbers go on only into what the value that is cut off flows into as well, as in ``u - u.item()``?
+
+        Mending such a cut brings no gradient: where that result is cut off in its turn, that is the cause.
+        """
+        if cut.is_silent or cut.is_behind:
+            return False
+        flowed = self._flowing[cut.mention.source]
+        seen, pending, is_met = {cut.target}, [cut.target], False
+        while pending:
+            at = pending.pop()
+            if at in ends:
+                return False
+            targets = self.consumers.get(at, {}).keys()
+            is_met |= not flowed.isdisjoint(targets)
+            new = targets - seen - flowed
+            seen |= new
+            pending += new
+        return is_met
+
+    @cached_property
+    def _flowing(self) -> Flowing:
+        return Flowing(self.edges)
 
     def among(self, values: set[int]) -> list[Cut]:
         """The cuts between values of a set."""
@@ -236,7 +281,7 @@ class Ways:
             return None if connected or self._may_be_left_out(mention) else Cut(mention)
         if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
             return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
-        if mention.use.kind in FIRM and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
+        if mention.is_firm and source.status in (GradStatus.DETACHED, GradStatus.NO_GRAD):
             return Cut(mention, is_behind=True) if target.status is not GradStatus.OK else None
         return None
 
@@ -257,10 +302,10 @@ class Ways:
         return is_own or use.is_conditional or not use.is_argument
 
     def _flows(self, source: int, target: int) -> bool:
-        """Do edges lead from one value into another?"""
-        seen, pending = {target}, [target]
+        """Do edges lead from one value into another? Most that do are near: the nearest are looked at first."""
+        seen, pending = {target}, deque([target])
         while pending:
-            edges = self.edges[pending.pop()]
+            edges = self.edges[pending.popleft()]
             if source in edges:
                 return True
             new = edges.keys() - seen
@@ -272,8 +317,32 @@ class Ways:
         return self.entries[source].status is GradStatus.NOT_CONNECTED and self.entries[target].status is GradStatus.OK
 
     def _silent(self, source: int, target: int) -> Cut:
+        entry = self.entries[source]
+        if LIMITED in entry.reason and entry.cause is not None:
+            return Cut(Mention(source, target, entry.cause), is_silent=True, is_limited=True)
         found = next((mention for mention in self.mentions[target] if mention.source == source), None)
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
+
+
+class Flowing(dict[int, set[int]]):
+    """The values that edges lead to from each one, found when it is asked for."""
+
+    def __init__(self, edges: Sequence[dict[int, None]]) -> None:
+        super().__init__()
+        self.targets: dict[int, list[int]] = defaultdict(list)
+        for target, sources in enumerate(edges):
+            for source in sources:
+                self.targets[source].append(target)
+
+    def __missing__(self, at: int) -> set[int]:
+        found: set[int] = set()
+        pending = [at]
+        while pending:
+            new = set(self.targets.get(pending.pop(), ())) - found
+            found |= new
+            pending += new
+        self[at] = found
+        return found
 
 
 Said = tuple[str, Source | None, tuple[Use, ...] | None]
@@ -343,13 +412,15 @@ def causes(record: Record) -> dict[int, Source]:
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}
-    for cut in reversed(ways.among(ways.leading)):
+    limited: dict[int, Source] = {}  # which keep that line, where others cut them off as well
+    for cut in reversed(ways.severing(ways.leading)):
         place = cut.mention.place
         if place is not None and not cut.is_behind:
             own[cut.mention.source] = place
+            limited |= {cut.mention.source: place} if cut.is_limited else {}
     for at in reversed(wanted):
         behind = [own.get(at), *(found.get(target) for target in ways.consumers.get(at, ()))]
         line = next((line for line in behind if line is not None), None)
         if line is not None:
             found[at] = line
-    return found
+    return found | limited

@@ -465,14 +465,14 @@ class Trace:
     def hold_at(self, tensor: Any, site: Site, scope: Scope) -> Value:
         """The value that a tensor is, which stands in a line without a name, and what that line mentions."""
         self.is_recording = True
-        value = self.hold(tensor, site.local, "", site)
+        value = self.hold(tensor, site.local, "", site, scope)
         self._explain_one(value, site.origin, scope)
         return value
 
-    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE) -> Value:
-        """The value that a tensor is, under a local of the root where it has no name."""
+    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE, scope: Scope | None = None) -> Value:
+        """The value that a tensor is, under a local of the root where it has no name; ``scope`` has its line."""
         known = self.latest.get(self.tape.identity(tensor))
-        value = self._value(self.root, tensor, site)
+        value = self._value(scope or self.root, tensor, site)
         if value is not known or not value.names:
             count = self.root.counts.get(local, 0)
             self.root.counts[local] = count + 1

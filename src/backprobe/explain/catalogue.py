@@ -112,6 +112,10 @@ CAUSES = {
         "if a backward of your own is between them, it returned None for {value}: return the gradient;\n"
         "an operation without a derivative does the same",
     ),
+    "limited": Cause(
+        "{text} asks for the gradients of its inputs= alone, and no gradient comes to other values",
+        "backward() without inputs=, or with {value} among them",
+    ),
     "unknown": Cause(
         "{target} mentions {value}, and no history leads from it back: the line does not tell why",
         "give names to the parts of that line, u = ..., and ask again",

@@ -160,7 +160,7 @@ def _without_history(told: Told) -> Lines:
     at = [ways.position[root.name]]
     before = ways.before(at)
     among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
-    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among)]
+    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among, at)]
     if len(said) == 1:
         frozen = [each for each in sorted(among) if ways.entries[each].status is GradStatus.FROZEN]
         leaves = [each for each in frozen if each not in at and not ways.sources(each) and not is_returned(ways, each)]
@@ -186,12 +186,12 @@ def _frozen(leaves: list[Entry], computed: list[Entry]) -> Lines:
 def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
     """The lines that cut these entries off from what is differentiated, where backward has not run."""
     ways = Ways(record, has_run=False)
-    return _cuts_among(ways, ways.before(at))
+    return _cuts_among(ways, ways.before(at), at)
 
 
-def _cuts_among(ways: Ways, among: set[int]) -> Lines:
+def _cuts_among(ways: Ways, among: set[int], ends: Sequence[int]) -> Lines:
     said = []
-    cuts = [cut_finding(ways, cut) for cut in ways.among(among)] or hidden_findings(ways, among)
+    cuts = [cut_finding(ways, cut) for cut in ways.severing(among, ends)] or hidden_findings(ways, among)
     first: dict[object, Finding] = {}
     for found in merged(cuts):  # of one line one: that of a module of the framework's does it to each
         first.setdefault((found.kind, found.source or found.name), found)

@@ -9,6 +9,7 @@ from typing import Any
 
 from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
+from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
@@ -23,6 +24,7 @@ FROZEN = ("frozen", "frozen_leaf")
 LISTED = 8
 COUNT = re.compile(r"#\d+")
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
+INHERITED = "from a value that is itself"  # in the reason of what has its status from what it was computed from
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
 
 
@@ -39,7 +41,9 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     is_frozen = any(finding.kind in FROZEN for finding in findings)
     is_otherwise = {GradStatus.FROZEN: not is_frozen, GradStatus.DETACHED: is_frozen}.get(entry.status, False)
     heading += "" if is_otherwise else f": {entry.reason}"
-    return Report(heading, tuple(merged([*findings, *made_leaves(ways)]) + none_given(ways.record, entry.name)))
+    beside = ways.beside(ways.after(at).keys() & ways.leading) if entry.status is GradStatus.NOT_CONNECTED else []
+    findings = merged([*findings, *made_leaves(ways)]) + none_given(ways.record, entry.name)
+    return Report(heading, tuple(findings), tuple(lost_beside(ways, beside)))
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
@@ -187,6 +191,7 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     line = cut.mention.place or target.cause or target.source
     if kind == "checkpoint":
         line = target.cause or line
+    if kind in ("checkpoint", "limited"):  # which are no part of the line that computes the value
         fields["text"] = f"`{line.text.strip()}`" if line is not None else "the checkpoint"
     return Finding(kind, target.name, CAUSES[kind].headline(**fields), line, tuple(facts), chain, instead)
 
@@ -200,14 +205,14 @@ def _followed(ways: Ways, call: str) -> str:
 def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
     use = cut.mention.use
     if cut.is_silent:
-        return "silent"
+        return "limited" if cut.is_limited else "silent"
     if use.kind == DIFFERENTIATED:
         return "derivative"
     if use.kind == "checkpoint":
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
     if is_in_vain(target):
         return "checkpoint"
-    if target.status is GradStatus.NO_GRAD and use.kind != "number":
+    if target.status is GradStatus.NO_GRAD and use.kind != "number" and INHERITED not in target.reason:
         return "no_grad"
     if use.kind:
         return use.kind
@@ -335,9 +340,8 @@ def _without_history(ways: Ways, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
     entry, ways = ways.entries[at], Ways(ways.record, has_run=False)
     before = ways.before([at])
-    cuts = [cut for cut in ways.among(before) if not ways.edges[cut.target]] or [
-        cut for cut in ways.among(before) if cut.target == at
-    ]
+    severing = ways.severing(before, {at})
+    cuts = [cut for cut in severing if not ways.edges[cut.target]] or [cut for cut in severing if cut.target == at]
     if cuts:
         return [cut_finding(ways, cut, ways.chain(ways.after(cut.mention.source), at)) for cut in cuts]
     hidden = hidden_findings(ways, before, to=at)

@@ -6,7 +6,8 @@ from collections import deque
 
 from backprobe.backends.base import Arrays
 from backprobe.backends.facts import Summary
-from backprobe.cuts import Cut, Mention, Ways
+from backprobe.cuts import Cut, Ways
+from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.missing import cut_finding, merged
 from backprobe.explain.tapes import none_given
@@ -14,14 +15,14 @@ from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
 from backprobe.source.places import line_of
 
-MOST = 8  # lines that are listed
-
 
 def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     """What is to be said of an entry that has its gradient."""
     at = ways.position[entry.name]
     findings = [*_overwritten(ways, at), *_zero(ways, at, arrays)]
-    lost = lost_beside(ways, {*ways.after(at)} & ways.to_outputs)
+    after = ways.after(at).keys() & ways.to_outputs
+    cut = [cut.mention for cut in ways.among(after) if not cut.is_behind and not cut.is_silent]
+    lost = lost_beside(ways, [*ways.lost_beside(after), *cut])
     heading = f"{entry.name!r} has its gradient: nothing is missing"
     if lost:
         heading = f"{entry.name!r} has its gradient, and not along each way that its numbers go"
@@ -31,26 +32,6 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     elif findings:
         heading += ", and that much is to be known of it"
     return Report(heading, (*asked, *findings), (*lost, *_notes(ways, entry, arrays)))
-
-
-def lost_beside(ways: Ways, among: set[int]) -> list[str]:
-    """Lines along which nothing comes back to values that have a gradient. That is often meant, so it is no finding."""
-    lines: dict[str, dict[str, None]] = {}
-    for mention in ways.lost_beside(among):
-        target = ways.entries[mention.target]
-        if mention.line is not None or target.source is not None:
-            lines.setdefault(place(mention, target), {})[ways.entries[mention.source].name] = None
-    found = [f"along {where} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
-             for where, names in lines.items()]  # fmt: skip
-    return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
-
-
-def place(mention: Mention, target: Entry) -> str:
-    """The part of a line that a value is mentioned in, and which line that is."""
-    line = mention.place or target.source
-    if line is None:
-        return repr(target.name)
-    return f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
 
 
 def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:

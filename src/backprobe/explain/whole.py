@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import takewhile
 
 from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
+from backprobe.explain.beside import lost_beside, place
 from backprobe.explain.missing import (
     LISTED,
     by_status,
@@ -21,12 +23,12 @@ from backprobe.explain.missing import (
     not_connected,
     with_fact,
 )
-from backprobe.explain.present import lost_beside, place
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.hidden import WRITTEN_SINCE, hidden_cuts
-from backprobe.names import strip
-from backprobe.record import Entry, GradStatus
+from backprobe.names import partition, split, strip
+from backprobe.record import Entry, GradStatus, Source
+from backprobe.source.follow import package
 
 
 def explain_all(ways: Ways) -> Report:
@@ -35,7 +37,7 @@ def explain_all(ways: Ways) -> Report:
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
     findings, explained, updates = [], set(), []
     is_replaced = _replaced(ways)
-    for group in _by_line(ways, ways.among(ways.leading)):
+    for group in _by_line(ways, ways.severing(ways.leading)):
         behind = ways.before([cut.mention.source for cut in group]) & lost
         explained |= behind
         if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
@@ -44,6 +46,7 @@ def explain_all(ways: Ways) -> Report:
         finding, *others = merged([cut_finding(ways, cut) for cut in group])
         if others:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
+            finding = _inside([finding, *others])
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
         explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
@@ -57,9 +60,14 @@ def explain_all(ways: Ways) -> Report:
     opaque = _by_reason(ways, [entry for entry in unknown if not is_of_whole_numbers(entry)])
     findings += [finding for finding in opaque if finding.kind != "opaque"]
     not_told = ["; ".join([finding.headline, *finding.facts]) for finding in opaque if finding.kind == "opaque"]
+    not_run = [ways.entries[at] for at in missing if ways.entries[at].status is GradStatus.BACKWARD_NOT_RUN]
+    findings += _by_reason(ways, not_run)
     findings += made_leaves(ways)
     findings += none_given(ways.record)
-    notes = [*lost_beside(ways, ways.to_outputs), *_assigned(updates),
+    beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
+    if not_run:  # no output is known
+        beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
+    notes = [*lost_beside(ways, beside), *_assigned(updates),
              *_beside(ways, rest - leaves - _items_of(ways, explained)), *not_told,
              *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
     there = len(ways.entries) - len(missing)
@@ -76,10 +84,26 @@ def _of_leaves(ways: Ways, lost: set[int]) -> Iterator[Finding]:
         found += [(at, finding) for finding in not_connected(ways, at) if finding.kind != DIFFERENTIATED]
     groups: dict[object, list[tuple[int, Finding]]] = {}
     for at, finding in found:
-        groups.setdefault((finding.kind, finding.source), []).append((at, finding))
+        line = None if finding.kind == "no_grad" and _is_of_library(finding.source) else finding.source
+        groups.setdefault((finding.kind, line), []).append((at, finding))
     for (_, finding), *others in groups.values():
         names = _listed(ways, sorted({at for at, _ in others}))
-        yield with_fact(finding, f"the same is missing for it of {names}") if others else finding
+        inside = _inside([finding, *(other for _, other in others)])
+        yield with_fact(inside, f"the same is missing for it of {names}") if others else finding
+
+
+def _is_of_library(line: Source | None) -> bool:
+    return line is not None and package(line.file) is not None
+
+
+def _inside(findings: Sequence[Finding]) -> Finding:
+    """The first of several findings, with the module that all of them lie in, where that is known."""
+    paths = [partition(split(strip(finding.name))[0], ".") for finding in findings]
+    common = list(takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
+    if not common or not _is_of_library(findings[0].source):
+        return findings[0]
+    module = ".".join(parts[0] for parts in common)
+    return with_fact(findings[0], f"all of that is computed in {module!r}: look at the line that calls it")
 
 
 def _is_leaf(ways: Ways, at: int) -> bool:
@@ -122,12 +146,16 @@ def _items_of(ways: Ways, explained: set[int]) -> set[int]:
 
 
 def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
-    """Cuts of the same line; where no line is known of the same value, and all under ``no_grad``: that may be one."""
+    """Cuts of the same line; where no line of the user's is known of the same value, and all under ``no_grad``: that
+    may be one line.
+    """
     groups: dict[object, list[Cut]] = {}
     for cut in cuts:
         line, target = cut.mention.line, ways.entries[cut.target]
         alone = target.status if target.status is GradStatus.NO_GRAD else cut.target
-        groups.setdefault(alone if line is None else (line.file, line.line, cut.mention.use.text), []).append(cut)
+        is_known = line is not None and not (alone is GradStatus.NO_GRAD and _is_of_library(line))
+        key = (line.file, line.line, cut.mention.use.text) if line is not None and is_known else alone
+        groups.setdefault(key, []).append(cut)
     return list(groups.values())
 
 

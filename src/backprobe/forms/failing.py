@@ -122,7 +122,6 @@ def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
 
 
 def _scope(run: Run, file: str) -> Scope:
-    """The scope that a line of a file stands in: the innermost that still runs."""
-    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), run.trace.root)
-    found.file = found.file or file  # a block around a model has seen no line of its own
-    return found
+    """The scope that a line of a file stands in: the innermost that still runs. A block around a model has none."""
+    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), None)
+    return found or Scope(run.trace, None, "", 0, file)

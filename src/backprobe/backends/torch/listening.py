@@ -5,9 +5,9 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 
 from __future__ import annotations
 
-import math
+import linecache
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any
@@ -15,18 +15,18 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import get_gradient_edge
 
 from backprobe.backends.facts import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge, version
+from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge
 from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
-from backprobe.backends.torch.edges import Arrivals, Gradients
+from backprobe.backends.torch.edges import Arrivals
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass, queue_callback
+from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, TorchTape
-from backprobe.record import GradStatus
+from backprobe.record import GradStatus, Source
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
@@ -38,15 +38,12 @@ UNCLEAR = (
 )
 OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient after it had arrived"
 NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
-SCALED = "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
 UNHEARD = "what backward computes, and nobody has a name for"
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
 """Parts of torch that run a function of the user's to find out what it does."""
-DIVISION = "DivBackward0"
-SCALING = ("MulBackward0", DIVISION)
 UNNUMBERED = -1
 
 
@@ -84,15 +81,6 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-def _ratio(root: Tensor, capture: Capture) -> float | None:
-    """How many times a scalar another one is, where their numbers tell."""
-    part = capture.alias
-    if part is None or root.numel() != 1 or part.numel() != 1 or root.is_complex() or part.is_complex():
-        return None
-    ratio = float(root.detach()) / float(part) if float(part) else math.nan
-    return ratio if math.isfinite(ratio) and version(capture.tensor) == capture.version else None
-
-
 class ListeningTape(TorchTape):
     """PyTorch's ``BlockTape``."""
 
@@ -109,6 +97,7 @@ class ListeningTape(TorchTape):
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
         self.leaves: list[Leaf] = []  # where processes work together
+        self.multiples: list[tuple[Tensor, Multiple]] = []  # the roots of backward() that are one of something
 
     # while the block runs
 
@@ -122,6 +111,8 @@ class ListeningTape(TorchTape):
             known = set(self.numbers)
             if self.judge is not None:
                 self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+            if not call.is_nested:
+                self.multiples += [(root, found) for root in call.roots if (found := multiple(root)) is not None]
             with self.quiet():
                 self._come_last()
                 captures = began(call.roots)
@@ -311,7 +302,7 @@ class ListeningTape(TorchTape):
         for at, capture in enumerate(captures):
             if capture.leaf is not None and capture.number in self.passing.arrived:
                 gradients[at] = self.passing.arrived[capture.number]
-        missing = self._why_missing()
+        missing, limit = self._why_missing(), self._limit()
         outcomes = []
         for at, capture in enumerate(captures):
             sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
@@ -320,15 +311,16 @@ class ListeningTape(TorchTape):
                 capture.leaf is not None and capture.leaf.versions == 1 and 0 < self.passing.begun == capture.calls
             )
             why = (GradStatus.OPAQUE, NAMED_LATE) if is_late else missing
-            outcomes.append(outcome(capture, gradients.get(at), links, self.options.create_graph, why))
+            found = outcome(capture, gradients.get(at), links, self.options.create_graph, why)
+            outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
             if capture.leaf is not None:
                 places.setdefault(capture.number, []).append(at)
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
-        scales, notes = self._scales(captures, recorded, gradients)
-        passed = Backward(outcomes, visited, notes=notes, scales=scales)
+        numbers, notes = scales(self.multiples, captures, recorded)
+        passed = Backward(outcomes, visited, notes=notes, scales=numbers)
         return passed if self.judge is None else self.judge.told(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
@@ -341,29 +333,10 @@ class ListeningTape(TorchTape):
             return capture.but(opaque=OVERWRITTEN)
         return capture
 
-    def _scales(
-        self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], gradients: Gradients
-    ) -> tuple[tuple[float | None, ...], tuple[tuple[int, str], ...]]:
-        """Scalars that ``backward()`` was called on a multiple of, as where ``GradScaler`` scales a loss."""
-        found = {}
-        scales: dict[float | None, None] = {}
-        for call in self.passing.calls:
-            for root in () if call.is_nested else call.roots:
-                node = root.grad_fn
-                edges = node.next_functions if node is not None and node.name() in SCALING else ()
-                followed = [at for at, (follower, _) in enumerate(edges) if follower is not None]
-                if len(followed) != 1 or (node is not None and node.name() == DIVISION and followed != [0]):
-                    continue  # no multiple of anything by a number
-                known = recorded.get(edges[followed[0]], ())[:1]  # type: ignore[arg-type]
-                for at in known:
-                    scale = None if captures[at].tensor.is_leaf else _ratio(root, captures[at])
-                    if scale is not None:
-                        found[at] = f"backward() ran from {scale:.6g} × this, and all gradients are of that"
-                        scales[scale] = None
-                for at in () if known else recorded.get(key(get_gradient_edge(root)), ())[:1]:
-                    found[at] = SCALED
-                    scales[None] = None
-        return tuple(scales), tuple(found.items())
+    def _limit(self) -> Source | None:
+        """The line of the first call of ``backward()`` that is limited to inputs of its own."""
+        place = next((call.at for call in self.passing.calls if call.is_limited and call.at is not None), None)
+        return None if place is None else Source(*place, linecache.getline(*place).strip())
 
     def _why_missing(self) -> tuple[GradStatus, str]:
         calls = self.passing.calls
@@ -371,7 +344,7 @@ class ListeningTape(TorchTape):
             return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
         if self.passing.is_cut_short:
             return CUT_SHORT
-        if any(call.is_limited for call in calls):
+        if any(call.is_limited for call in calls):  # each entry's cause is the line of that call
             return (
                 GradStatus.NOT_CONNECTED,
                 f"{NOT_CONNECTED}, or none to the inputs that backward(inputs=...) asks for",
@@ -382,5 +355,5 @@ class ListeningTape(TorchTape):
         super().release()
         self.passing.clear()
         self.numbers.clear()
-        for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks):
+        for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks, self.multiples):
             held.clear()

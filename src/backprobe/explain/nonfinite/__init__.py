@@ -12,6 +12,7 @@ from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import States
 from backprobe.findings import Finding, Report
+from backprobe.names import COUNT
 from backprobe.record import Record
 from backprobe.show.table import place
 
@@ -35,15 +36,15 @@ def explain_nonfinite(record: Record) -> Report:
     if not born:
         return Report(_clean(states), (), tuple(notes))
     places = _grouped(born)
-    rest = [*forward.healed(backward.read, backward.owners), *_propagated(states, born)]
+    rest = [*_grouped(list(forward.healed(backward.read, backward.owners))), *_propagated(states, born)]
     return Report(_heading(places), (*places, *rest), tuple(notes))
 
 
-def _grouped(born: Sequence[Finding]) -> list[Finding]:
-    """The births, those of one kind at one line, as in the turns of a loop, told once with the first."""
+def _grouped(found: Sequence[Finding]) -> list[Finding]:
+    """Those of one kind at one line, as in the turns of a loop, told once with the first."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
-    for at, finding in enumerate(born):
-        same = finding.headline.replace(repr(finding.name), "")
+    for at, finding in enumerate(found):
+        same = COUNT.sub("", finding.headline)
         key = (at,) if finding.source is None else (finding.kind, finding.source, same)
         groups.setdefault(key, []).append(finding)
     return [_first(group) for group in groups.values()]

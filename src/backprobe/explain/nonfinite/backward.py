@@ -194,8 +194,8 @@ class Backward:
             facts.append(f"or in that of {names}: which of them is not known without partials=True")
         masked, remedy = self._masked(birth)
         facts += masked
-        if birth.made is State.INF and self.states.record.scales:
-            facts.append(scaled(self.states.record.scales))
+        if birth.made is State.INF and mechanism.INFINITE not in told:
+            facts += scaled(self.states.record.scales)
         facts += self.forward.use(birth.owner)
         chain = self._chain(birth)
         return Finding("born_backward", entry.name, headline, entry.source, tuple(facts), chain, remedy)
@@ -267,11 +267,11 @@ class Backward:
 
     def _came_in(self) -> Iterator[tuple[int, Finding]]:
         """Gradients that are not finite though no operation that is seen made them so."""
-        made_for = {birth.towards for birth in self.made}
+        made_for = {birth.towards for birth in self.made}  # None among them: for any
         for at, state in enumerate(self.states.grads):
             followers = self._followers(at)
             given = max((self.states.grads[one] for one in followers), default=State.FINITE)
-            is_made = at in made_for or any(birth.towards is None for birth in self.made)
+            is_made = at in made_for or None in made_for
             is_forward = not self.forward.harmful.isdisjoint((at, *followers))  # a derivative of NaN is NaN
             if not state.is_bad or given.is_bad or is_made or is_forward or self._is_read_where_made(at):
                 continue
@@ -289,7 +289,7 @@ class Backward:
             kind = "unknown"
             way = f"{entry.name!r} on the way from {self.entries[starts[0]].name!r}"
             headline = f"{word} comes to the gradient of {way}: by {BETWEEN}"
-            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
+            facts += scaled(self.states.record.scales)
         else:
             headline = f"{word} comes in at the gradient of {entry.name!r}: a hook on it, or the sum of what arrives"
         remedy = SEE_BETWEEN if starts else ""
@@ -300,8 +300,12 @@ class Backward:
 
         So a write through a view reads the value that it replaces.
         """
-        owners = {birth.owner for birth in self.made} | set(self.forward.origins)
-        return not owners.isdisjoint(self.sources.consumers[at])
+        return not self._places.isdisjoint(self.sources.consumers[at])
+
+    @cached_property
+    def _places(self) -> Set[int]:
+        """The entries where something is made, forward or backward."""
+        return {birth.owner for birth in self.made} | set(self.forward.origins)
 
 
 def _came(state: State) -> str:

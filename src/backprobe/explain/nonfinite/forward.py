@@ -203,7 +203,7 @@ class Forward:
         entry = self.entries[at]
         inputs = [self.entries[one].name for one in self.sources.direct[at]]
         if entry.name.partition("#")[0] == START:
-            facts += [scaled(self.states.record.scales)] if self.states.record.scales else []
+            facts += scaled(self.states.record.scales)
             headline = BEFORE.format(word=word, between=listed(inputs), name=entry.name)
             return Finding("unknown", entry.name, headline, entry.source, tuple(facts), chain, SEE_BETWEEN)
         kind, headline = within(word, entry, [name for name in inputs if name not in self.states.record.names])

@@ -210,9 +210,8 @@ class Place:
 def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     """The name of what happened to a gradient, empty where the numbers do not tell."""
     name = operation.lower().rstrip("_")
-    pole = POLES.get(name)
-    at_pole = pole is not None and place.values is not None and place.values.size > 0 and bool(pole(place.values).any())
-    infinite = f"the derivative of {name} {INFINITE} at {_shown(place.values)}" if at_pole else ""
+    poles = _poles(name, place.values)
+    infinite = f"the derivative of {name} {INFINITE} at {_shown(poles)}" if poles is not None and poles.size else ""
     if made == "nan" and place.is_zero_given:
         told = ZERO_INF if infinite else _by_zero(place.values)
         return f"{told}: a zero gradient" + (f", and {infinite}" if infinite else "")
@@ -225,6 +224,12 @@ def backward(operation: str, made: str, place: Place, dtype: str) -> str:
     return ""
 
 
+def _poles(name: str, values: Array | None) -> Array | None:
+    """Those of the values at which the derivative is infinite. The others are bad for what else they flow into."""
+    is_pole = POLES.get(name)
+    return None if is_pole is None or values is None else values[is_pole(values)]
+
+
 def _by_zero(values: Array | None) -> str:
     """What a zero gradient was multiplied by that gave NaN, where the value that was read there tells."""
     if values is not None and values.size and numpy.isnan(values).all():
@@ -232,8 +237,8 @@ def _by_zero(values: Array | None) -> str:
     return ZERO_INF if values is not None and numpy.isinf(values).any() else f"{ZERO_INF} or 0 · NaN"
 
 
-def _shown(values: Array | None) -> str:
-    different = [] if values is None else sorted({value + 0.0 for value in values.reshape(-1)[:1000].tolist()}, key=abs)
+def _shown(values: Array) -> str:
+    different = sorted({value + 0.0 for value in values.reshape(-1)[:1000].tolist()}, key=abs)
     return " and ".join(f"{value:g}" for value in different[:2])
 
 

@@ -36,10 +36,11 @@ def listed(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names[:4])) or "what is recorded"
 
 
-def scaled(scales: Sequence[float | None]) -> str:
-    """By how much a loss was multiplied before backward."""
-    by = "a number that is not known" if scales[0] is None else f"{scales[0]:.6g}"
-    return f"the loss was multiplied by {by} before backward" + NO_SCALE
+def scaled(scales: Sequence[float | None]) -> list[str]:
+    """By how much a loss was multiplied before backward, where it was."""
+    large = [scale for scale in scales if scale is None or abs(scale) > 1]
+    by = "a number that is not known" if None in large else ", ".join(f"{scale:.6g}" for scale in large)
+    return [f"the loss was multiplied by {by} before backward" + NO_SCALE] if large else []
 
 
 def common(entry: Entry, inputs: Sequence[str]) -> str:
