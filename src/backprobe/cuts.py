@@ -16,7 +16,7 @@ from functools import cached_property
 from backprobe.hidden import CERTAIN, FIRM, LOSING
 from backprobe.names import partition, split, strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Record, Source
-from backprobe.source.mentions import Use, uses
+from backprobe.source.mentions import Use, as_called, uses
 from backprobe.source.places import line_of
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
@@ -87,6 +87,16 @@ class Ways:
         for target in range(len(self.entries)):
             for source in self.sources(target):
                 self.consumers[source][target] = None
+
+    def has_history(self, at: int) -> bool:
+        """Is a value differentiated? Of what a framework does not let be seen only an edge can tell."""
+        status = self.entries[at].status
+        return status in HISTORY and (status is not GradStatus.OPAQUE or at in self._on_edges)
+
+    @cached_property
+    def _on_edges(self) -> set[int]:
+        """The values that an edge leads to or from."""
+        return {each for target, sources in enumerate(self.edges) if sources for each in (target, *sources)}
 
     def _positions(self, names: Iterable[str]) -> dict[int, None]:
         return {self.position[name]: None for name in names if name in self.position}
@@ -247,7 +257,7 @@ class Ways:
         mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
         return [
             mention for mention in mentions
-            if mention.source in values and self.entries[mention.source].status in HISTORY
+            if mention.source in values and self.has_history(mention.source)
             and self.entries[mention.source].status is not GradStatus.OK
             and mention.line is self.entries[mention.target].source and mention.line is not None
             and mention.line.expression and mention.use.call and not mention.use.is_conditional
@@ -284,7 +294,7 @@ class Ways:
         source, target = self.entries[mention.source], self.entries[mention.target]
         if mention.use.kind == DIFFERENTIATED and not _is_first_order(mention.use, target):
             return None
-        if source.status in HISTORY:
+        if self.has_history(mention.source):
             arrived = self.has_run and source.status is GradStatus.OK
             connected = arrived or self._flows(mention.source, mention.target)
             return None if connected or self._may_be_left_out(mention) else Cut(mention)
@@ -393,7 +403,8 @@ def _is_own(use: Use, through: str) -> bool:
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
-    return None if line is None else uses(line.expression or line.statement, spelled, followed)
+    found = None if line is None else uses(line.expression or line.statement, spelled, followed)
+    return None if line is None or found is None else tuple([as_called(use, line.calls) for use in found])
 
 
 def _has_cutter(known: Iterable[Use] | None) -> bool:

@@ -9,16 +9,19 @@ import re
 from typing import NamedTuple
 
 from backprobe.record import Entry, GradStatus, Source
-from backprobe.source.mentions import Use, unseen_uses
+from backprobe.source.mentions import Use, as_called, unseen_uses
 
-FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "index", "integer")
+FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index",
+        "integer")  # fmt: skip
 """Uses that cut wherever they stand. The others are known only by the edge that is not there."""
 CERTAIN = ("detach", "data", "number", "stop_gradient")
 """Those that cut also where the same expression uses the value in another way as well."""
-LOSING = (*CERTAIN, "numpy", "copied", "parameter")
+LOSING = (*CERTAIN, "numpy", "copied", "parameter", "assigned")
 """Those that lose a derivative; what an index is computed of has none to lose."""
 SWITCHED_OFF = "gradients were switched off there:"
 """In the reason of a value that was computed of nothing that is known to require a gradient, in such a place."""
+WRITTEN_SINCE = "it was written since"
+"""In the reason of a Variable's value that the output does not depend on: perhaps it depends on a later one."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
@@ -43,7 +46,8 @@ def _unseen_in(line: Source, text: str, spelled: set[str]) -> list[Hidden]:
     known = spelled | {re.split(r"[.\[]", name)[0] for name in spelled} - {"self", "cls"}
     functions = {call.rpartition(".")[2] for call in line.calls}
     library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
-    return [Hidden(part, use, line) for part, use in unseen_uses(text, frozenset(known), library)]
+    unseen = unseen_uses(text, frozenset(known), library)
+    return [Hidden(part, as_called(use, line.calls), line) for part, use in unseen]
 
 
 def _before(entry: Entry) -> dict[str, list[Hidden]]:

@@ -160,6 +160,29 @@ class PathSums:
     unjudged: tuple[str, ...] = ()
 
 
+class WhyNone(StrEnum):
+    """Why a tape of the program's own gave None."""
+
+    NOT_WATCHED = "not_watched"  # it is no trainable Variable, and was not given to watch()
+    OUTSIDE = "outside"  # something on the way was computed while the tape did not record
+    NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class NoneGiven:
+    """A gradient that the program asked a tape of its own for at ``source``, and that came back as None.
+
+    ``name`` is the entry that it was asked towards, or what the framework calls a Variable without an entry.
+    ``outside`` names the entries on the way that were computed while the tape did not record.
+    """
+
+    name: str
+    source: Source
+    why: WhyNone
+    outside: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Lost:
     """Stands for a value that was overwritten where no copy could be taken before."""
@@ -336,7 +359,8 @@ class Record:
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
     model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
     ``updates``, in the blocks of PyTorch. ``framework`` is the one that the program is written in; ``backend`` has the
-    arrays, which may be others after loading.
+    arrays, which may be others after loading. ``none_given`` are gradients that tapes of the program's own did not
+    give.
     """
 
     backend: str
@@ -353,3 +377,4 @@ class Record:
     buffers: Mapping[str, Nonfinite] = field(default_factory=dict)
     framework: str = ""
     updates: tuple[Update, ...] = ()
+    none_given: tuple[NoneGiven, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from types import BuiltinFunctionType, FunctionType
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.facts import Effect
@@ -25,6 +25,7 @@ MOST_BUILTINS = 4096
 BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
 """What functions written in C are called, and what they may do, by tape, module, owner and name."""
 
+NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 
@@ -183,8 +184,8 @@ class Scope:
         called = trace.tape.called(function, False)
         self.calls.append(_origin(function if called is None else called[0]))
         watched = self._watched(function, trace.tape.effect(function, flagged))
-        has_path = not trace.selection.in_function and trace.tape.called(function, True) is not None
-        return functools.partial(self._call_module, watched) if has_path else watched
+        may_be_module = not trace.selection.in_function and not isinstance(function, NO_MODULES)
+        return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what reports under a path of its own: the running statement mentions what it returns."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from backprobe.backends.base import Backend
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Link, MadeAt, Outcome, Sums
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Link, MadeAt, NotGiven, Outcome, Sums
 from backprobe.carried import Carried
 from backprobe.cuts import causes, places
 from backprobe.environment import stamp
@@ -17,6 +17,7 @@ from backprobe.record import (
     Finiteness,
     GradStatus,
     Made,
+    NoneGiven,
     Passage,
     PathSums,
     Read,
@@ -52,6 +53,7 @@ def transcribe(
         unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales, framework=backend.name,
         updates=tuple([Update(*one[:-1], None if one.after is None else writer.captured[one.after])
                        for one in passed.updates]),
+        none_given=_none_given(passed.none_given, writer.captured),
     ))  # fmt: skip
 
 
@@ -93,6 +95,14 @@ def _path_sums(sums: Sums | None, printed: Sequence[str]) -> PathSums | None:
         return None
     worst = None if sums.worst is None else printed[sums.worst]
     return PathSums(sums.judged, sums.difference, worst, sums.agree, tuple(printed[at] for at in sums.unjudged))
+
+
+def _none_given(found: Sequence[NotGiven], printed: Sequence[str]) -> tuple[NoneGiven, ...]:
+    return tuple([
+        NoneGiven(one.label if one.position is None else printed[one.position], one.source, one.why,
+                  tuple([printed[at] for at in one.outside]))
+        for one in found
+    ])  # fmt: skip
 
 
 def _outermost_first(fulls: Sequence[str], written: Mapping[str, str]) -> list[str]:

@@ -284,3 +284,263 @@ def test_a_variable_that_is_made_of_a_value_is_a_new_leaf():
 
     (finding,) = bp.explain(bp.probe(f)(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])), "x").findings
     assert (finding.kind, finding.source.text) == ("parameter", "v = tf.Variable(x * w)")
+
+
+ASSIGNMENTS = {
+    "assign": lambda v, u: v.assign(u),
+    "assign_add": lambda v, u: v.assign_add(u),
+    "assign_of_a_part": lambda v, u: v[0].assign(u[0]),
+    "scatter_nd_update": lambda v, u: v.scatter_nd_update([[0]], u[:1]),
+}
+
+
+@pytest.mark.parametrize("write", ASSIGNMENTS.values(), ids=ASSIGNMENTS)
+def test_what_is_assigned_to_a_variable_is_cut_off(write):
+    import tensorflow as tf
+
+    def f(x, w):
+        v = tf.Variable([0.0, 0.0])
+        u = x * w
+        write(v, u)
+        return tf.reduce_sum(v * w)
+
+    rec = bp.probe(f)(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
+    assert {finding.kind for finding in bp.explain(rec, "x").findings} == {"assigned"}
+    assert {finding.kind for finding in bp.explain(rec).findings} >= {"assigned"}
+
+
+def test_a_step_of_training_by_assignment_is_no_fault():
+    import tensorflow as tf
+
+    w, average = tf.Variable([1.0, 2.0]), tf.Variable([0.0, 0.0])
+    with bp.probe() as rec:
+        for _ in range(3):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum((w * 2.0 - 1.0) ** 2)
+            gradient = tape.gradient(loss, w)
+            w.assign_sub(0.1 * gradient)
+            average.assign(0.9 * average + 0.1 * w)
+    report = bp.explain(rec)
+    assert not report.of_kind("assigned"), str(report)
+    assert any("w.assign_sub(0.1 * gradient)" in note for note in report.notes), str(report)
+    assert [finding.kind for finding in bp.explain(rec, "gradient#0").findings][0] == "assigned"
+
+
+@pytest.mark.parametrize(
+    "text", ["np.tanh(u)", "np.linalg.norm(u)", "np.asarray(u)", "np.add.reduce(u)", "u.numpy()"], ids=str
+)
+def test_numpys_functions_take_a_tensor_out_of_tensorflow(text, tmp_path):
+    import tensorflow as tf
+
+    lines = ["import numpy as np", "import tensorflow as tf", "def f(x, w):", "    u = x * w", f"    a = {text}",
+             "    return tf.reduce_sum(a * w)"]  # fmt: skip
+    path = tmp_path / "program.py"
+    path.write_text("\n".join(lines))
+    program = {}
+    exec(compile(path.read_text(), str(path), "exec"), program)
+    rec = bp.probe(program["f"])(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
+    assert found(bp.explain(rec, "x")) == [("numpy", 5, ("x", "u", "return"))]
+
+
+def test_what_is_only_called_np_is_not_numpy():
+    import jax.numpy as np
+
+    def f(x, w):
+        u = x * w
+        s = np.sign(u)
+        return (s * w).sum()
+
+    (finding,) = bp.explain(bp.probe(f)(np.array([1.0, 2.0]), np.array([3.0, 4.0])), "u").findings
+    assert (finding.kind, finding.remedy[:12]) == ("inside", "sign is flat")
+
+
+def gradients_of_own_tapes():
+    """Blocks in which a tape of the program's own gives None: the kind and the text of the line, by the name."""
+    import tensorflow as tf
+
+    w, c = tf.Variable([1.0, 2.0]), tf.constant([3.0, 4.0])
+    with bp.probe() as outside:
+        y = w * 2.0
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(y * c)
+        tape.gradient(loss, [w, c])
+    yield outside, {"w": ("outside_tape", "y = w * 2.0"), "c": ("not_watched", "tape.gradient(loss, [w, c])")}
+
+    with bp.probe() as stopped:
+        with tf.GradientTape() as tape:
+            with tape.stop_recording():
+                y = w * 3.0
+            loss = tf.reduce_sum(y * c)
+        tape.gradient(loss, w)
+    yield stopped, {"w": ("outside_tape", "y = w * 3.0")}
+
+    with bp.probe() as reset:
+        with tf.GradientTape() as tape:
+            y = w * 4.0
+            tape.reset()
+            loss = tf.reduce_sum(y * c)
+        tape.gradient(loss, sources=w)
+    yield reset, {"w": ("outside_tape", "y = w * 4.0")}
+
+    with bp.probe() as unwatched:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            loss = tf.reduce_sum(w * c)
+        tape.gradient(loss, {"a": w})
+    yield unwatched, {"w": ("not_watched", 'tape.gradient(loss, {"a": w})')}
+
+    with bp.probe(of="loss") as other:
+        with tf.GradientTape() as tape:
+            beside = tf.reduce_sum(c * c)
+            loss = tf.reduce_sum(w * c)
+        tape.gradient(beside, w)
+    yield other, {"w": ("none_given", "tape.gradient(beside, w)")}
+
+
+def test_why_a_tape_of_the_programs_own_gave_none(tmp_path):
+    for at, (rec, expected) in enumerate(gradients_of_own_tapes()):
+        findings = bp.explain(rec).of_kind("outside_tape", "not_watched", "none_given")
+        whole = {finding.name: (finding.kind, finding.source.text) for finding in findings}
+        assert whole == expected
+        for name, found_there in expected.items():
+            report = bp.explain(rec, name)
+            assert [(finding.kind, finding.source.text) for finding in report.findings] == [found_there]
+            assert "gave None" in report.heading
+        rec.save(tmp_path / str(at))
+        assert str(bp.explain(bp.load(tmp_path / str(at)))) == str(bp.explain(rec))
+
+
+def test_a_tape_that_gives_gradients_is_not_spoken_of():
+    import tensorflow as tf
+
+    w, c = tf.Variable([1.0, 2.0]), tf.constant([3.0, 4.0])
+    with bp.probe() as rec:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(c)
+            u = w * c
+            loss = tf.reduce_sum(u)
+        tape.gradient(loss, [w, c, u])
+        tape.jacobian(u, w)
+    assert not rec.record.none_given
+    assert bp.explain(rec, "u").ok
+
+
+def test_a_model_that_is_called_before_the_tape():
+    import keras
+    import tensorflow as tf
+
+    model = keras.Sequential([keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")])
+    x = tf.ones((2, 3))
+    model(x)
+
+    def step():
+        out = model(x)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(out)
+        return loss, tape.gradient(loss, model.trainable_variables)
+
+    with bp.probe(model) as rec:
+        loss, _ = step()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.name) == ("outside_tape", "a.kernel")
+    assert "the same of a.bias, b.kernel, b.bias" in finding.facts
+
+    with bp.probe(of="loss") as plain:
+        loss, _ = step()
+    (finding,) = bp.explain(plain).of_kind("outside_tape")
+    assert (finding.name, finding.source.text) == ("sequential/a/kernel", "out = model(x)")
+    assert loss is not None
+
+
+def test_several_steps_of_training_a_keras_model_are_no_fault():
+    import keras
+    import tensorflow as tf
+
+    model = keras.Sequential([keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")])
+    optimizer, x = keras.optimizers.SGD(0.1), tf.ones((2, 3))
+    model(x)
+    with bp.probe(model) as rec:
+        for _ in range(2):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(model(x) ** 2)
+            gradients = tape.gradient(loss, model.trainable_variables)
+            optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+    assert bp.explain(rec).ok, str(bp.explain(rec))
+    (finding,) = bp.explain(rec, "a.kernel").findings
+    assert finding.kind == "written_since"
+    assert "it was written since" in rec["a.kernel"].reason
+
+
+def test_steps_of_training_in_jax_are_no_fault():
+    import jax
+    import jax.numpy as jnp
+
+    def train(w, x):
+        def loss_of(p):
+            h = p * x
+            return (h**2).sum(), h
+
+        for _ in range(3):
+            (loss, h), g = jax.value_and_grad(loss_of, has_aux=True)(w)
+            w = w - 0.1 * g
+        return loss
+
+    report = bp.explain(bp.probe(train)(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0])))
+    assert report.ok, str(report)
+
+
+def models_that_cut():
+    """The model and its arguments, and the path of a parameter before the cut, in each library of JAX and in Keras."""
+    import equinox
+    import flax.linen as nn
+    import jax
+    import jax.numpy as jnp
+    import keras
+    import tensorflow as tf
+    from flax import nnx
+
+    class Keras(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = keras.layers.Dense(4), keras.layers.Dense(1)
+
+        def call(self, x):
+            return tf.reduce_sum(self.b(tf.stop_gradient(self.a(x))))
+
+    class Nnx(nnx.Module):
+        def __init__(self, rngs):
+            self.a, self.b = nnx.Linear(3, 4, rngs=rngs), nnx.Linear(4, 1, rngs=rngs)
+
+        def __call__(self, x):
+            return self.b(jax.lax.stop_gradient(nnx.relu(self.a(x)))).sum()
+
+    class Equinox(equinox.Module):
+        a: equinox.nn.Linear
+        b: equinox.nn.Linear
+
+        def __init__(self, key):
+            self.a, self.b = equinox.nn.Linear(3, 4, key=key), equinox.nn.Linear(4, 1, key=key)
+
+        def __call__(self, x):
+            return self.b(jax.lax.stop_gradient(self.a(x))).sum()
+
+    class Linen(nn.Module):
+        @nn.compact
+        def __call__(self, x):
+            h = jax.lax.stop_gradient(nn.relu(nn.Dense(4, name="a")(x)))
+            return nn.Dense(1, name="b")(h).sum()
+
+    x = jnp.ones((2, 3))
+    built = Keras()
+    built(tf.ones((2, 3)))
+    yield built, (tf.ones((2, 3)),), "a.kernel"
+    yield Nnx(nnx.Rngs(0)), (x,), "a.kernel"
+    yield Equinox(jax.random.key(0)), (x[0],), "a.weight"
+    yield Linen(), (Linen().init(jax.random.key(0), x), x), "a.kernel"
+
+
+def test_a_cut_of_what_a_module_returns_has_its_line():
+    for model, given_to, name in models_that_cut():
+        rec = bp.probe(model, ["**", "**:*"])(*given_to)
+        for report in (bp.explain(rec, name), bp.explain(rec)):
+            kinds = [(finding.kind, "stop_gradient(" in finding.source.text) for finding in report.findings]
+            assert kinds == [("stop_gradient", True)], f"{type(model).__name__}: {report}"

@@ -235,6 +235,28 @@ def test_a_while_loop_that_leads_nowhere():
     same(rec["v"].value, 11.2)
 
 
+def test_a_counter_in_a_while_loop_is_no_missing_gradient():
+    def f(x):
+        n = lax.while_loop(lambda i: i < 5, lambda i: i + 1, 0)
+        return x * n
+
+    rec = bp.probe(f)(X)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert any(note.startswith("neither floating point nor complex") and "i" in note for note in report.notes)
+    (finding,) = bp.explain(rec, "/<lambda>#0:i").findings
+    assert (finding.kind, finding.headline[:27]) == ("not_float", "'/<lambda>#0:i' is int32: o")
+
+
+def test_what_stays_floating_in_a_while_loop_is_not_said_to_be_differentiated():
+    def f(x):
+        v = until(10.0)(lax.stop_gradient(x))
+        return v * x
+
+    kinds = {finding.kind for finding in bp.explain(bp.probe(f)(X)).findings}
+    assert "comparison" not in kinds, kinds
+
+
 @supports("differentiating through `lax.while_loop`", "as in `jax.grad`: refused by JAX, with a note")
 def test_a_while_loop_cannot_be_differentiated():
     with pytest.raises(ValueError, match="Reverse-mode differentiation does not work for lax.while_loop") as caught:
@@ -243,6 +265,21 @@ def test_a_while_loop_cannot_be_differentiated():
 
 
 # branches
+
+
+@pytest.mark.parametrize("taken", [False, True])
+@pytest.mark.parametrize("jitted", [False, True], ids=["plain", "jitted"])
+def test_a_branch_that_gives_a_number_gives_an_array(taken, jitted):
+    def f(x):
+        y = lax.cond(taken, lambda t: (t**2).sum(), lambda t: 0.0, x)
+        z = lax.switch(int(taken), [lambda t: 1.0, lambda t: t.sum()], x)
+        return y.astype(jnp.float32) + z.reshape(1).sum() + x.sum()
+
+    x = jnp.array([1.0, 2.0])
+    rec = bp.probe(jax.jit(f) if jitted else f)(x)
+    same(rec["x"].grad, jax.grad(f)(x))
+    same(rec.result, f(x))
+    assert isinstance(rec["y"].value, jax.Array)
 
 
 def branches(x, w):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.record import GradStatus, Source
+from backprobe.record import GradStatus, Source, WhyNone
 
 
 class Effect(Enum):
@@ -84,6 +84,16 @@ class Outcome(NamedTuple):
     is_leaf: bool | None = None  # see ``Entry``
 
 
+class NotGiven(NamedTuple):
+    """``NoneGiven`` by positions of captured values; ``label`` is what the framework calls one without an entry."""
+
+    position: int | None
+    label: str
+    source: Source
+    why: WhyNone
+    outside: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Sums:
     """``PathSums`` by positions of captured values."""
@@ -109,6 +119,7 @@ class Backward:
     notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
     scales: tuple[float | None, ...] = ()  # see ``Record``
     updates: tuple[UpdatedAt, ...] = ()
+    none_given: tuple[NotGiven, ...] = ()  # see ``Record``
 
 
 @dataclass(frozen=True)

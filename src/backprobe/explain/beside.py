@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.cuts import Mention, Ways
+from backprobe.record import Entry
 
 MOST = 8  # lines that are listed
 
@@ -14,10 +15,16 @@ def lost_beside(ways: Ways, mentions: Sequence[Mention]) -> list[str]:
     lines: dict[str, dict[str, None]] = {}
     for mention in mentions:
         target = ways.entries[mention.target]
-        line = mention.place or target.source
-        if line is not None:
-            place = f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
-            lines.setdefault(place, {})[ways.entries[mention.source].name] = None
-    found = [f"along {place} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
-             for place, names in lines.items()]  # fmt: skip
+        if mention.place is not None or target.source is not None:
+            lines.setdefault(place(mention, target), {})[ways.entries[mention.source].name] = None
+    found = [f"along {where} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
+             for where, names in lines.items()]  # fmt: skip
     return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
+
+
+def place(mention: Mention, target: Entry) -> str:
+    """The part of a line that a value is mentioned in, and which line that is."""
+    line = mention.place or target.source
+    if line is None:
+        return repr(target.name)
+    return f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"

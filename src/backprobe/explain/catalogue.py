@@ -62,6 +62,10 @@ CAUSES = {
         "{text} makes a new leaf of the numbers of {value}: gradients end there",
         "compute with {value} itself; a parameter is made once, before everything that is computed from it",
     ),
+    "assigned": Cause(
+        "{text} writes the numbers of {value} into a Variable, and no gradient flows through an assignment",
+        "compute with {value} itself; a Variable is for what is kept from step to step",
+    ),
     "index": Cause(
         "{text} gives positions: they jump or stay as {value} changes, and have no derivative",
         "something smooth in its place (softmax weights instead of argmax),\n"
@@ -142,6 +146,10 @@ CAUSES = {
         "{value} does not go into {outputs}: another value of the same name does",
         "the one that the output was computed from: {others}",
     ),
+    "written_since": Cause(
+        "{value} was written since, and nothing leads from what it was before to {outputs}",
+        "a block of one step of training, or of= what that step computes",
+    ),
     "frozen": Cause(
         "nothing recorded that {value} is computed from requires a gradient",
         "{require}",
@@ -172,6 +180,18 @@ CAUSES = {
     "overwritten": Cause(
         "{value} was written where autograd does not look: gradients that need it are those of the new numbers",
         "an ordinary operation, u = u * 2; a leaf may be written under torch.no_grad() before it is used",
+    ),
+    "outside_tape": Cause(
+        "a tape gave None for {value}: {target} was computed while that tape did not record",
+        "compute {target} inside of `with tf.GradientTape() as tape:`, and all that leads there from {value}",
+    ),
+    "not_watched": Cause(
+        "a tape gave None for {value}, which it does not watch",
+        "tape.watch({plain}) in the tape, before it is used: by itself a tape watches trainable Variables alone",
+    ),
+    "none_given": Cause(
+        "a tape gave None for {value}: {reason}",
+        "with bp.probe(of=...) as rec, of what was differentiated there, and bp.explain(rec, {value})",
     ),
     "opaque": Cause("the gradient of {value} cannot be told: {reason}", "{instead}"),
     "hooked": Cause(

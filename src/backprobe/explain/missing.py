@@ -11,8 +11,9 @@ from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, NO_NUMBERS, Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
+from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
-from backprobe.hidden import hidden_cuts, unseen_calls
+from backprobe.hidden import WRITTEN_SINCE, hidden_cuts, unseen_calls
 from backprobe.names import split, strip
 from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus, Source
 from backprobe.source.mentions import POSITIONS, Use, has_part, unread, uses
@@ -45,7 +46,8 @@ def explain_missing(ways: Ways, entry: Entry) -> Report:
     is_otherwise = {GradStatus.FROZEN: not is_frozen, GradStatus.DETACHED: is_frozen}.get(entry.status, False)
     heading += "" if is_otherwise else f": {entry.reason}"
     beside = ways.beside(ways.after(at).keys() & ways.leading) if entry.status is GradStatus.NOT_CONNECTED else []
-    return Report(heading, tuple(merged([*findings, *made_leaves(ways)])), tuple(lost_beside(ways, beside)))
+    findings = merged([*findings, *made_leaves(ways)]) + none_given(ways.record, entry.name)
+    return Report(heading, tuple(findings), tuple(lost_beside(ways, beside)))
 
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
@@ -82,6 +84,8 @@ def not_connected(ways: Ways, at: int) -> list[Finding]:
     not_run = _not_run(ways, at) if len(after) == 1 else None
     if not_run is not None:
         return [not_run]
+    if WRITTEN_SINCE in ways.entries[at].reason:
+        return [_written_since(ways, at, after)]
     again = _made_again(ways, at)
     found = [] if again else _out_of_sight(ways, at, after) or _as_others(ways, at)
     if found or again:
@@ -113,6 +117,13 @@ def _not_run(ways: Ways, at: int) -> Finding | None:
             fields = {"value": repr(entry.name), "module": repr(ways.entries[module].name)}
             return replace(_found(ways, "module_not_run", entry.name, None, fields), kind="not_executed")
     return None
+
+
+def _written_since(ways: Ways, at: int, after: dict[int, int | None]) -> Finding:
+    """The output may be computed from a later version, as in the steps of training after the first."""
+    entry = ways.entries[at]
+    fields = {"value": repr(entry.name), "outputs": _outputs(ways)}
+    return _found(ways, "written_since", entry.name, entry.source, fields, facts=_ends(ways, at, after))
 
 
 def _doubted(ways: Ways, at: int, after: dict[int, int | None]) -> Finding | None:
@@ -255,13 +266,20 @@ def mode_of(reason: str) -> str:
     return next((words for mode, words in MODES.items() if mode in reason), "while gradients were switched off")
 
 
+def is_of_whole_numbers(entry: Entry) -> bool:
+    """Has its dtype no derivatives, also where nothing else is known of it?"""
+    is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
+    return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
+
+
 def _state(entry: Entry) -> str:
+    if is_of_whole_numbers(entry):
+        return f"of dtype {entry.dtype}"
     if entry.status is GradStatus.NOT_TENSOR:
         return entry.reason.removeprefix("it is ")
     known = {
         GradStatus.OK: "differentiated", GradStatus.NOT_CONNECTED: "differentiated",
         GradStatus.BACKWARD_NOT_RUN: "differentiated", GradStatus.OPAQUE: "differentiated",
-        GradStatus.NOT_FLOAT: f"of dtype {entry.dtype}",
     }  # fmt: skip
     return known.get(entry.status, str(entry.status))
 
@@ -473,7 +491,7 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
     line = entry.cause or _rewriting(ways, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     if entry.status is GradStatus.OPAQUE and line is not None:
         kind = "overwritten"
-    if entry.status is GradStatus.NOT_FLOAT:
+    if is_of_whole_numbers(entry):
         kind = "not_float"
     fields = {"value": repr(entry.name), "target": repr(entry.name), "reason": entry.reason, "dtype": entry.dtype,
               "instead": instead}  # fmt: skip

@@ -10,6 +10,7 @@ from backprobe.cuts import Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.missing import cut_finding, merged
+from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus
 from backprobe.source.places import line_of
@@ -25,9 +26,12 @@ def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
     heading = f"{entry.name!r} has its gradient: nothing is missing"
     if lost:
         heading = f"{entry.name!r} has its gradient, and not along each way that its numbers go"
-    if findings:
+    asked = none_given(ways.record, entry.name)
+    if asked:
+        heading = f"{entry.name!r} has its gradient here, and a tape of the program's own gave None for it"
+    elif findings:
         heading += ", and that much is to be known of it"
-    return Report(heading, tuple(findings), (*lost, *_notes(ways, entry, arrays)))
+    return Report(heading, (*asked, *findings), (*lost, *_notes(ways, entry, arrays)))
 
 
 def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 
 from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
-from backprobe.explain.beside import lost_beside
+from backprobe.explain.beside import lost_beside, place
 from backprobe.explain.missing import (
     LISTED,
     by_status,
     cut_finding,
     in_vain,
     is_in_vain,
+    is_of_whole_numbers,
     is_returned,
     made_at,
     made_leaves,
@@ -22,8 +23,9 @@ from backprobe.explain.missing import (
     not_connected,
     with_fact,
 )
+from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
-from backprobe.hidden import hidden_cuts
+from backprobe.hidden import WRITTEN_SINCE, hidden_cuts
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Source
 from backprobe.source.follow import package
@@ -33,10 +35,39 @@ def explain_all(ways: Ways) -> Report:
     """Every cause in a recording, each once, with the names whose gradients are missing for it."""
     missing = [at for at, entry in enumerate(ways.entries) if entry.status is not GradStatus.OK]
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
-    findings, explained = [], set()
+    severed, explained, updates = _severed(ways, lost)
+    rest, is_replaced = lost - explained, _replaced(ways)
+    leaves = {at for at in rest if _is_leaf(ways, at) and not is_replaced({at})}
+    findings = [*severed, *_of_leaves(ways, leaves)]
+    findings += _in_vain(ways, {finding.source for finding in findings})
+    faults, not_told = _unheard(ways, missing)
+    findings += [*faults, *made_leaves(ways), *none_given(ways.record)]
+    beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
+    if not _has_run(ways, missing):  # no output is known
+        beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
+    notes = [*lost_beside(ways, beside), *_assigned(updates),
+             *_beside(ways, rest - leaves - _items_of(ways, explained)), *not_told,
+             *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
+    return Report(_heading(ways, missing, lost), tuple(findings), tuple(notes))
+
+
+def _heading(ways: Ways, missing: Sequence[int], lost: set[int]) -> str:
+    there = len(ways.entries) - len(missing)
+    heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
+    without = "has none though it has" if len(lost) == 1 else "have none though they have"
+    return heading + (f"; {len(lost)} {without} a history" if lost else "")
+
+
+def _severed(ways: Ways, lost: set[int]) -> tuple[list[Finding], set[int], list[str]]:
+    """The lines that gradients cannot flow past, the values that are lost for them, and updates, which are no fault."""
+    findings, explained, updates = [], set(), []
+    is_replaced = _replaced(ways)
     for group in _by_line(ways, ways.severing(ways.leading)):
         behind = ways.before([cut.mention.source for cut in group]) & lost
         explained |= behind
+        if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
+            updates.append(place(group[0].mention, ways.entries[group[0].target]))
+            continue
         finding, *others = merged([cut_finding(ways, cut) for cut in group])
         if others:
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
@@ -44,34 +75,33 @@ def explain_all(ways: Ways) -> Report:
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
         explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
-    rest = lost - explained
-    findings += _of_leaves(ways, rest)
-    told = {finding.source for finding in findings}
-    vain = [entry for entry in ways.entries if is_in_vain(entry) and entry.cause not in told]
-    findings += merged([in_vain(ways, entry) for entry in vain])
-    unheard = (GradStatus.OPAQUE, GradStatus.BACKWARD_NOT_RUN)
-    reasons = _by_reason(ways, [ways.entries[at] for at in missing if ways.entries[at].status in unheard])
-    has_run = len(missing) < len(ways.entries)
-    by_nature = ("opaque", "backward_not_run") if has_run else ("opaque",)  # which is no fault
-    findings += [finding for finding in reasons if finding.kind not in by_nature]
-    not_told = ["; ".join([one.headline, *one.facts]) for one in reasons if one.kind in by_nature]
-    findings += made_leaves(ways)
-    beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
-    if not has_run:  # no output is known
-        beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
-    notes = [*lost_beside(ways, beside), *_beside(ways, rest - _items_of(ways, explained)), *not_told,
-             *_frozen_note(ways, missing), *_by_nature(ways, missing)]  # fmt: skip
-    there = len(ways.entries) - len(missing)
-    heading = f"{there} of {len(ways.entries)} values {'has its' if there == 1 else 'have their'} gradient"
-    without = "has none though it has" if len(lost) == 1 else "have none though they have"
-    return Report(heading + (f"; {len(lost)} {without} a history" if lost else ""),
-                  tuple(findings), tuple(notes))  # fmt: skip
+    return findings, explained, updates
+
+
+def _in_vain(ways: Ways, told: Collection[Source | None]) -> list[Finding]:
+    """Reentrant checkpoints that were given nothing differentiated, at lines of which nothing was said so far."""
+    return merged([in_vain(ways, e) for e in ways.entries if is_in_vain(e) and e.cause not in told])
+
+
+def _has_run(ways: Ways, missing: Sequence[int]) -> bool:
+    """Has backward? Then what it did not come to has its reasons."""
+    return len(missing) < len(ways.entries)
+
+
+def _unheard(ways: Ways, missing: Sequence[int]) -> tuple[list[Finding], list[str]]:
+    """Where gradients cannot be told, and where no backward went by: findings, and notes of what is no fault."""
+    entries = [ways.entries[at] for at in missing]
+    opaque = [entry for entry in entries if entry.status is GradStatus.OPAQUE and not is_of_whole_numbers(entry)]
+    reasons = _by_reason(ways, [*opaque, *(e for e in entries if e.status is GradStatus.BACKWARD_NOT_RUN)])
+    by_nature = ("opaque", "backward_not_run") if _has_run(ways, missing) else ("opaque",)
+    notes = ["; ".join([one.headline, *one.facts]) for one in reasons if one.kind in by_nature]
+    return [one for one in reasons if one.kind not in by_nature], notes
 
 
 def _of_leaves(ways: Ways, lost: set[int]) -> Iterator[Finding]:
     """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
     found = []
-    for at in sorted(each for each in lost if _is_leaf(ways, each)):
+    for at in sorted(lost):
         found += [(at, finding) for finding in not_connected(ways, at) if finding.kind != DIFFERENTIATED]
     groups: dict[object, list[tuple[int, Finding]]] = {}
     for at, finding in found:
@@ -115,7 +145,7 @@ def _beside(ways: Ways, lost: set[int]) -> Iterator[str]:
     before = ways.before(derived)
     words = {
         "only the derivative is used of": derived,
-        "computed, and not used for an output": [at for at in lost - before if not _is_leaf(ways, at)],
+        "computed, and not used for an output": [*(lost - before)],
     }
     for said, positions in words.items():
         counts = Counter(strip(ways.entries[at].name).removeprefix(":") for at in sorted(positions))
@@ -148,6 +178,23 @@ def _by_line(ways: Ways, cuts: Sequence[Cut]) -> list[list[Cut]]:
         key = (line.file, line.line, cut.mention.use.text) if line is not None and is_known else alone
         groups.setdefault(key, []).append(cut)
     return list(groups.values())
+
+
+def _replaced(ways: Ways) -> Callable[[set[int]], bool]:
+    """Are these all superseded where they begin, by later values, or those of the same names that have their gradients?
+
+    So it is with what an earlier step of training has computed: what it wrote into the Variables is meant to stay.
+    """
+    there = {strip(full) for full, at in ways.record.names.items() if ways.entries[at].status is GradStatus.OK}
+    later = {at for full, at in ways.record.names.items()
+             if strip(full) in there or WRITTEN_SINCE in ways.entries[at].reason}  # fmt: skip
+    return lambda lost: all(at in later for at in lost if not lost & ways.sources(at).keys())
+
+
+def _assigned(places: Sequence[str]) -> Iterator[str]:
+    if places:
+        more = f" and {len(places) - LISTED} more lines" if len(places) > LISTED else ""
+        yield f"no gradient flows to earlier steps through what is assigned: {', '.join(places[:LISTED])}{more}"
 
 
 def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
@@ -191,7 +238,7 @@ def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
 def _by_nature(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     kinds: dict[str, Callable[[Entry], bool]] = {
         "no tensors": lambda entry: entry.status is GradStatus.NOT_TENSOR,
-        "neither floating point nor complex": lambda entry: entry.status is GradStatus.NOT_FLOAT,
+        "neither floating point nor complex": is_of_whole_numbers,
         "never computed": lambda entry: entry.status is GradStatus.NOT_EXECUTED,
     }
     for words, is_one in kinds.items():

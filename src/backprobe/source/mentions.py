@@ -10,8 +10,8 @@ import ast
 import builtins
 import re
 import warnings
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 SHAPES = frozenset({
@@ -26,6 +26,7 @@ CUTTERS = {
     "detach": "detach", "detach_": "detach", "stop_gradient": "stop_gradient", "data": "data",
     "item": "number", "tolist": "number", "float": "number", "int": "number", "bool": "number", "complex": "number",
     "numpy": "numpy", "array": "numpy", "asarray": "numpy", "__array__": "numpy", "from_numpy": "numpy",
+    "numpy_function": "numpy",
     "tensor": "copied", "new_tensor": "copied", "Tensor": "copied", "FloatTensor": "copied", "Parameter": "parameter",
     "Variable": "parameter",
     "deepcopy": "copied",
@@ -51,6 +52,14 @@ POSITIONS = frozenset({
 """Functions that give values first and then their positions."""
 STEPS = frozenset({"round", "rint", "floor", "ceil", "trunc", "fix", "sign", "heaviside"})
 """Functions that are flat between their steps. PyTorch gives a derivative of 0, the others have none there."""
+
+ASSIGNING = frozenset({
+    "assign", "assign_add", "assign_sub", "scatter_update", "scatter_nd_update", "scatter_nd_add", "scatter_nd_sub",
+    "batch_scatter_update",
+})  # fmt: skip
+"""Methods of TensorFlow's Variables that write what they are given."""
+NUMPY = ("np", "numpy", "scipy")
+"""What the libraries are called whose functions take numbers out of a tensor and give arrays."""
 
 NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", "long": "integer", "short": "integer",
@@ -86,7 +95,7 @@ class Use:
     flat: str = ""
 
 
-CUTTING = re.compile(rf"\b(?:{'|'.join(CUTTERS)})\b")
+CUTTING = re.compile(rf"\b(?:{'|'.join([*CUTTERS, *ASSIGNING, *NUMPY])})\b")
 
 
 @lru_cache(16384)
@@ -113,11 +122,24 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     if not places:
         return _differentiated(tree, local)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
-    called = {_last(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    known = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {_last(function) for function in calls}
+    library = {_last(function) for function in calls if _root(function) in MODULES}
+    known = library | SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
     reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
+
+
+def as_called(use: Use, calls: Sequence[str]) -> Use:
+    """The use, if what goes by NumPy's name is NumPy, as the functions that the line called tell where it called some.
+
+    >>> as_called(Use("numpy", "np.sign(u)"), ["jax.sign"]).kind  # import jax.numpy as np
+    ''
+    """
+    is_by_name = use.kind == "numpy" and use.text.partition(".")[0] in NUMPY
+    is_other = bool(calls) and not any(call.partition(".")[0] in NUMPY for call in calls)
+    return replace(use, kind="", text="") if is_by_name and is_other else use
 
 
 def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
@@ -202,7 +224,11 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
     """The calls of a function; where it has another name there, as ``layer`` of a loop, the only one it can be."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     named = [node for node in calls if _last(node.func) == function]
-    users = [node for node in calls if _last(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, "")]
+    users = [
+        node for node in calls
+        if (_last(node.func) not in LIBRARY and _root(node.func) not in (*MODULES, ""))
+        or isinstance(node.func, ast.Call)  # a module that is made in that place: nn.Dense(3)(x)
+    ]  # fmt: skip
     return named or (users if len(users) == 1 else [])
 
 
@@ -282,9 +308,10 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
         case ast.Call(func=function, args=given, keywords=named) if child is not function or _last(function) in CASTS:
             name = _last(function)
+            of_numpy = "numpy" if _root(function) in NUMPY and child is not function else ""
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
-                return "integer" if any(map(INTEGER.search, dtypes)) else ""
+                return "integer" if any(map(INTEGER.search, dtypes)) else of_numpy
             if any(word.arg == "create_graph" and ast.unparse(word.value) != "False" for word in named):
                 return "differentiated"
             if name == "grad":  # the function; the attribute is among those that have no number of the value
@@ -293,7 +320,9 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
                 return "number"
             if name in OWN_METHODS and isinstance(function, ast.Attribute) and _root(function) not in MODULES:
                 return ""
-            return "shape" if name in SHAPES else CUTTERS.get(name, "")
+            if name in ASSIGNING:
+                return "assigned"
+            return "shape" if name in SHAPES else CUTTERS.get(name, of_numpy)
         case ast.Subscript(value=ast.Call(func=function), slice=ast.Constant(value=1)) if _last(function) in POSITIONS:
             return "index"
         case ast.Compare(ops=operators):

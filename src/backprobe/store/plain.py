@@ -16,6 +16,7 @@ from backprobe.record import (
     GradStatus,
     Lost,
     Made,
+    NoneGiven,
     Nonfinite,
     Passage,
     PathSums,
@@ -23,6 +24,7 @@ from backprobe.record import (
     Record,
     Source,
     Update,
+    WhyNone,
 )
 
 DEEPEST = 64  # containers within containers of a result; a list that holds itself has no end
@@ -45,6 +47,7 @@ def encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen: 
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
         "scales": list(record.scales),
         "framework": record.framework,
+        "none_given": [asdict(one) for one in record.none_given],
         "buffers": {path: asdict(count) for path, count in record.buffers.items()},
         "updates": [asdict(update) for update in record.updates],
     }
@@ -97,12 +100,17 @@ def decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         {path: Nonfinite(**count) for path, count in data.get("buffers", {}).items()},
         data.get("framework", data["backend"]),
         tuple(map(_decode_update, data.get("updates", ()))),
+        tuple(map(_decode_none_given, data.get("none_given", ()))),
     )
 
 
 def _decode_update(data: Mapping[str, Any]) -> Update:
     source = None if data["source"] is None else _decode_source(data["source"])
     return Update(**{**data, "parameters": tuple(data["parameters"]), "source": source})
+
+
+def _decode_none_given(data: Mapping[str, Any]) -> NoneGiven:
+    return NoneGiven(data["name"], _decode_source(data["source"]), WhyNone(data["why"]), tuple(data["outside"]))
 
 
 def _decode_source(data: Mapping[str, Any]) -> Source:

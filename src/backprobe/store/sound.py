@@ -34,6 +34,11 @@ def check(record: Record, backend: Arrays) -> None:
     for count in record.buffers.values():
         if any(type(number) is not int for number in (count.nan, count.inf, count.of)):
             raise ValueError(f"{count!r} where counts belong")
+    for one in record.none_given:
+        for text in (one.name, one.source.file, one.source.text, *one.outside):
+            _check_text(text)
+        if type(one.source.line) is not int:
+            raise ValueError(f"{one.source.line!r} where a whole number belongs")
     for update in record.updates:
         _check_update(update)
     for entry in record.entries:

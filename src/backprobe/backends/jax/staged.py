@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
@@ -47,6 +48,11 @@ def trace(
     return closed, lambda outputs: jax.tree.unflatten(structure, outputs), arrays
 
 
+def _as_array(value: Any, aval: Any) -> Any:
+    """What a traced call returns is an array, also where the function returned a number."""
+    return value if isinstance(value, jax.Array) else jnp.asarray(value, None if aval.weak_type else aval.dtype)
+
+
 class Staged:
     """Runs a traced call at the level where the program itself runs.
 
@@ -75,7 +81,7 @@ class Staged:
         for equation in jaxpr.eqns:
             made = self._equation(equation, [read(var) for var in equation.invars])
             values.update(zip(equation.outvars, made, strict=True))
-        return [read(var) for var in jaxpr.outvars]
+        return [_as_array(read(var), var.aval) for var in jaxpr.outvars]
 
     def _equation(self, equation: Any, inputs: list[Any]) -> list[Any]:
         if equation.primitive in (tap_p, peek_p):

@@ -12,6 +12,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
+from backprobe.hidden import WRITTEN_SINCE
 from backprobe.record import GradStatus
 
 NOT_CONNECTED = "no path leads from it to the output"
@@ -66,7 +67,9 @@ def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
     if uses is not None and uses.writes and uses.is_read_otherwise:
         return Outcome(GradStatus.OPAQUE, MIXED, capture.value, None, ())
     if gradient is None:
-        return Outcome(GradStatus.NOT_CONNECTED, NOT_CONNECTED, capture.value, None, ())
+        is_old = uses is not None and len(uses.writes) > capture.version
+        reason = f"{NOT_CONNECTED}; {WRITTEN_SINCE}" if is_old else NOT_CONNECTED
+        return Outcome(GradStatus.NOT_CONNECTED, reason, capture.value, None, ())
     return Outcome(GradStatus.OK, "", capture.value, gradient, ())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any
 
@@ -14,6 +15,7 @@ from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.own_tapes import OwnTapes
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
 from backprobe.record import GradStatus
@@ -30,6 +32,7 @@ class OpenTape(TensorflowTape):
         super().__init__(options)
         self.recording = ExitStack()
         self.passed: Backward | None = None
+        self.own = OwnTapes(self.log, self.version)
         self.given: list[range] = []  # positions in the log at which a tape of the program's own ran backward
 
     @property
@@ -38,13 +41,17 @@ class OpenTape(TensorflowTape):
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())
+        self.recording.enter_context(self.own.heard())
         for name in GIVING:
             self.recording.enter_context(listening(tf.GradientTape, name, self._giving))
 
-    def _giving(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def _giving(self, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
         start, compiled = self.log.length + 1, dict(self.log.compiled)
         try:
-            return following(*args, **kwargs)
+            gradients = following(tape, *args, **kwargs)
+            if tf.executing_eagerly():
+                self.own.given(tape, args, kwargs, gradients)
+            return gradients
         finally:
             self.given.append(range(start, self.log.length + 1))
             self.log.compiled = compiled
@@ -80,7 +87,8 @@ class OpenTape(TensorflowTape):
     def differentiate(self, ran: Ran) -> None:
         self.recording.close()
         self.settle(ran.captures)
-        self.passed = differentiate(self.gradients, self.log, self.taps, self.options, ran)
+        passed = differentiate(self.gradients, self.log, self.taps, self.options, ran)
+        self.passed = replace(passed, none_given=self.own.told(ran.captures))
 
     @property
     def progress(self) -> int:

@@ -27,6 +27,7 @@ try:
     UNREAD = frozenset({ops.EagerTensor, str, int, bool, float, type(None), tf.DType})
     CONVERTING, OWN_GRADIENTS = api.converted_call.__code__, custom_gradient.__file__
     _ = pywrap_tfe.TFE_Py_FastPathExecute
+    PUSH, POP = tf.GradientTape._push_tape.__name__, tf.GradientTape._pop_tape.__name__
 except (ImportError, AttributeError) as error:
     raise Unsupported(
         "this release of TensorFlow has moved what backprobe listens to", asked="the gradients of TensorFlow values",
@@ -81,6 +82,24 @@ def _read(given: Any) -> Any:
 
 def is_followed_by_a_tape(tensor: Any) -> bool:
     return bool(should_record_backprop([tensor]))
+
+
+def records(tape: Any) -> bool:
+    return bool(tape._recording)
+
+
+def is_new(tape: Any) -> bool:
+    """Has a tape nothing on it, since it was not entered yet, or was reset?"""
+    return tape._tape is None
+
+
+def watches_variables(tape: Any) -> bool:
+    return bool(tape._watch_accessed_variables)
+
+
+def watched_by(tape: Any) -> set[int]:
+    """The numbers of the Variables that a tape watches."""
+    return {identity_of(variable.handle) for variable in tape.watched_variables()}
 
 
 def identity_of(tensor: Any) -> int:
