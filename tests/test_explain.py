@@ -957,6 +957,28 @@ def test_contributions_that_cancel_are_told_from_a_derivative_that_is_zero():
     assert all("contributions may have cancelled" in " ".join(finding.facts) for finding in report.findings)
 
 
+@pytest.mark.parametrize("block", [True, False])
+def test_a_hook_that_makes_a_gradient_zero_is_told_from_a_derivative_that_is_zero(block):
+    def f(x, w):
+        z = x * 2
+        z.register_hook(lambda gradient: gradient * 0)
+        return (z * w).sum()
+
+    if block:
+        x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+        with bp.probe() as rec:
+            z = x * 2
+            z.register_hook(lambda gradient: gradient * 0)
+            loss = (z * w).sum()
+            loss.backward()
+    else:
+        rec = bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))
+    for name in ("x", "z"):
+        (finding,) = bp.explain(rec, name).findings
+        assert (finding.kind, finding.name, finding.source.text) == ("hooked", "z", "z = x * 2")
+    assert bp.explain(rec, "w").ok
+
+
 def test_a_gradient_that_is_not_finite_is_a_note():
     report = bp.explain(bp.probe(lambda x: x.sqrt().sum())(leaf(0.0, 1.0)), "x")
     assert "1 of the 2 numbers of the gradient are not finite" in report.notes

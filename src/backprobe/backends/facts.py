@@ -83,6 +83,10 @@ class Sums:
     unjudged: tuple[int, ...]
 
 
+HOOKED = "a hook of the program's is on it, and may change the gradient that comes here"
+"""What is noted of a capture that the program has put a hook on."""
+
+
 @dataclass(frozen=True)
 class Backward:
     """What running backward gave: the outcome of each capture, and their positions in the order they were visited."""

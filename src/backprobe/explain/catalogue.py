@@ -174,6 +174,10 @@ CAUSES = {
         "an ordinary operation, u = u * 2; a leaf may be written under torch.no_grad() before it is used",
     ),
     "opaque": Cause("the gradient of {value} cannot be told: {reason}", "{instead}"),
+    "hooked": Cause(
+        "a hook of the program's is on {value}, and its gradient is zero when that has run",
+        "leave the register_hook() on {value} out, and ask again",
+    ),
     "zero_derivative": Cause(
         "the derivative of {target} towards {value} that backward takes is 0",
         "{instead}",

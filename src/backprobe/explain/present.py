@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from backprobe.backends.base import Arrays
-from backprobe.backends.facts import Summary
+from backprobe.backends.facts import HOOKED, Summary
 from backprobe.cuts import Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
@@ -76,9 +76,20 @@ def _zero(ways: Ways, at: int, arrays: Arrays) -> list[Finding]:
                 pending.append(target)
             elif cuts := _cut_in_a_loop(ways, target):
                 found += [cut_finding(ways, cut, ways.chain(before, target)) for cut in cuts]
+            elif f"{ways.entries[source].name}: {HOOKED}" in ways.record.notes:
+                found.append(_hooked(ways, source, target, ways.chain(before, source)))
             else:
                 found.append(_flat(ways, source, target, ways.chain(before, target), arrays))
     return merged(found)
+
+
+def _hooked(ways: Ways, source: int, target: int, chain: tuple[str, ...]) -> Finding:
+    """Where a value has a hook, nobody knows what came to it."""
+    value, cause = ways.entries[source], CAUSES["hooked"]
+    fields = {"value": repr(value.name)}
+    facts = (f"the gradient of {ways.entries[target].name!r} is not zero, that of {value.name!r} is zero everywhere",)
+    return Finding("hooked", value.name, cause.headline(**fields), value.source, facts, chain,
+                   cause.instead(ways.record.framework, **fields))  # fmt: skip
 
 
 def _cut_in_a_loop(ways: Ways, at: int) -> list[Cut]:

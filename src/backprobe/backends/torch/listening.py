@@ -25,7 +25,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to
 from backprobe.backends.torch.edges import Arrivals, Gradients
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.passes import BACKWARD, GRAD, BackwardCall, Leaf, Passing, current_pass, queue_callback
-from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, outcome
+from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, TorchTape
 from backprobe.record import GradStatus, Source
 
@@ -330,7 +330,7 @@ class ListeningTape(TorchTape):
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
         scales, notes = self._scales(captures, recorded, gradients)
-        passed = Backward(outcomes, visited, notes=notes, scales=scales)
+        passed = Backward(outcomes, visited, notes=(*notes, *hooks_noted(captures, outcomes)), scales=scales)
         return passed if self.judge is None else self.judge.told(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from backprobe.backends.facts import Backward, Link, Options, Outcome
+from backprobe.backends.facts import HOOKED, Backward, Link, Options, Outcome
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.edges import Gradients, arrive
@@ -74,7 +74,17 @@ def differentiate(
         for at, capture in enumerate(captures)
     ]
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
-    return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, tuple(found.notes))
+    notes = (*found.notes, *hooks_noted(captures, outcomes, 1 if options.strategy == "hooks" else 0))
+    return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
+
+
+def hooks_noted(captures: Sequence[Capture], outcomes: Sequence[Outcome], own: int = 0) -> list[tuple[int, str]]:
+    """The captures with a gradient that have more than our own hooks: on a leaf that is listened to there is one."""
+    there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
+    return [
+        (at, HOOKED) for at in there
+        if len(captures[at].tensor._backward_hooks or ()) > own + (captures[at].leaf is not None)
+    ]  # fmt: skip
 
 
 def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
