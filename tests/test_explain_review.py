@@ -363,3 +363,23 @@ def test_a_branch_that_is_not_taken_is_the_line_that_mentions_a_value():
     (found,) = explained(program, "u").findings
     assert found.kind == "unknown" and found.source.text == "y = w * 2 if u.requires_grad else u"
     assert any("under a condition" in fact for fact in found.facts)
+
+
+def test_a_buffer_that_is_filled_again_has_to_be_a_new_tensor():
+    layer = nn.Linear(3, 1)
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        buffer, losses = torch.zeros(3), []
+        for i in range(2):
+            buffer.copy_(GIVEN[i])
+            losses.append(layer(buffer).pow(2).sum())
+        sum(losses).backward()
+    assert "a new tensor each time, buffer = ..., and not buffer.copy_(...)" in noted(caught.value)
+    w = GIVEN[0].clone().requires_grad_()
+    with pytest.raises(RuntimeError) as caught, bp.probe():
+        states = torch.zeros(4, 3)
+        states[0] = w * 1
+        for i in range(3):
+            states[i + 1] = torch.tanh(states[i] * w)
+        states.sum().backward()
+    assert "a new tensor in its place, torch.stack([...])" in noted(caught.value)
+    assert "and not states[...] = ..." in noted(caught.value)

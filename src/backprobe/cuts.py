@@ -265,15 +265,20 @@ class Ways:
         ]  # fmt: skip
 
     def left_out(self, at: int) -> Cut | None:
-        """The first mention on a way to an output that nothing leads back from, used there or not."""
+        """The first mention on a way to an output that nothing leads back from: under a condition, or where what the
+        value is given to makes an object that holds no tensor.
+        """
         values = self.after(at).keys() & self.to_outputs
         mentions = (mention for target in sorted(values) for mention in self.mentions[target])
-        return next(
-            (Cut(mention) for mention in mentions if mention.source in values
-             and self.entries[mention.source].status is GradStatus.NOT_CONNECTED
-             and not self._flows(mention.source, mention.target)),
-            None,
-        )  # fmt: skip
+        return next((Cut(mention) for mention in mentions if mention.source in values and self._is_passed_by(mention)),
+                    None)  # fmt: skip
+
+    def _is_passed_by(self, mention: Mention) -> bool:
+        source, line = self.entries[mention.source], mention.line
+        if source.status is not GradStatus.NOT_CONNECTED or line is None or not line.expression:
+            return False
+        is_given = mention.use.is_argument and line != self.entries[mention.target].source
+        return (mention.use.is_conditional or is_given) and not self._flows(mention.source, mention.target)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
         """The mentions among these along which nothing comes back to a value that has a gradient by another way."""

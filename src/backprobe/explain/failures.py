@@ -18,6 +18,7 @@ from backprobe.source.follow import package
 MOST = 8
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
+ITEM = re.compile(r"\w[\w.]*(\[.*\])+\s*=[^=].*")
 AUGMENTED = re.compile(r"(\w+)\s*(\*\*|//|>>|<<|[-+*/@%&|^])=.*")
 
 
@@ -100,7 +101,12 @@ def _ordinary(told: Told) -> str:
     """What to write instead of the line that writes: that is about its variable, whatever the saved value is called."""
     names = (own_name(entry.name) for entry in [*told.writers, *told.values])
     name = next((name for name in names if name.isidentifier() and name != "return"), "u")
-    augmented = (AUGMENTED.fullmatch(entry.source.text.strip()) for entry in told.writers if entry.source)
+    texts = [entry.source.text.strip() for entry in told.writers if entry.source]
+    if any(map(ITEM.fullmatch, texts)):
+        return f"a new tensor in its place, torch.stack([...]) or torch.where(...), and not {name}[...] = ..."
+    if any(".copy_(" in text for text in texts):
+        return f"a new tensor each time, {name} = ..., and not {name}.copy_(...)"
+    augmented = map(AUGMENTED.fullmatch, texts)
     found = next((match for match in augmented if match is not None), None)
     if found is None:
         return f"{name} = {name} * 2 and not {name}.mul_(2)"
