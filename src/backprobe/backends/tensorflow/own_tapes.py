@@ -13,10 +13,10 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
+from backprobe.backends.exchange import Listener, listening
 from backprobe.backends.facts import NotGiven
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.exchange import Listener, listening
 from backprobe.backends.tensorflow.log import OperationLog
 from backprobe.backends.tensorflow.tensors import describe, is_eager, variable_of
 from backprobe.record import Source, WhyNone
