@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts import Ways
-from backprobe.explain.missing import cut_finding, hidden_findings, is_returned, merged
+from backprobe.explain.cutting import cut_finding
+from backprobe.explain.sentences import is_returned, merged
+from backprobe.explain.without_history import hidden_findings
 from backprobe.findings import Finding
 from backprobe.hidden import unseen_calls
 from backprobe.names import strip

@@ -9,7 +9,8 @@ from backprobe.backends.facts import HOOKED, Summary
 from backprobe.cuts import Cut, Ways
 from backprobe.explain.beside import lost_beside
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
-from backprobe.explain.missing import cut_finding, merged
+from backprobe.explain.cutting import cut_finding
+from backprobe.explain.sentences import merged
 from backprobe.explain.tapes import none_given
 from backprobe.findings import Finding, Report
 from backprobe.record import Entry, GradStatus

@@ -9,21 +9,11 @@ from itertools import takewhile
 from backprobe.carried import LIMIT
 from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
 from backprobe.explain.beside import lost_beside, place
-from backprobe.explain.missing import (
-    LISTED,
-    by_status,
-    cut_finding,
-    in_vain,
-    is_in_vain,
-    is_of_whole_numbers,
-    is_returned,
-    made_at,
-    made_leaves,
-    merged,
-    not_connected,
-    with_fact,
-)
+from backprobe.explain.cutting import cut_finding, in_vain, is_in_vain
+from backprobe.explain.sentences import LISTED, by_status, is_of_whole_numbers, is_returned, made_at, merged, with_fact
 from backprobe.explain.tapes import none_given
+from backprobe.explain.unconnected import not_connected
+from backprobe.explain.without_history import made_leaves
 from backprobe.findings import Finding, Report
 from backprobe.hidden import WRITTEN_SINCE, hidden_cuts
 from backprobe.names import partition, split, strip
