@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from backprobe.backends.base import Tape
-from backprobe.backends.facts import Around
-from backprobe.carried import Carrying, carry, given, hand_over, through, written
+from backprobe.carried import carry, given, hand_over, through, written
 from backprobe.following import Following
+from backprobe.mentioned import NO_SITE, RETURNED, Mentioned, Parameters, mentions
 from backprobe.names import Selection, partition, quote
 from backprobe.record import GradStatus
 from backprobe.repeats import Repeats
@@ -27,52 +26,7 @@ from backprobe.structure import exchanged, holds, leaves
 PLAIN = (bool, int, float, complex, type(None))
 T = TypeVar("T")
 Leaves = Sequence[tuple[str, Any]]
-NO_SITE = Site("", 0, "")
-RETURNED = Site("return", 0, "")
 DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
-"""Of what the model that was probed returns: no statement is known, as of what its modules return."""
-
-
-@dataclass(frozen=True)
-class Mentioned:
-    """What an expression of a scope can mention: live names, and what the running statement has called so far."""
-
-    slots: Mapping[str, Slot] = field(default_factory=dict)
-    returned: Sequence[tuple[str, Slot]] = ()
-    calls: tuple[str, ...] = ()
-    carried: Carrying = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, scope: Scope) -> Mentioned:
-        return cls(scope.slots, tuple(scope.returned), tuple(scope.calls), dict(scope.carried))
-
-
-class Parameters:
-    """The captured parameters of a model, by the modules that they lie in."""
-
-    def __init__(self) -> None:
-        self.named: list[tuple[str, Any]] = []
-        self.slots: dict[str, Slot] = {}  # by path
-        self.placed = 0  # how many of them are sorted by module, which is done when it is asked
-        self.by_module: dict[str, list[Any]] = {}
-
-    def add(self, path: str, value: Value) -> None:
-        self.named.append((path, value.capture))
-        self.slots[path] = (("", value),)
-
-    def of(self, scope: Scope, name: str) -> Slot:
-        """What ``self.weight`` is in the code of a module; nothing where that is no parameter."""
-        owner, _, attribute = name.partition(".")
-        module = scope.stripped.partition("/")[0]
-        return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
-
-    def inside(self, module: str) -> Sequence[Any]:
-        for path, capture in self.named[self.placed :]:
-            segments = partition(path, ".")
-            for length in range(len(segments)):  # the model itself is ""
-                self.by_module.setdefault(".".join(segments[:length]), []).append(capture)
-        self.placed = len(self.named)
-        return self.by_module.get(module, ())
 
 
 def quietly(method: Callable[..., T]) -> Callable[..., T]:
@@ -84,18 +38,6 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
             return method(self, *args)
 
     return quiet
-
-
-def _around(scope: Scope, site: Site) -> Around:
-    """What a statement mentions: the captures, and whether a value that was not selected is differentiated.
-
-    Of what a module returns no statement is known, but its parameters are.
-    """
-    if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
-        return scope.trace.parameters.inside(scope.stripped), False
-    held = [scope.slots.get(name) or scope.trace.parameters.of(scope, name) for name in site.reads]
-    reads = [value.capture for slot in held for _, value in slot if value.capture]
-    return reads, any(scope.passed_over.get(name) for name in site.reads if name not in scope.slots)
 
 
 class Trace:
@@ -397,7 +339,7 @@ class Trace:
         version = self.tape.version(tensor)
         writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
         through = writer is not None and writer() is tensor and made == version
-        around = functools.partial(_around, scope, site)
+        around = functools.partial(mentions, scope, site)
         capture = self.tape.capture(tensor, around, previous.capture if previous else None, through)
         value = Value(tensor, version, capture, scope, site, previous=previous)
         self.latest[self.tape.identity(tensor)] = value

@@ -8,12 +8,13 @@ from typing import Any
 from backprobe.backends.base import Tape
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.forms.run import CalledRun, name_of
+from backprobe.mentioned import NO_SITE
 from backprobe.output import Output, choose
 from backprobe.scope import LOOKS_AT_FRAME, Scope, Value
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
 from backprobe.source.sites import Site
 from backprobe.structure import leaves
-from backprobe.trace import NO_SITE, Trace
+from backprobe.trace import Trace
 
 
 class CellScope(Scope):

@@ -14,6 +14,7 @@ from backprobe.backends.facts import Backward, Options, Ran
 from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
 from backprobe.finiteness import judged
 from backprobe.forms.failing import explain_unconnected, explained
+from backprobe.mentioned import NO_SITE
 from backprobe.names import Pattern, nearest, selection, strip
 from backprobe.output import Output, choose
 from backprobe.record import Nonfinite, Record
@@ -21,7 +22,7 @@ from backprobe.recording import Recording
 from backprobe.scope import Value
 from backprobe.show.table import place
 from backprobe.source.follow import innermost, package
-from backprobe.trace import NO_SITE, Trace
+from backprobe.trace import Trace
 from backprobe.transcript import kept, transcribe
 
 T = TypeVar("T")

@@ -12,12 +12,13 @@ from typing import Any
 
 from backprobe.backends.base import BlockTape
 from backprobe.errors import NoSource
+from backprobe.mentioned import NO_SITE
 from backprobe.scope import OWN, Scope
 from backprobe.source.events import Does, Event, Events, events, is_rewritten
 from backprobe.source.follow import innermost, package
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.tracer import Tracer
-from backprobe.trace import NO_SITE, Trace
+from backprobe.trace import Trace
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
