@@ -1,0 +1,140 @@
+"""``bp.explain`` of a loss and a tensor without a recording: what the graph alone tells."""
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+import backprobe as bp
+from asked import kinds, leaf
+
+
+def facts_of(loss, tensor):
+    report = bp.explain(loss, tensor)
+    return report.heading, kinds(report)
+
+
+def test_a_tensor_that_is_no_leaf():
+    weight = torch.ones(3, requires_grad=True) * 0.1
+    report = bp.explain((weight * 2).sum(), weight)
+    assert report.heading == "a path leads from the loss to weight: backward() brings it a gradient"
+    assert kinds(report) == ["not_retained"]
+    assert report.findings[0].facts == (
+        "weight was computed by MulBackward0 from a leaf of shape (3,), and .grad is filled there",
+    )
+    weight.retain_grad()
+    assert bp.explain((weight * 2).sum(), weight).ok
+
+
+SHARED = leaf(1.0)
+
+
+def test_leaves_are_called_as_the_caller_calls_them():
+    x = leaf(1.0)
+    u, v = x.exp(), SHARED.exp()
+    assert "u was computed by ExpBackward0 from x" in str(bp.explain(u * 2, u))
+    assert "v was computed by ExpBackward0 from SHARED" in str(bp.explain(v * 2, v))
+
+
+def test_a_view_taken_again():
+    b = leaf(1.0, 2.0).exp()
+    t = b[0]
+    report = bp.explain(b[0] * 2, t)
+    assert report.heading == "no path leads from the loss to t: backward() brings it no gradient"
+    assert kinds(report) == ["made_again"]
+    assert facts_of(b[1] * 2, t)[1] == ["unused"]
+
+
+def test_another_leaf_in_the_same_memory():
+    x = leaf(1.0, 2.0)
+    parameter = torch.nn.Parameter(x)
+    (finding,) = bp.explain((parameter * 2).sum(), x).findings
+    assert finding.kind == "shared"
+    assert finding.headline.startswith("parameter lies in the same memory as x")
+
+
+def test_a_view_that_is_not_used_is_cut_off_by_nothing():
+    w = leaf(1.0, 2.0)
+    view = w.view(2, 1)
+    assert kinds(bp.explain((w * 2).sum(), view)) == ["unused"]
+
+
+def test_a_detached_tensor_was_made_so_or_cut_off():
+    w = leaf(1.0, 2.0)
+    d = w.detach()
+    (finding,) = bp.explain((d * 2).sum() + w.sum(), d).findings
+    assert finding.headline == "d requires no gradient: it was made so, or was cut off"
+    assert finding.facts[-1] == "it lies in the same memory as w"
+
+
+def test_what_a_reentrant_checkpoint_leads_to_is_unknown():
+    w, part = leaf(1.0, 2.0, 3.0), torch.nn.Linear(3, 3)
+    loss = checkpoint(lambda given: part(given).sum(), w, use_reentrant=True)
+    weight = part.weight
+    report = bp.explain(loss, weight)
+    assert kinds(report) == ["unknown"]
+    assert report.heading == "no path is seen from loss to weight, and not all of the graph can be seen"
+    loss.backward()
+    assert weight.grad is not None
+
+
+def test_a_backward_in_python_may_give_none():
+    class Silent(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return None
+
+    w = leaf(1.0, 2.0)
+    loss = Silent.apply(w).sum()
+    report = bp.explain(loss, w)
+    assert report.heading == "a path leads from loss to w"
+    assert report.notes == ("SilentBackward: written in Python, and may give None for w; only running it tells",)
+
+
+def test_values_that_are_not_reached():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    u = x * 3
+    assert facts_of((x * w).sum(), u)[1] == ["unused"]
+    assert facts_of(w.sum(), x)[1] == ["unused"]
+    assert facts_of(w.sum(), torch.ones(2))[1] == ["frozen"]
+    assert facts_of(w.sum(), torch.tensor([1, 2]))[1] == ["not_float"]
+    with torch.inference_mode():
+        q = torch.ones(2)
+    assert facts_of(w.sum(), q)[1] == ["inference"]
+
+
+def test_a_loss_that_backward_cannot_run_from():
+    x = leaf(1.0, 2.0)
+    assert facts_of(x * 2, x)[1] == ["not_scalar"]
+    assert facts_of(x.detach().sum(), x)[1] == ["no_history", "unused"]
+    loss = x.detach().sum()
+    loss.requires_grad = True
+    assert facts_of(loss, x)[1] == ["made_leaf", "unused"]
+    v = x.exp()
+    loss = (v * x).sum()
+    v.add_(1)
+    assert facts_of(loss, x)[1] == ["in_place"]
+    loss = (x * x).sum()
+    loss.backward()
+    report = bp.explain(loss, x)
+    assert report.ok  # x.grad is there: that the graph is gone is no cause of anything missing
+    assert report.heading == "a path leads from loss to x"
+    assert report.notes == (
+        "a part of the graph of loss is freed: a backward() or grad() has gone through it, and a second raises",
+    )
+
+
+def test_looking_at_a_graph_runs_nothing_of_it():
+    ran = []
+
+    def part(value):
+        ran.append(1)
+        return value.exp() * value
+
+    x = leaf(1.0, 2.0)
+    loss = checkpoint(part, x, use_reentrant=False).sum()
+    assert len(ran) == 1
+    assert bp.explain(loss, x).ok
+    assert len(ran) == 1

@@ -1,0 +1,159 @@
+"""``bp.explain`` of a whole recording: each cause once, and what is no fault as notes."""
+
+import torch
+
+import backprobe as bp
+from asked import kinds, leaf
+
+
+def test_a_loop_that_cuts_at_each_turn_is_one_finding():
+    def f(x, w):
+        h = x
+        for _ in range(20):
+            h = (h * w).detach()
+        return (h * w).sum()
+
+    recording = bp.probe(f)(leaf(1.0, 2.0), leaf(0.5, 0.5))
+    (finding,) = bp.explain(recording).findings
+    assert finding.kind == "detach"
+    assert "the gradients that are missing for it: x" in finding.facts
+
+
+def noted(report, words):
+    return [note for note in report.notes if words in note]
+
+
+BESIDE = "computed, and not used for an output: "
+
+
+def test_a_value_that_is_not_used_is_a_note_where_no_gradient_is_missing_for_it():
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        total = w.sum()
+        for i in range(20):
+            a = w * i
+            monitor = a.norm()
+            _, largest = torch.max(a.view(1, 2), 1)
+            total = total + a.sum()
+        total.backward()
+    report = bp.explain(rec)
+    assert report.ok
+    assert noted(report, BESIDE) == [f"{BESIDE}monitor (20 times), _ (20 times)"]
+    assert kinds(bp.explain(rec, "monitor#3")) == ["unused"]
+
+
+def test_a_leaf_that_is_not_used_is_a_finding_with_where_its_way_ends():
+    def f(x, w):
+        for _ in range(3):
+            t = x * w
+        return w.sum()
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))
+    (finding,) = report.findings
+    assert (finding.kind, finding.name, finding.source.text) == ("unused", "x", "t = x * w")
+    assert finding.facts[0].startswith("what is computed from it ends there: 't#0' (")
+    assert noted(report, BESIDE) == [f"{BESIDE}t (3 times)"]
+
+
+def test_the_parameters_of_a_module_that_is_not_used_are_one_finding():
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.left = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+
+        def forward(self, x):
+            self.left(x)
+            return self.used(x).sum()
+
+    (finding,) = bp.explain(bp.probe(Two())(torch.ones(1, 2))).findings
+    assert (finding.kind, finding.name) == ("unknown", "left.weight")
+    assert finding.facts[-1] == "the same is missing for it of left.bias"
+
+
+def test_a_state_that_the_last_step_gives_is_a_note():
+    rnn, data = torch.nn.GRU(2, 2), torch.ones(3, 1, 2)
+    with bp.probe() as rec:
+        out, state = rnn(data)
+        out.sum().backward()
+    report = bp.explain(rec)
+    assert report.ok
+    assert noted(report, BESIDE) == [f"{BESIDE}state"]
+
+
+def test_higher_derivatives_are_healthy():
+    net, points = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)), leaf(0.1, 0.2)
+    w, first_order = leaf(1.0, 2.0), False
+    with bp.probe() as rec:
+        t = points[:, None]
+        u = net(t)
+        du = torch.autograd.grad(outputs=u.sum(), inputs=t, create_graph=True)[0]
+        d2u = torch.autograd.grad(du.sum(), t, create_graph=True)[0]
+        inner = ((w * 2) ** 2).sum()
+        (g,) = torch.autograd.grad(inner, w, create_graph=not first_order)
+        fast = w - 0.1 * g
+        ((d2u + u * 0) ** 2).sum().backward()
+        (fast**2).sum().backward()
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert noted(report, "only the derivative") == ["only the derivative is used of: du, inner"]
+
+
+def test_a_derivative_whose_flag_was_off_is_cut_off():
+    def f(w, first_order=True):
+        inner = (w**3).sum()
+        (g,) = torch.autograd.grad(inner, w, create_graph=not first_order)
+        return (g * 2).sum() + w.sum()
+
+    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0)), "inner").findings
+    assert finding.kind == "derivative"
+
+
+def test_what_cannot_be_told_is_a_note():
+    w, online, target = leaf(1.0, 2.0), leaf(3.0), leaf(4.0)
+    with bp.probe() as rec:
+        loss = torch.func.grad(lambda v: (v**3).sum())(w).sum()
+        loss.backward()
+        with torch.no_grad():
+            target.mul_(0.99).add_(online)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert noted(report, "cannot be told: it lives inside a torch.func transform")
+
+
+def test_by_nature_and_frozen_values_are_notes():
+    def f(x, w):
+        n = 3
+        k = x.argmax()
+        ones = torch.ones(2)
+        return (x * w * ones).sum() * n
+
+    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))
+    assert report.ok
+    assert report.heading == "3 of 6 values have their gradient"
+    assert report.notes == (
+        "computed from nothing that requires a gradient: ones", "no tensors: n", "neither floating point nor complex: k"
+    )  # fmt: skip
+
+
+def test_items_of_a_comprehension_that_cuts_are_lost_with_what_it_goes_through():
+    def f(x, w):
+        u = x * w
+        parts = [one.item() for one in u]
+        return (torch.tensor(parts) * w).sum()
+
+    assert kinds(bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))) == ["number"]
+
+
+def test_modules_that_did_not_run_are_no_fault():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.spare = torch.nn.Linear(2, 1), torch.nn.Dropout()
+
+        def forward(self, x):
+            return self.used(x)
+
+    rec = bp.probe(Net(), of=lambda y: y.sum())(torch.ones(1, 2))
+    assert bp.explain(rec).ok
+    assert "never computed: spare" in bp.explain(rec).notes
+    assert bp.explain(rec, "spare").findings[0].kind == "not_executed"
