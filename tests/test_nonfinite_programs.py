@@ -12,6 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from backprobe.backends.torch.finite import FINITE, NAN, extremes, kinds
+from backprobe.explain.nonfinite.backward import Backward
+from backprobe.explain.nonfinite.forward import Forward
 from backprobe.record import Finiteness, Made, Nonfinite
 
 
@@ -462,6 +464,49 @@ def test_what_is_read_from_bad_gradients_is_no_birth():
         ("propagated", "net.bias"),
     ]  # fmt: skip
     assert all(name in str(report.findings[2].facts) for name in (":norm#2", ":first#2", ":size#2"))
+
+
+class Rooted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.zeros(2))
+
+    def forward(self, x):
+        return (x * torch.sqrt(self.w)).sum()
+
+
+def test_what_is_read_from_a_bad_gradient_of_a_parameter_is_no_birth():
+    net = Rooted()
+    with bp.probe(nonfinite=True) as rec:
+        loss = net(torch.ones(2))
+        loss.backward()
+        total = nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        norms = [parameter.grad.norm() for parameter in net.parameters()]
+        size = sum(parameter.grad.norm() ** 2 for parameter in net.parameters()) ** 0.5
+    assert not (total.isfinite() or norms[0].isfinite() or size.isfinite())
+    assert [one.kind for one in bp.explain(rec).findings] == ["born_backward", "propagated"]
+
+
+def test_nothing_is_called_clean_while_an_output_or_a_gradient_is_not(monkeypatch):
+    monkeypatch.setattr(Forward, "births", lambda *_: ())
+    monkeypatch.setattr(Backward, "births", lambda *_: ())
+    bad = bp.probe(lambda x: torch.log(x).sum(), nonfinite=True)(torch.tensor([0.0, 1.0]))
+    (found, spread) = bp.explain(bad).findings
+    assert (found.kind, found.headline) == (
+        "unknown", "the output 'return' holds Inf, and where that began is not told",
+    )  # fmt: skip
+    worse_behind = bp.probe(lambda x: torch.sqrt(x).sum(), nonfinite=True)(torch.tensor([0.0, 1.0]))
+    assert bp.explain(worse_behind).findings[0].headline.startswith("the gradient of 'x' holds Inf")
+    assert bp.explain(bp.probe(lambda x: x.exp().sum(), nonfinite=True)(torch.ones(2))).ok
+
+
+def test_an_inf_that_is_put_into_a_place_is_written_there():
+    with bp.probe(nonfinite=True) as rec:
+        x = torch.ones(3, 2)
+        x[0, 0] = float("inf")
+        y = x.sum()
+    assert not y.isfinite()
+    assert bp.explain(rec).findings[0].headline == "Inf is born at 'x#1': it is written there"
 
 
 def test_a_gradient_that_came_bad_to_a_model_is_told_though_the_next_output_is_bad_too():

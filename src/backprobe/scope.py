@@ -241,6 +241,10 @@ class Scope:
     def exit(self) -> None:
         self.trace.leave(self)
 
+    def has_returned(self, value: Value) -> bool:
+        """Has a function or module returned it that the running statement has called?"""
+        return any(value is returned for _, slot in self.returned for _, returned in slot)
+
     # looking after writes, and the targets of comprehensions
 
     def _settle(self, site: Site) -> None:

@@ -40,6 +40,11 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
     return quiet
 
 
+def _may_say_more(value: Value, site: Site) -> bool:
+    """Does a line that binds the result of a call perhaps cut what it gives to that, or is nothing else known of it?"""
+    return may_cut(site.origin.expression) or not (value.reads or value.passages)
+
+
 class Trace:
     """Everything one recording has seen."""
 
@@ -271,9 +276,7 @@ class Trace:
                 if value.site is site and value.scope is scope and not value.is_explained:
                     value.is_explained = True
                     self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
-                elif value.scope is scope:
-                    continue
-                elif may_cut(site.origin.expression) or not (value.reads or value.passages):
+                elif value.scope is not scope and scope.has_returned(value) and _may_say_more(value, site):
                     value.passages = [*value.passages, *given(scope, site, value)]
         if self.renewed:
             self.renewed.clear()

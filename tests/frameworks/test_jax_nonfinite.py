@@ -176,3 +176,24 @@ def test_a_line_of_several_operations_of_which_none_has_an_entry():
     rec = bp.probe(Scaled(jnp.zeros(3)), ["**", ":*", ":*()"], nonfinite=True)(jnp.ones((4, 3)))
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'sqrt()': the derivative of sqrt is infinite at 0"
+
+
+def test_a_gradient_taken_in_a_loop_is_born_in_its_step():
+    """What is bad in the steps after that comes from there, also in the functions that the body calls."""
+
+    def loss(p, x):
+        d = p * x
+        return jnp.sqrt(jnp.sum(d * d))
+
+    def train(p, xs):
+        def step(p, x):
+            l, g = jax.value_and_grad(loss)(p, x)
+            return p - 0.1 * g, l
+
+        p, ls = jax.lax.scan(step, p, xs)
+        return ls.sum()
+
+    xs = jnp.array([[1.0, 2.0], [1.0, 1.0], [0.0, 0.0], [1.0, 1.0]])
+    report = bp.explain(bp.probe(train, nonfinite=True)(jnp.ones(2), xs))
+    assert [(one.kind, one.name) for one in report.findings[:-1]] == [("born", "/step:g")]
+    assert report.findings[-1].kind == "propagated"

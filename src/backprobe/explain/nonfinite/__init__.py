@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -10,7 +10,7 @@ from backprobe.backends.choice import load_arrays
 from backprobe.explain.nonfinite.backward import Backward
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
-from backprobe.explain.nonfinite.states import States
+from backprobe.explain.nonfinite.states import WORDS, States
 from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings import Finding, Report
 from backprobe.names import COUNT
@@ -22,6 +22,7 @@ LATE = (
     "or Inf is not known"
 )
 MOST = 8  # names of a list
+SEE_MORE = "every name recorded, without a selection; in JAX and TensorFlow partials=True tells more of backward"
 
 
 def explain_nonfinite(record: Record) -> Report:
@@ -33,6 +34,7 @@ def explain_nonfinite(record: Record) -> Report:
     backward = Backward(forward)
     found = [*forward.births(backward.read, backward.folded()), *backward.births()]
     born = with_updates([finding for _, finding in sorted(found, key=itemgetter(0))], record)
+    born = born or list(_untold(states))
     notes = [*forward.harmless(backward.read, backward.owners), *([] if states.was_asked else [LATE])]
     if not born:
         return Report(_clean(states), (), tuple(notes))
@@ -62,6 +64,16 @@ def _first(group: Sequence[Finding]) -> Finding:
         return first
     names = ", ".join(other.name for other in others[:MOST]) + " …" * (len(others) > MOST)
     return replace(first, facts=(*first.facts, f"so it is {len(others)} more time{'s' * (len(others) > 1)}: {names}"))
+
+
+def _untold(states: States) -> Iterator[Finding]:
+    """Nothing is called clean while an output or a gradient is not: here no place was found where that began."""
+    entries, outputs = states.record.entries, states.record.outputs
+    values = [(at, states.values[at], "the output") for at in outputs if states.values[at].is_bad]
+    grads = [(at, state, "the gradient of") for at, state in enumerate(states.grads) if state.is_bad]
+    for at, state, what in (values or grads)[:1]:
+        headline = f"{what} {entries[at].name!r} holds {WORDS[state]}, and where that began is not told"
+        yield Finding("unknown", entries[at].name, headline, entries[at].source, (), (), SEE_MORE)
 
 
 def _clean(states: States) -> str:

@@ -238,7 +238,10 @@ class Forward:
         source = self.entries[at].source
         if self.sources.direct[at]:
             return False
-        return source is None or ((not source.expression or self.entries[at].op == "") and not self._is_written(at))
+        if source is None:
+            return True
+        is_made = self.entries[at].op or isinstance(parsed(source.expression), ast.Call)
+        return not is_made and not self._is_written(at)
 
     def mechanism(self, at: int) -> str:
         """The name of what happened, from the numbers that went in."""
@@ -256,7 +259,8 @@ class Forward:
             given = [numbers(one) for one in self.sources.direct[at]]
         with mechanism.quiet():
             told = mechanism.forward(entry.op, given, result, entry.dtype or "")
-        return told or ("it is written there" if self._is_written(at) else "")
+        is_guess = not told or told.startswith(mechanism.OVERFLOW)  # of the numbers that went in, and not of the line
+        return "it is written there" if is_guess and self._is_written(at) else told
 
     def _at_first(self, one: int, at: int) -> Any:
         """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""

@@ -45,12 +45,14 @@ class Loop:
 
 
 def loops(states: States, numbers: Numbers, is_given: Callable[[int], bool]) -> Iterator[Loop]:
-    """Each loop that holds NaN or Inf; ``is_given`` tells the values that its steps are given."""
+    """Each loop that holds NaN or Inf, with what its body calls; ``is_given`` tells the values that steps are given."""
     entries = states.record.entries
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for at, state in enumerate(states.values):
-        if state.is_bad and STEP in entries[at].axes:
-            found.setdefault((split(entries[at].name)[0], entries[at].axes), []).append(at)
+    bad = [at for at, state in enumerate(states.values) if state.is_bad and STEP in entries[at].axes]
+    scopes = {split(entries[at].name)[0] for at in bad}
+    for at in bad:
+        body = min(one for one in scopes if f"{split(entries[at].name)[0]}/".startswith(f"{one}/"))
+        found.setdefault((body, entries[at].axes), []).append(at)
     for (_, axes), places in found.items():
         masks = {at: _by_step(numbers(at), axes) for at in places}
         if any(mask is None for mask in masks.values()) or len({len(mask) for mask in masks.values()}) != 1:

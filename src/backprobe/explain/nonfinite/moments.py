@@ -24,8 +24,9 @@ class Moments:
     def __init__(self, states: States, sources: Sources) -> None:
         self.entries = states.record.entries
         self.ends = _ends(states, sources)
-        bad = [self.ends[at] for at, state in enumerate(states.grads) if state.is_bad]
+        bad = [end for at, end in enumerate(self.ends) if states.grads[at].is_bad or states.made(at)]
         self.first_bad = min(bad, default=len(self.entries))
+        self.first = min((at for at, state in enumerate(states.values) if state.is_bad), default=self.first_bad)
 
     def forward(self, at: int) -> Moment:
         """When a value was made."""
@@ -36,9 +37,12 @@ class Moments:
         return self.ends[at], True
 
     def is_read_from_gradients(self, at: int) -> bool:
-        """Is it computed from gradients, as the norm that ``clip_grad_norm_`` gives, after some were bad already?"""
-        source = self.entries[at].source
-        return source is not None and at > self.first_bad and _reads_gradients(source)
+        """Is it computed from gradients, as the norm that ``clip_grad_norm_`` gives, after something was bad?
+
+        Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
+        """
+        entry, begun = self.entries[at], min(self.first, self.first_bad)
+        return entry.source is not None and not entry.axes and at > begun and _reads_gradients(entry.source)
 
 
 def _ends(states: States, sources: Sources) -> Sequence[int]:
