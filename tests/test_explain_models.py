@@ -30,6 +30,12 @@ class Given(Base):
         return self.b(self.a(x).detach())  # the cut
 
 
+class Wrapped(Base):
+    def forward(self, x):
+        h = self.a(x).detach()  # the cut
+        return self.b(torch.tanh(h))
+
+
 class Helped(Base):
     def helper(self, x):
         return self.a(x).data  # the cut
@@ -74,8 +80,8 @@ class Rebound(Base):
 
 
 KINDS = {
-    Named: "detach", Given: "detach", Helped: "data", ThroughNumpy: "detach", Positions: "index", Looped: "detach",
-    Picked: "detach", Item: "number", Rebound: "detach",
+    Named: "detach", Given: "detach", Wrapped: "detach", Helped: "data", ThroughNumpy: "detach", Positions: "index",
+    Looped: "detach", Picked: "detach", Item: "number", Rebound: "detach",
 }  # fmt: skip
 by_class = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 

@@ -157,3 +157,12 @@ def test_modules_that_did_not_run_are_no_fault():
     assert bp.explain(rec).ok
     assert "never computed: spare" in bp.explain(rec).notes
     assert bp.explain(rec, "spare").findings[0].kind == "not_executed"
+
+
+def test_an_argument_of_a_function_that_is_not_used_is_a_finding():
+    def one_of_two(a, b):
+        doubled = a * 2
+        return b.sum(), doubled
+
+    report = bp.explain(bp.probe(one_of_two, of=0)(torch.ones(3), torch.ones(3)))
+    assert [(one.kind, one.name) for one in report.findings] == [("unused", "a")]

@@ -500,6 +500,41 @@ def test_nothing_is_called_clean_while_an_output_or_a_gradient_is_not(monkeypatc
     assert bp.explain(bp.probe(lambda x: x.exp().sum(), nonfinite=True)(torch.ones(2))).ok
 
 
+def test_an_attention_mask_that_is_made_in_the_program_is_a_note():
+    def masked(x):
+        mask = torch.zeros(3, 3).masked_fill(torch.triu(torch.ones(3, 3), 1) > 0, -float("inf"))
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    report = bp.explain(bp.probe(masked, of=lambda y: y.sum(), nonfinite=True)(torch.randn(2, 3, 3)))
+    assert report.ok
+    assert any("'mask'" in note and "does no harm" in note for note in report.notes)
+
+
+def test_an_inf_that_nothing_is_computed_with_is_a_note():
+    def searched(x):
+        best = torch.tensor(float("inf"))
+        for value in x:
+            if value < best:
+                best = value.detach()
+        return x.sum()
+
+    assert bp.explain(bp.probe(searched, nonfinite=True)(torch.ones(2))).ok
+
+
+def test_a_mean_of_what_is_not_recorded_has_no_reason():
+    net = nn.Linear(2, 1)
+    net.weight.data.fill_(float("nan"))
+    x = torch.ones(4, 2)
+    with bp.probe(nonfinite=True) as rec:
+        mean = net(x).mean()
+    assert not mean.isfinite()
+    found = bp.explain(rec).findings[0]
+    assert (found.kind, found.headline) == (
+        "unknown",
+        "NaN is born at 'mean', or came in with net, which is not recorded",
+    )
+
+
 def test_an_inf_that_is_put_into_a_place_is_written_there():
     with bp.probe(nonfinite=True) as rec:
         x = torch.ones(3, 2)

@@ -41,8 +41,12 @@ def quietly(method: Callable[..., T]) -> Callable[..., T]:
 
 
 def _may_say_more(value: Value, site: Site) -> bool:
-    """Does a line that binds the result of a call perhaps cut what it gives to that, or is nothing else known of it?"""
-    return may_cut(site.origin.expression) or not (value.reads or value.passages)
+    """Is the result of a call perhaps cut off in the line that binds it? A function's is known by its own lines.
+
+    What a module was given has a name of its own in there, and no line.
+    """
+    is_modules = value.scope is not None and value.scope.parent is None
+    return is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages)
 
 
 class Trace:

@@ -121,7 +121,7 @@ def _is_leaf(ways: Ways, at: int) -> bool:
     """Is it what one differentiates for its own sake: an argument or a parameter, not named after the outputs were?"""
     entry = ways.entries[at]
     is_made = entry.op or (entry.source is not None and entry.source.expression)
-    is_leaf = not is_made and not is_returned(ways, at) if entry.is_leaf is None else entry.is_leaf
+    is_leaf = entry.is_leaf or not (is_made or is_returned(ways, at))  # an argument is a view of what it was given
     is_first = not any(ways.entries[source].status in HISTORY for source in ways.sources(at))
     return is_leaf and is_first and at <= max(ways.record.outputs, default=at)
 

@@ -120,7 +120,7 @@ class _Frame:
             if turns.block is None and turns.open(frame):
                 return frame.f_trace
         elif event == "exception":
-            self.error = arg[1]
+            self.error = arg[1].with_traceback(arg[2])  # which Python sets only where it is caught
         elif event == "return" and turns.block is not None and turns.block.frame is frame:
             turns.close(self.error)
         return self

@@ -28,6 +28,7 @@ from backprobe.explain.nonfinite.within import (
     within,
 )
 from backprobe.findings import Finding
+from backprobe.names import strip
 from backprobe.record import Entry, GradStatus
 from backprobe.show.table import place
 from backprobe.source.follow import package
@@ -44,6 +45,7 @@ UPDATED = "gradients held NaN or Inf before that: what was updated with them may
 BEGUN = "it begins in step {} of the loop, counted from 0"
 AGAIN = ", and again in {}, where what it is computed from is finite"
 HELD = "the buffer {!r} held {} before the model ran"
+NOTHING = "no output and no gradient holds NaN or Inf"
 NO_TENSOR = "a number, and nothing that is seen to be computed with it holds NaN or Inf"
 WRITTEN = ("inf", "nan", "infinity")
 
@@ -145,12 +147,28 @@ class Forward:
         """Is all of it healed, and was none of it read where a gradient became NaN or Inf?
 
         A number such as the ``inf`` that a running minimum starts from does harm by what is computed with it alone.
+        Where no output and no gradient is bad, only what stays in a parameter or buffer does harm.
         """
         spread = self.spread(start)
-        loose = [at for at in spread if not self.sources.consumers[at] and not self._is_number(at)]
-        if spread & self.harmful or spread & read or loose:
+        if spread & self.harmful or spread & read:
             return False
-        return bool(self.ends(start)) or all(map(self._is_number, spread))
+        loose = [at for at in spread if not self.sources.consumers[at] and not self._is_number(at)]
+        if not self._ends_badly and self.states.record.outputs:
+            return not any(map(self._is_written_over, loose))
+        return not loose and (bool(self.ends(start)) or all(map(self._is_number, spread)))
+
+    def _is_written_over(self, at: int) -> bool:
+        """Is it a later version of what was there before, as a parameter that is updated? Others may read that."""
+        own = strip(self.entries[at].name)
+        return any(strip(way.name) == own for way in self.entries[at].passages)
+
+    @cached_property
+    def _ends_badly(self) -> bool:
+        """Is an output or a gradient bad, of whatever?"""
+        states = self.states
+        values = [states.values[at] for at in states.record.outputs]
+        made = any(states.made(at) for at in range(len(states.values)))
+        return made or any(state.is_bad for state in (*values, *states.grads))
 
     def _is_number(self, at: int) -> bool:
         return self.entries[at].status is GradStatus.NOT_TENSOR
@@ -373,7 +391,8 @@ class Forward:
                     repr(self.entries[healer].name) + self._by(healer) for _, healer in self.ends(at)
                 )
                 what = f"{WORDS[self.states.values[at]]} at {self.entries[at].name!r}{self.at_line(at)} does no harm"
-                yield f"{what}: " + (f"finite again at {', '.join(healers)}" if healers else NO_TENSOR)
+                nothing = NO_TENSOR if self._is_number(at) else NOTHING
+                yield f"{what}: " + (f"finite again at {', '.join(healers)}" if healers else nothing)
 
     def _ends_of(self, starts: Iterable[int]) -> list[tuple[int, int]]:
         return list(dict.fromkeys(end for start in starts for end in self.ends(start)))

@@ -36,7 +36,7 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
     told = rule(*given) if rule is not None and len(given) == arity else ""
     if told:
         return str(told)
-    return _sweeping(op, operands, result[bad], dtype)
+    return _sweeping(op, operands, result, dtype)
 
 
 def _at(operand: Array, bad: Array) -> Array | None:
@@ -47,8 +47,9 @@ def _at(operand: Array, bad: Array) -> Array | None:
         return None
 
 
-def _sweeping(op: str, operands: Sequence[Array | None], made: Array, dtype: str) -> str:
+def _sweeping(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> str:
     """For operations that sum over their operands, and those of which only sizes tell."""
+    made = result[~numpy.isfinite(result)]
     known = [one for one in operands if one is not None]
     infinite = any(numpy.isinf(one).any() for one in known)
     if op in ("softmax", "log_softmax", "logsumexp") and infinite and numpy.isnan(made).any():
@@ -57,7 +58,8 @@ def _sweeping(op: str, operands: Sequence[Array | None], made: Array, dtype: str
         signs = {bool(sign) for one in known for sign in (one[numpy.isinf(one)] > 0).reshape(-1)}
         return INF_INF if op in ADDING and len(signs) == 2 else f"{ZERO_INF} or {INF_INF}"
     if op in ("var", "std", "var_mean", "std_mean", "mean") and numpy.isnan(made).all() and not infinite:
-        return f"{ZERO_ZERO}: of too few numbers"
+        is_too_few = bool(known) and known[0].size <= result.size
+        return f"{ZERO_ZERO}: of too few numbers" if is_too_few else ""
     grows = op in SUMMING or op in GROWING
     if grows and known and not infinite and numpy.isinf(made).all():
         return f"{OVERFLOW}: {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else OVERFLOW
