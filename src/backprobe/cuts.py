@@ -313,10 +313,12 @@ class Ways:
         """Does the line perhaps not use the value for this result, which leads back to others?
 
         So it is under a condition, with an index that is computed, where one of several results is not known from
-        another, and where the statement has bound that name itself. What is given to a call as it is, is used there. A
-        part of the line that cuts in any case is no such thing, nor a result without any history.
+        another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
+        it is, is used there. A part of the line that cuts in any case is no such thing, nor a result without history.
         """
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
+        if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):
+            return True  # a count beside the state of an optimizer, say
         if use.kind or (use.flat and not use.is_conditional) or target.status not in HISTORY:
             return False
         line = target.source
@@ -403,8 +405,11 @@ def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 
 def _is_own(use: Use, through: str) -> bool:
-    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called."""
-    return re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
+    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called.
+
+    But for ``sample()``, which only distributions have.
+    """
+    return use.kind != "sample" and re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
 
 
 def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
@@ -414,6 +419,11 @@ def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple
 
 def _has_cutter(known: Iterable[Use] | None) -> bool:
     return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())
+
+
+def _is_one_of_several(entry: Entry) -> bool:
+    """Is it a leaf of a container?"""
+    return "." in strip(entry.name).rpartition(":")[2]
 
 
 def _is_first_order(use: Use, result: Entry) -> bool:
