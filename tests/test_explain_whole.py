@@ -1,5 +1,8 @@
 """``bp.explain`` of a whole recording: each cause once, and what is no fault as notes."""
 
+import copy
+
+import pytest
 import torch
 
 import backprobe as bp
@@ -162,7 +165,109 @@ def test_modules_that_did_not_run_are_no_fault():
 def test_an_argument_of_a_function_that_is_not_used_is_a_finding():
     def one_of_two(a, b):
         doubled = a * 2
-        return b.sum(), doubled
+        return b.sum()
 
-    report = bp.explain(bp.probe(one_of_two, of=0)(torch.ones(3), torch.ones(3)))
+    report = bp.explain(bp.probe(one_of_two)(torch.ones(3), torch.ones(3)))
     assert [(one.kind, one.name) for one in report.findings] == [("unused", "a")]
+
+
+def test_an_argument_that_goes_into_another_result_is_none():
+    def step(weight, momentum):
+        loss = (weight**2).sum()
+        momentum = momentum * 0.9
+        return momentum, loss
+
+    report = bp.explain(bp.probe(step, of=1)(torch.ones(3), torch.ones(3)))
+    assert report.ok
+    assert any("momentum" in note for note in report.notes)
+
+
+def test_each_version_of_a_weight_that_is_updated_by_hand_has_its_own_gradient():
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        for _ in range(3):
+            loss = (w * w).sum()
+            loss.backward()
+            with torch.no_grad():
+                w -= 0.25 * w.grad
+            w.grad = None
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    assert noted(report, BESIDE) == [f"{BESIDE}w"]
+    assert [rec[f"w#{at}"].grad.tolist() for at in range(3)] == [[2.0, 4.0], [1.0, 2.0], [0.5, 1.0]]
+
+
+def test_a_weight_that_is_updated_through_data_is_a_note():
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        for _ in range(3):
+            loss = (w * w).sum()
+            loss.backward()
+            w.data -= 0.25 * w.grad
+            w.grad = None
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    (note,) = noted(report, "the gradient of 'w' cannot be told")
+    assert note.endswith("part of its gradient is from uses of its new numbers")
+    assert kinds(bp.explain(rec, "w")) == ["opaque"]
+
+
+@pytest.mark.parametrize("through_data", [False, True])
+def test_a_weight_that_is_written_between_its_use_and_backward_stays_a_finding(through_data):
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        for _ in range(2):
+            loss = (w + 1).sum()
+            with torch.no_grad():
+                if through_data and w.grad is not None:
+                    w.data.mul_(0.5)
+                elif w.grad is not None:
+                    w.mul_(0.5)
+            loss.backward()
+    assert kinds(bp.explain(rec)) == ["overwritten"]
+
+
+def test_clipped_weights_and_those_that_follow_others_are_notes():
+    net = torch.nn.Linear(2, 1)
+    target, optimizer = copy.deepcopy(net), torch.optim.SGD(net.parameters(), 0.1)
+    with bp.probe() as rec:
+        for _ in range(3):
+            loss = net(torch.ones(1, 2)).sum()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            for p in net.parameters():
+                p.data.clamp_(-0.1, 0.1)
+            for slow, fast in zip(target.parameters(), net.parameters(), strict=True):
+                slow.data.mul_(0.9).add_(0.1 * fast.data)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+
+
+def test_weights_that_are_moved_to_and_fro_around_a_second_pass_are_notes():
+    net, x = torch.nn.Linear(2, 1), torch.ones(1, 2)
+    with bp.probe() as rec:
+        for _ in range(2):
+            first = (net(x) ** 2).sum()
+            first.backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p.add_(0.1)
+            second = (net(x) ** 2).sum()
+            second.backward()
+            with torch.no_grad():
+                for p in net.parameters():
+                    p.sub_(0.1)
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+
+
+def test_what_a_reentrant_checkpoint_may_have_used_before_the_write_is_not_told():
+    w, x = leaf(1.0, 2.0), leaf(1.0, 1.0)
+    with bp.probe() as rec:
+        part = torch.utils.checkpoint.checkpoint(lambda value: w * value, x, use_reentrant=True)
+        with torch.no_grad():
+            w *= 3
+        total = (part + w.sin()).sum()
+        total.backward()
+    assert kinds(bp.explain(rec)) == ["overwritten"]

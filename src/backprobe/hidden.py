@@ -21,7 +21,7 @@ LOSING = (*CERTAIN, "numpy", "copied", "parameter", "assigned")
 SWITCHED_OFF = "gradients were switched off there:"
 """In the reason of a value that was computed of nothing that is known to require a gradient, in such a place."""
 WRITTEN_SINCE = "it was written since"
-"""In the reason of a Variable's value that the output does not depend on: perhaps it depends on a later one."""
+"""In the reason of what was written, where the output does not depend on it: perhaps it depends on a later value."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 

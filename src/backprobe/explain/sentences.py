@@ -13,6 +13,7 @@ from backprobe.names import strip
 from backprobe.record import Entry, GradStatus, Source
 
 LISTED = 8
+UPDATED = "uses of its new numbers"  # in the reason of a leaf that was written when its older numbers had been used
 COUNT = re.compile(r"#\d+")
 MODES = {
     "torch.inference_mode()": "under torch.inference_mode()",
@@ -84,7 +85,7 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
     line = entry.cause or _rewriting(ways, entry) if entry.status is GradStatus.OPAQUE else entry.cause
-    if entry.status is GradStatus.OPAQUE and line is not None:
+    if entry.status is GradStatus.OPAQUE and line is not None and UPDATED not in entry.reason:
         kind = "overwritten"
     if is_of_whole_numbers(entry):
         kind = "not_float"

@@ -27,7 +27,10 @@ def explain_all(ways: Ways) -> Report:
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
     severed, explained, updates = _severed(ways, lost)
     rest, is_replaced = lost - explained, _replaced(ways)
-    leaves = {at for at in rest if _is_leaf(ways, at) and not is_replaced({at})}
+    returned = _returned_beside(ways)
+    leaves = {
+        at for at in rest if _is_leaf(ways, at) and not is_replaced({at}) and not returned & ways.after(at).keys()
+    }
     findings = [*severed, *_of_leaves(ways, leaves)]
     findings += _in_vain(ways, {finding.source for finding in findings})
     faults, not_told = _unheard(ways, missing)
@@ -124,6 +127,12 @@ def _is_leaf(ways: Ways, at: int) -> bool:
     is_leaf = entry.is_leaf or not (is_made or is_returned(ways, at))  # an argument is a view of what it was given
     is_first = not any(ways.entries[source].status in HISTORY for source in ways.sources(at))
     return is_leaf and is_first and at <= max(ways.record.outputs, default=at)
+
+
+def _returned_beside(ways: Ways) -> set[int]:
+    """What a function returns beside the output that was differentiated, as the new state of an optimizer."""
+    returned = {at for full, at in ways.record.names.items() if strip(full).startswith(":return")}
+    return returned - set(ways.record.outputs)
 
 
 def _beside(ways: Ways, lost: set[int]) -> Iterator[str]:

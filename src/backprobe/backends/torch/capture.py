@@ -50,11 +50,22 @@ class Capture:
 
 @dataclass(eq=False)
 class ListenedLeaf:
-    """A leaf with a hook of ours. What arrives is of the version that it has then, unless older ones may be meant."""
+    """A leaf with a hook of ours. What arrives is of the version that it has then, unless older ones may be meant.
 
-    number: int
+    ``written`` is the engine's count of the nodes made so far, when it was written last: what uses the numbers from
+    before that has a smaller one.
+    """
+
+    number: int  # of what arrives at its newest version
+    first: int  # at the version that it had when it was listened to first
     versions: int = 1
+    written: int = -1
+    superseded: int | None = None  # the calls of backward() before its second version
+    is_fresh: bool = False  # does this pass come from uses of its newest numbers alone?
     is_unclear: bool = False
+
+    def write(self) -> None:
+        self.written, self.is_fresh = torch.autograd._get_sequence_nr(), False  # type: ignore[attr-defined]
 
 
 @dataclass(eq=False)

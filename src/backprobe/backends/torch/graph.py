@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
@@ -90,6 +91,21 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
                 seen[follower] = None
                 pending.append(follower)
     return list(seen)
+
+
+def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
+    """When the first node that uses each leaf was made, by the leaf's identity, in the engine's count of nodes.
+
+    And when the first custom function was: the leaves that its backward uses may be none of its followers.
+    """
+    uses: dict[int, int] = {}
+    found = all_nodes(roots)
+    for node in found:
+        for follower, _ in node.next_functions:
+            if follower is not None and follower.name() == LEAF:
+                leaf = id(follower.variable)  # type: ignore[attr-defined]
+                uses[leaf] = min(uses.get(leaf, node._sequence_nr()), node._sequence_nr())
+    return uses, min((node._sequence_nr() for node in found if is_custom(node)), default=math.inf)
 
 
 def custom_functions(roots: Iterable[Node]) -> list[Node]:

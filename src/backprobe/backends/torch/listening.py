@@ -6,6 +6,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import linecache
+import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import Node
 
 from backprobe.backends.facts import Around, Backward, Link, Options
 from backprobe.backends.torch import graph
@@ -34,8 +36,9 @@ from backprobe.backends.torch.passes import (
 )
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome
-from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, TorchTape
+from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.backends.torch.updates import Updates
+from backprobe.hidden import WRITTEN_SINCE
 from backprobe.record import GradStatus, Source
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
@@ -47,6 +50,7 @@ UNCLEAR = (
     "as well"
 )
 OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient after it had arrived"
+UPDATED_ONLY = f"{NOT_CONNECTED}; {WRITTEN_SINCE} through .data or NumPy"
 NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
 LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
 UNHEARD = "what backward computes, and nobody has a name for"
@@ -116,9 +120,7 @@ class ListeningTape(TorchTape):
         def started(call: BackwardCall) -> None:
             if self.leaves:
                 self._compare_leaves()
-            for capture in self.updated:  # what comes now may be of the new numbers
-                capture.opaque = BEHIND_AUTOGRAD
-            self.updated.clear()
+            self._compare_uses([root.grad_fn for root in call.roots if root.grad_fn is not None])
             known = set(self.numbers)
             if self.judge is not None:
                 nodes = self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
@@ -162,11 +164,33 @@ class ListeningTape(TorchTape):
 
     def _overwritten_unseen(self, capture: Capture) -> None:
         """What a parameter is updated with after backward() leaves its gradient as it is, until another comes."""
-        if self.passing.begun > capture.calls and current_pass() < 0:
-            self.updated.append(capture)
-            self.found_overwritten.append(capture)
-        else:
+        if current_pass() >= 0 or (capture.leaf is None and self.passing.begun <= capture.calls):
             super()._overwritten_unseen(capture)
+            return
+        if capture.leaf is not None:
+            capture.leaf.write()
+        if capture not in self.updated:
+            self.updated.append(capture)
+        self.found_overwritten.append(capture)
+
+    def _compare_uses(self, roots: Sequence[Node]) -> None:
+        """A pass begins. What was written comes to harm by it where it goes through what used the older numbers."""
+        written = [(at, leaf) for at, leaf in self.listened.items() if leaf.written >= 0]
+        uses, hidden = graph.first_uses(roots) if written else ({}, math.inf)
+        untouched = set()
+        for at, leaf in written:
+            first = min(uses.get(at, math.inf), hidden)
+            leaf.is_fresh = leaf.written <= first < math.inf
+            if roots and first == math.inf:
+                untouched.add(leaf.number)
+        updated, self.updated = self.updated, []
+        for capture in updated:
+            if capture.leaf is None or not (capture.leaf.is_fresh or capture.leaf.number in untouched):
+                capture.opaque = BEHIND_AUTOGRAD
+            elif capture.leaf.is_fresh:
+                capture.opaque = capture.opaque or UPDATED
+            else:
+                self.updated.append(capture)
 
     # checkpoints
 
@@ -221,13 +245,16 @@ class ListeningTape(TorchTape):
             self._listen_to(capture)
         else:
             if previous is not None:
+                known.write()
+                if known.superseded is None:
+                    known.superseded = self.passing.begun
                 known.number, known.versions = self._number(), known.versions + 1
             capture.leaf, capture.number = known, known.number
 
     def _listen_to(self, capture: Capture) -> None:
         tensor = capture.tensor
-        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(self._number())
-        capture.number = leaf.number
+        capture.number = number = self._number()
+        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number)
         take: Callable[..., None] = partial(self.passing.take_of_leaf, leaf)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self.leaves.append(Leaf(leaf.number, tensor))
@@ -334,11 +361,9 @@ class ListeningTape(TorchTape):
         for at, capture in enumerate(captures):
             sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
             links = tuple(map(Link, sources))
-            is_late = (
-                capture.leaf is not None and capture.leaf.versions == 1 and 0 < self.passing.begun == capture.calls
+            found = outcome(
+                capture, gradients.get(at), links, self.options.create_graph, self._why_of_leaf(capture) or missing
             )
-            why = (GradStatus.BACKWARD_NOT_RUN, NAMED_LATE) if is_late else missing
-            found = outcome(capture, gradients.get(at), links, self.options.create_graph, why)
             outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
@@ -360,6 +385,16 @@ class ListeningTape(TorchTape):
         if number is not None and number in arrived and not self.passing.is_untouched(arrived, number):
             return capture.but(opaque=OVERWRITTEN)
         return capture
+
+    def _why_of_leaf(self, capture: Capture) -> tuple[GradStatus, str] | None:
+        """Of a leaf that got its name when a backward() was over: why this version may have no gradient."""
+        leaf = capture.leaf
+        if leaf is None or capture.number != leaf.first or not capture.calls:
+            return None
+        until = self.passing.begun if leaf.superseded is None else leaf.superseded
+        if until == capture.calls:
+            return GradStatus.BACKWARD_NOT_RUN, NAMED_LATE
+        return (GradStatus.NOT_CONNECTED, UPDATED_ONLY) if leaf.written >= 0 else None
 
     def _limit(self) -> Source | None:
         """The line of the first call of ``backward()`` that is limited to inputs of its own."""

@@ -127,7 +127,7 @@ class Passing:
         """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
         if gradient is None or not self._counts():
             return
-        leaf.is_unclear |= leaf.versions > 1
+        leaf.is_unclear |= leaf.versions > 1 and not leaf.is_fresh
         own = gradient.clone()
         for into, other in self.holders.pop(id(gradient), ()):
             if into.get(other) is gradient and self.is_untouched(into, other):

@@ -38,6 +38,7 @@ TOGETHER = (
 EXCHANGED = "its .data was set to another tensor's, which autograd cannot see"
 UNGRADED = "nothing recorded that it was computed from requires a gradient, and gradients were switched off there:"
 BEHIND_AUTOGRAD = "it was overwritten through .data or NumPy, which autograd cannot see"
+UPDATED = "it was written through .data or NumPy, and part of its gradient is from uses of its new numbers"
 OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -61,7 +62,7 @@ class TorchTape(Once):
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
         self.steps = Steps()  # as far as they were seen
-        self.updated: list[Capture] = []  # written behind autograd when their gradients had come
+        self.updated: list[Capture] = []  # written behind autograd, with nothing come to them since
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
         self.judge = Judge(self.quiet) if options.nonfinite else None
@@ -355,7 +356,7 @@ class TorchTape(Once):
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: what can be known only now."""
         for capture in self.exposed:
-            if capture in self.updated:
+            if capture in self.updated or capture.opaque:
                 continue
             if self.version(capture.tensor) == capture.version and not _unchanged(capture):
                 capture.opaque = BEHIND_AUTOGRAD
