@@ -665,15 +665,3 @@ def test_a_distribution_on_a_line_of_its_own_is_cut_off_where_it_is_drawn_from()
         loss.backward()
     (found,) = bp.explain(rec, "mean").findings
     assert (found.kind, found.source.text) == ("sample", "sample = drawn_from.sample()")
-
-
-def test_a_count_among_results_is_not_said_to_cut():
-    def packed(x, w):
-        u = x * 2
-        sequences = torch.nn.utils.rnn.pack_padded_sequence(u, [2, 1], batch_first=True)
-        return w.sum() * sequences.batch_sizes.sum()
-
-    rec = bp.probe(packed)(torch.ones(2, 2, 3), leaf(1.0, 2.0))
-    assert rec["sequences.batch_sizes"].status == "not_float"
-    assert "not_float" not in kinds(bp.explain(rec, "u"))
-    assert "not_float" not in kinds(bp.explain(rec))

@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from flax import nnx
 from jax_expected import grads, same, statuses
@@ -464,3 +465,22 @@ def test_models_in_two_threads(whole):
     wanted = eqx.filter_grad(lambda model: model(X[0]))(whole).shared.bias
     for one in found:
         same(one, wanted)
+
+
+def test_the_step_of_an_optimizer_is_healthy():
+    """What it returns beside the loss is no output that was differentiated, and a count in it cuts nothing."""
+    rule = optax.adam(1e-2)
+
+    def step(params, state, x):
+        def loss_of(params):
+            return ((params["w"] * x) ** 2).mean()
+
+        loss, gradients = jax.value_and_grad(loss_of)(params)
+        updates, state = rule.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+        return params, state, loss
+
+    params = {"w": jnp.ones(3)}
+    rec = bp.probe(step, of="2")(params, rule.init(params), jnp.ones(3))
+    assert bp.explain(rec).ok
+    assert [one.kind for one in bp.explain(rec, "state#0.0.mu.w").findings] == ["unused"]
