@@ -271,3 +271,77 @@ def test_what_a_reentrant_checkpoint_may_have_used_before_the_write_is_not_told(
         total = (part + w.sin()).sum()
         total.backward()
     assert kinds(bp.explain(rec)) == ["overwritten"]
+
+
+def test_a_cut_is_a_note_where_all_leaves_behind_it_are_reached_by_other_ways(tmp_path):
+    net = torch.nn.GRU(2, 2)
+    with bp.probe() as rec:
+        state = torch.zeros(1, 1, 2)
+        for _ in range(3):
+            out, state = net(torch.ones(3, 1, 2), state)
+            loss = out.sum()
+            loss.backward()
+            state = state.detach()
+    report = bp.explain(rec)
+    assert report.ok, str(report)
+    (note,) = noted(report, "along `state.detach()`")
+    assert note.endswith("nothing comes back to 'state#1', 'state#3': meant, or lost?")
+    assert kinds(bp.explain(rec, "state#1")) == ["detach"]
+    path = tmp_path / "recording.bp"
+    rec.save(path)
+    assert str(bp.explain(bp.load(path))) == str(report)
+
+
+def test_a_choice_by_positions_is_a_note_where_what_it_is_made_of_is_trained():
+    def f(x, codes):
+        z = x * 2
+        d = torch.cdist(z, codes)
+        k = d.argmin(1)
+        q = codes[k]
+        return ((z - q) ** 2).sum()
+
+    rec = bp.probe(f)(torch.ones(3, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert bp.explain(rec).ok, str(bp.explain(rec))
+    assert noted(bp.explain(rec), "nothing comes back to 'd'")
+    assert kinds(bp.explain(rec, "d")) == ["index"]
+
+
+def test_a_cut_is_a_finding_where_one_leaf_behind_it_is_lost_though_it_has_no_entry():
+    lost, net, w = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1), leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        h = lost(torch.ones(1, 2)) * w
+        d = h.detach()
+        loss = net(d * w).sum()
+        loss.backward()
+    (finding,) = bp.explain(rec).findings
+    assert (finding.kind, finding.source.text) == ("detach", "d = h.detach()")
+
+
+def test_leaves_behind_a_backward_that_gives_none_are_not_reached():
+    class GivesNone(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            return value * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return None
+
+    w = leaf(1.0, 2.0)
+    with bp.probe() as rec:
+        u = w * 3
+        d = u.detach()
+        loss = (GivesNone.apply(w) + d).sum()
+        loss.backward()
+    assert "detach" in kinds(bp.explain(rec)), str(bp.explain(rec))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_what_a_reentrant_checkpoint_hides_may_be_lost(reentrant):
+    hidden, x = leaf(1.0, 2.0), leaf(1.0, 1.0)
+    with bp.probe() as rec:
+        u = torch.utils.checkpoint.checkpoint(lambda value: hidden * value, x, use_reentrant=reentrant)
+        d = u.detach()
+        loss = (d * x).sum()
+        loss.backward()
+    assert kinds(bp.explain(rec))[:1] == ["detach"]

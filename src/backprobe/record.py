@@ -277,6 +277,8 @@ class Entry:
     more than this one (``bp.explain``).
     ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
     itself, as at a parameter; it is None where there is no history, or the framework has no such thing.
+    ``leaves_reached`` says of a value that nothing came back to that backward reached all leaves that it is computed
+    from, by other ways; where a backend cannot tell, it is False.
     """
 
     name: str
@@ -297,6 +299,7 @@ class Entry:
     cause: Source | None = None
     finiteness: Finiteness | None = None
     is_leaf: bool | None = None
+    leaves_reached: bool = False
 
     @property
     def value(self) -> Any:

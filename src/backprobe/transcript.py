@@ -169,7 +169,7 @@ class _Writer:
             status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
             return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
                          reads, value.plain, None, (), passages)  # fmt: skip
-        status, reason, held, grad, links, axes, cause, made, is_leaf = outcome
+        status, reason, held, grad, links, axes, cause, made, is_leaf, leaves_reached = outcome
         described = NOTHING_KNOWN
         if value.tensor is not None:
             described = self.backend.describe(held if self.backend.is_tensor(held) else value.tensor)
@@ -179,7 +179,7 @@ class _Writer:
         return Entry(
             written[0], tuple(written[1:]), status, reason, *described, source, site.op, self._edges(links), reads,
             held, grad, axes, passages, cause, None if made is None else Finiteness(None, None, self._made(made)),
-            is_leaf,
+            is_leaf, leaves_reached,
         )  # fmt: skip
 
     def _edges(self, links: Sequence[Link]) -> tuple[Edge, ...]:

@@ -82,6 +82,7 @@ class Outcome(NamedTuple):
     cause: Source | None = None  # see ``Entry``
     made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
     is_leaf: bool | None = None  # see ``Entry``
+    leaves_reached: bool = False  # see ``Entry``
 
 
 class NotGiven(NamedTuple):

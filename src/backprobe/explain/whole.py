@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 
 from backprobe.carried import LIMIT
-from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Ways
+from backprobe.cuts import DIFFERENTIATED, HISTORY, Cut, Mention, Ways
 from backprobe.explain.beside import lost_beside, place
 from backprobe.explain.cutting import cut_finding, in_vain, is_in_vain
 from backprobe.explain.sentences import LISTED, by_status, is_of_whole_numbers, is_returned, made_at, merged, with_fact
@@ -25,7 +25,7 @@ def explain_all(ways: Ways) -> Report:
     """Every cause in a recording, each once, with the names whose gradients are missing for it."""
     missing = [at for at, entry in enumerate(ways.entries) if entry.status is not GradStatus.OK]
     lost = {at for at in missing if ways.entries[at].status is GradStatus.NOT_CONNECTED}
-    severed, explained, updates = _severed(ways, lost)
+    severed, explained, updates, spared = _severed(ways, lost)
     rest, is_replaced = lost - explained, _replaced(ways)
     returned = _returned_beside(ways)
     leaves = {
@@ -35,7 +35,7 @@ def explain_all(ways: Ways) -> Report:
     findings += _in_vain(ways, {finding.source for finding in findings})
     faults, not_told = _unheard(ways, missing)
     findings += [*faults, *made_leaves(ways), *none_given(ways.record)]
-    beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading)]
+    beside = [*ways.lost_beside(ways.to_outputs), *ways.beside(ways.leading), *spared]
     if not _has_run(ways, missing):  # no output is known
         beside += [cut.mention for cut in ways.among(set(range(len(ways.entries)))) if not cut.is_behind]
     notes = [*lost_beside(ways, beside), *_assigned(updates),
@@ -51,15 +51,21 @@ def _heading(ways: Ways, missing: Sequence[int], lost: set[int]) -> str:
     return heading + (f"; {len(lost)} {without} a history" if lost else "")
 
 
-def _severed(ways: Ways, lost: set[int]) -> tuple[list[Finding], set[int], list[str]]:
-    """The lines that gradients cannot flow past, the values that are lost for them, and updates, which are no fault."""
-    findings, explained, updates = [], set(), []
+def _severed(ways: Ways, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
+    """The lines that gradients cannot flow past, and the values that are lost for them.
+
+    What is no fault is told apart: updates, and what is cut off while all its leaves are reached by other ways.
+    """
+    findings, explained, updates, spared = [], set(), [], []
     is_replaced = _replaced(ways)
     for group in _by_line(ways, ways.severing(ways.leading)):
         behind = ways.before([cut.mention.source for cut in group]) & lost
         explained |= behind
         if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
             updates.append(place(group[0].mention, ways.entries[group[0].target]))
+            continue
+        if behind and _are_leaves_reached(ways, behind) and not any(cut.is_silent for cut in group):
+            spared += [cut.mention for cut in group]
             continue
         finding, *others = merged([cut_finding(ways, cut) for cut in group])
         if others:
@@ -68,7 +74,12 @@ def _severed(ways: Ways, lost: set[int]) -> tuple[list[Finding], set[int], list[
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
     if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
         explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
-    return findings, explained, updates
+    return findings, explained, updates, spared
+
+
+def _are_leaves_reached(ways: Ways, lost: set[int]) -> bool:
+    """Has backward come to all leaves behind these by other ways, so that nothing goes untrained for them?"""
+    return all(ways.entries[at].leaves_reached for at in lost)
 
 
 def _in_vain(ways: Ways, told: Collection[Source | None]) -> list[Finding]:

@@ -80,6 +80,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
         "finiteness": None if entry.finiteness is None else asdict(entry.finiteness), "is_leaf": entry.is_leaf,
+        "leaves_reached": entry.leaves_reached,
     }  # fmt: skip
 
 
@@ -141,6 +142,7 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         ),
         cause=None if data.get("cause") is None else _decode_source(data["cause"]),
         finiteness=_decode_finiteness(data.get("finiteness")), is_leaf=data.get("is_leaf"),
+        leaves_reached=data.get("leaves_reached", False),
     )  # fmt: skip
 
 

@@ -83,6 +83,8 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
             numbers.append(source.line)
     if type(entry.is_leaf) not in (bool, NoneType):
         raise ValueError(f"{entry.is_leaf!r} where true, false or null belongs")
+    if type(entry.leaves_reached) is not bool:
+        raise ValueError(f"{entry.leaves_reached!r} where true or false belongs")
     if any(type(number) is not int for number in numbers):
         raise ValueError(f"{numbers} where whole numbers belong")
 

@@ -108,6 +108,30 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
     return uses, min((node._sequence_nr() for node in found if is_custom(node)), default=math.inf)
 
 
+def leading_to_lost(made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor]) -> set[Node]:
+    """The nodes behind those ``made`` that lead to a leaf which backward from those ``reached`` does not come to.
+
+    ``lost`` are leaves that nothing came to, though the graph may lead there. What a reentrant checkpoint hides may be.
+    """
+    known = {id(node.variable) for node in all_nodes(reached) if node.name() == LEAF}  # type: ignore[attr-defined]
+    known.difference_update(map(id, lost))
+    users: dict[Node, list[Node]] = {}
+    pending = []
+    for node in all_nodes(made):
+        for follower, _ in node.next_functions:
+            if follower is not None:
+                users.setdefault(follower, []).append(node)
+        is_lost = node.name() == LEAF and id(node.variable) not in known  # type: ignore[attr-defined]
+        if is_lost or node.name() == "CheckpointFunctionBackward":
+            pending.append(node)
+    found = set(pending)
+    while pending:
+        new = [user for user in users.get(pending.pop(), ()) if user not in found]
+        found.update(new)
+        pending += new
+    return found
+
+
 def custom_functions(roots: Iterable[Node]) -> list[Node]:
     """The nodes of ``autograd.Function``s, written in Python or in C++, that backward from these nodes may reach."""
     return [node for node in all_nodes(roots) if is_custom(node)]

@@ -35,7 +35,7 @@ from backprobe.backends.torch.passes import (
     users_line,
 )
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
-from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome
+from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.backends.torch.updates import Updates
 from backprobe.hidden import WRITTEN_SINCE
@@ -365,6 +365,7 @@ class ListeningTape(TorchTape):
                 capture, gradients.get(at), links, self.options.create_graph, self._why_of_leaf(capture) or missing
             )
             outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
+        outcomes = with_leaves(captures, outcomes, self._begun_at())
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
             if capture.leaf is not None:
@@ -395,6 +396,11 @@ class ListeningTape(TorchTape):
         if until == capture.calls:
             return GradStatus.BACKWARD_NOT_RUN, NAMED_LATE
         return (GradStatus.NOT_CONNECTED, UPDATED_ONLY) if leaf.written >= 0 else None
+
+    def _begun_at(self) -> list[Node]:
+        """The nodes at which the calls of ``backward()`` began that went to all leaves behind them."""
+        roots = [root for call in self.passing.calls if not call.is_limited for root in call.roots]
+        return [root.grad_fn for root in roots if root.grad_fn is not None]
 
     def _limit(self) -> Source | None:
         """The line of the first call of ``backward()`` that is limited to inputs of its own."""

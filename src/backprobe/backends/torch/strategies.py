@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import get_gradient_edge
+from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import HOOKED, Backward, Link, Options, Outcome
 from backprobe.backends.torch import graph
@@ -73,9 +73,23 @@ def differentiate(
         outcome(capture, gradients.get(at), tuple(found.links.get(at, ())), options.create_graph)
         for at, capture in enumerate(captures)
     ]
+    outcomes = with_leaves(captures, outcomes, [root.node])
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
     notes = (*found.notes, *hooks_noted(captures, outcomes, 1 if options.strategy == "hooks" else 0))
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
+
+
+def with_leaves(captures: Sequence[Capture], outcomes: Sequence[Outcome], reached: Sequence[Node]) -> list[Outcome]:
+    """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to."""
+    missing = [at for at, found in enumerate(outcomes) if found.status is GradStatus.NOT_CONNECTED]
+    made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
+    told = list(outcomes)
+    if made:
+        leaves = [captures[at].tensor for at in missing if outcomes[at].is_leaf]
+        lost = graph.leading_to_lost(made.values(), reached, leaves)
+        for at, node in made.items():
+            told[at] = told[at]._replace(leaves_reached=node not in lost)
+    return told
 
 
 def hooks_noted(captures: Sequence[Capture], outcomes: Sequence[Outcome], own: int = 0) -> list[tuple[int, str]]:
