@@ -345,3 +345,11 @@ def test_what_a_reentrant_checkpoint_hides_may_be_lost(reentrant):
         loss = (d * x).sum()
         loss.backward()
     assert kinds(bp.explain(rec))[:1] == ["detach"]
+
+
+def test_what_is_cut_off_in_a_line_whose_result_has_its_gradient_is_noted_though_it_is_not_recorded():
+    first, second = torch.nn.Linear(3, 3), torch.nn.Linear(3, 1)
+    with bp.probe() as rec:
+        loss = second(torch.tanh(first(torch.ones(2, 3)).detach())).sum()
+        loss.backward()
+    assert any("which is not recorded (detach): 'loss'" in note for note in bp.explain(rec).notes)

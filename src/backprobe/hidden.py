@@ -9,7 +9,8 @@ import re
 from typing import NamedTuple
 
 from backprobe.record import Entry, GradStatus, Source
-from backprobe.source.mentions import Use, as_called, unseen_uses
+from backprobe.source.follow import package
+from backprobe.source.mentions import Use, as_called, may_cut, unseen_uses
 
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index",
         "integer")  # fmt: skip
@@ -35,18 +36,20 @@ class Hidden(NamedTuple):
 
 def _unseen(entry: Entry, empty: frozenset[str] = frozenset()) -> list[Hidden]:
     """What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it."""
+    return _in_its_line(entry, empty) if entry.status in BARE else []
+
+
+def _in_its_line(entry: Entry, empty: frozenset[str] = frozenset(), *, nested: bool = False) -> list[Hidden]:
     line = entry.source
-    if entry.status not in BARE or line is None or not line.expression:
-        return []
     spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.passages} - empty
-    return _unseen_in(line, line.expression, spelled)
+    return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []
 
 
-def _unseen_in(line: Source, text: str, spelled: set[str]) -> list[Hidden]:
+def _unseen_in(line: Source, text: str, spelled: set[str], nested: bool = False) -> list[Hidden]:
     known = spelled | {re.split(r"[.\[]", name)[0] for name in spelled} - {"self", "cls"}
     functions = {call.rpartition(".")[2] for call in line.calls}
     library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
-    unseen = unseen_uses(text, frozenset(known), library)
+    unseen = unseen_uses(text, frozenset(known), library, nested)
     return [Hidden(part, as_called(use, line.calls), line) for part, use in unseen]
 
 
@@ -59,6 +62,13 @@ def _before(entry: Entry) -> dict[str, list[Hidden]]:
         if cuts:
             found.setdefault(way.through, []).extend(one for one in cuts if one not in found.get(way.through, ()))
     return found
+
+
+def hidden_beside(entry: Entry) -> list[Hidden]:
+    """What a line of the user's cuts off that is not recorded, though its result has its gradient by another way."""
+    line = entry.source
+    may = entry.status is GradStatus.OK and line is not None and may_cut(line.expression) and not package(line.file)
+    return [one for one in _in_its_line(entry, nested=True) if one.use.kind in FIRM] if may else []
 
 
 def unseen_calls(entry: Entry) -> list[str]:

@@ -15,7 +15,7 @@ from backprobe.explain.tapes import none_given
 from backprobe.explain.unconnected import not_connected
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings import Finding, Report
-from backprobe.hidden import WRITTEN_SINCE, hidden_cuts
+from backprobe.hidden import WRITTEN_SINCE, hidden_beside, hidden_cuts
 from backprobe.names import partition, split, strip
 from backprobe.record import Entry, GradStatus, Source
 from backprobe.source.follow import package
@@ -239,7 +239,9 @@ def _frozen_note(ways: Ways, missing: Sequence[int]) -> Iterator[str]:
     plain = [at for at in frozen if at not in behind]
     if plain:
         yield f"computed from nothing that requires a gradient: {_listed(ways, plain)}"
-    for at, cuts in [found for found in cut_off.items() if found[0] in ways.to_outputs][:LISTED]:
+    beside = {at: found for at in sorted(ways.to_outputs) if (found := hidden_beside(ways.entries[at]))}
+    told = {**{at: cuts for at, cuts in cut_off.items() if at in ways.to_outputs}, **beside}
+    for at, cuts in list(told.items())[:LISTED]:
         kinds = ", ".join(dict.fromkeys(one.use.kind for one in cuts))
         of = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
         yield f"cut off from {of}, which is not recorded ({kinds}): {made_at(ways.entries[at])}"

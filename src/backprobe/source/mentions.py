@@ -152,10 +152,13 @@ def _differentiated(tree: ast.AST, local: str) -> tuple[Use, ...] | None:
 
 
 @lru_cache(4096)
-def unseen_uses(text: str, known: frozenset[str], library: frozenset[str]) -> tuple[tuple[str, Use], ...]:
+def unseen_uses(
+    text: str, known: frozenset[str], library: frozenset[str], nested: bool = False
+) -> tuple[tuple[str, Use], ...]:
     """What an expression computes with that has none of the known names, each with what is done to it.
 
-    So are the results of calls, but for those of the functions of a ``library``, and objects that are named.
+    So are the results of calls, but for those of the functions of a ``library``, and objects that are named. What lies
+    in another that is told is told only where ``nested`` is asked for.
 
     >>> [(text, use.kind) for text, use in unseen_uses("net(x).detach() + torch.sin(x)", frozenset("x"), frozenset())]
     [('net(x)', 'detach')]
@@ -167,8 +170,8 @@ def unseen_uses(text: str, known: frozenset[str], library: frozenset[str]) -> tu
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     unseen = [node for node in ast.walk(tree) if _is_unseen(node, above, known | bound, library)]
-    outer = [node for node in unseen if not any(o is not node and _is_inside(node, o, above) for o in unseen)]
-    found = [(ast.unparse(node), _use(node, "", above, ())) for node in outer]
+    told = [node for node in unseen if nested or not any(o is not node and _is_inside(node, o, above) for o in unseen)]
+    found = [(ast.unparse(node), _use(node, "", above, ())) for node in told]
     return tuple((text, use) for text, use in found if use is not None and use.kind != "shape")
 
 
