@@ -65,6 +65,7 @@ if __name__ == "__main__":
 def script(tmp_path, monkeypatch):
     """Write a script and explain it in this process: exit status, output and errors."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)  # torch.distributed puts one of its own, and leaves it
     (tmp_path / "net.py").write_text(NET)
     before = list(sys.path), sys.argv, sys.modules["__main__"], sys.gettrace()
     known = set(sys.modules)
