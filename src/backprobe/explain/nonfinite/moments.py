@@ -26,7 +26,7 @@ class Moments:
         self.ends = _ends(states, sources)
         bad = [end for at, end in enumerate(self.ends) if states.grads[at].is_bad or states.made(at)]
         self.first_bad = min(bad, default=len(self.entries))
-        self.first = min((at for at, state in enumerate(states.values) if state.is_bad), default=self.first_bad)
+        self.first = min([self.first_bad, *(at for at, state in enumerate(states.values) if state.is_bad)])
 
     def forward(self, at: int) -> Moment:
         """When a value was made."""
@@ -41,8 +41,8 @@ class Moments:
 
         Of the values in a loop of JAX, of which each is there for all steps, none comes after another.
         """
-        entry, begun = self.entries[at], min(self.first, self.first_bad)
-        return entry.source is not None and not entry.axes and at > begun and _reads_gradients(entry.source)
+        entry = self.entries[at]
+        return entry.source is not None and not entry.axes and at > self.first and _reads_gradients(entry.source)
 
 
 def _ends(states: States, sources: Sources) -> Sequence[int]:
