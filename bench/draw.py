@@ -13,9 +13,9 @@ import torch
 
 import backprobe as bp
 from backprobe.demo import small_gpt2, toy
-from backprobe.graph import Graph
-from backprobe.show.circuit import Draft, View
-from backprobe.show.layout import graph_of
+from backprobe.draw.circuit import Draft, View
+from backprobe.draw.layout import graph_of
+from backprobe.record.graph import Graph
 
 ROUNDS = 7
 FIRST = """

@@ -50,8 +50,8 @@ toc_object_entries_show_parents = "hide"
 nitpicky = True
 nitpick_ignore_regex = [("py:.*", r"(collections\.abc|enum|os|typing)\..*")]
 nitpick_ignore = [
-    ("py:class", "backprobe.record.Record"),  # for what is built on recordings; its docstring says enough
-    ("py:class", "backprobe.forms.block.BlockRun"),
+    ("py:class", "backprobe.record.entries.Record"),  # for what is built on recordings; its docstring says enough
+    ("py:class", "backprobe.probe.block.BlockRun"),
 ]
 
 html_theme = "furo"

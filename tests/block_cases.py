@@ -7,14 +7,14 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from backprobe.backends.torch.block import ListeningTape, Passing
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.listening import ListeningTape, Passing
-from backprobe.forms.block import BlockRun
-from backprobe.forms.watching import Frame, Watching
-from backprobe.repeats import Repeats
-from backprobe.scope import Scope, Value
+from backprobe.probe.block import BlockRun
 from backprobe.source.tracer import Tracer
-from backprobe.trace import Trace
+from backprobe.tracing.frame_observer import Frame, Watching
+from backprobe.tracing.recompute import Repeats
+from backprobe.tracing.scope import Scope, Value
+from backprobe.tracing.trace import Trace
 
 OURS = (BlockRun, Capture, Frame, ListeningTape, Passing, Repeats, Scope, Trace, Tracer, Value, Watching)
 HOOKS = [

@@ -29,7 +29,7 @@ from torch.testing._internal.opinfo import core
 from torch.testing._internal.opinfo.core import SampleInput
 
 import backprobe as bp
-from backprobe.structure import leaves
+from backprobe.record.containers import leaves
 
 # each sample would look for a unittest among the frames below it, and for the source of each: a second in a long run
 common.extract_test_fn = core.extract_test_fn = lambda: None

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 import backprobe as bp
-from backprobe.backends.choice import load_backend
-from backprobe.forms.model import ModelRun
-from backprobe.scope import Scope, Value
+from backprobe.backends.discover import load_backend
+from backprobe.probe.model import ModelRun
 from backprobe.source.sites import Site
-from backprobe.trace import Trace
-from backprobe.transcript import full
+from backprobe.tracing.assemble import full
+from backprobe.tracing.scope import Scope, Value
+from backprobe.tracing.trace import Trace
 
 EVERYTHING = ("**", "**:*")
 JUDGED = ("ok", "not_connected")  # that no path leads from a value to the loss says that moving it changes nothing

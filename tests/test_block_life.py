@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.forms.watching import TAKEN
+from backprobe.tracing.frame_observer import TAKEN
 from block_cases import case, nothing_left, same
 
 LIFE, TRACERS = "Nesting, errors, and reading early", "Debuggers and coverage"

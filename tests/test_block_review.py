@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.trace import Trace
+from backprobe.tracing.trace import Trace
 
 
 def scalar(number):

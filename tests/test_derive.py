@@ -13,7 +13,7 @@ import torch
 
 import backprobe as bp
 from backprobe.derive import Derivation, derive
-from backprobe.record import Edge, Lost, Read
+from backprobe.record.entries import Edge, Lost, Read
 from backprobe.recording import Recording
 
 

@@ -17,7 +17,7 @@ from backprobe.derive import derive
 from backprobe.derive.chain import Chain
 from backprobe.derive.paths import ways
 from backprobe.derive.writing import Text, write
-from backprobe.graph import Graph
+from backprobe.record.graph import Graph
 
 COUNT = int(os.environ.get("RANDOM_DERIVATIONS", "200"))
 

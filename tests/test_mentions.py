@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 
-from backprobe.record import Source
-from backprobe.source.mentions import has_part, uses
-from backprobe.source.places import line_of
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.usage import has_part, uses
+from backprobe.record.entries import Source
 
 
 def _divided(statement):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.names import Selection, canonical, compile_pattern, counts_agree, nearest, quote, split, strip
+from backprobe.record.names import canonical, counts_agree, nearest, quote, split, strip
+from backprobe.record.patterns import Selection, compile_pattern
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from torch import nn, tensor
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from backprobe.backends.torch.finite import FINITE, NAN, extremes, kinds
+from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
 from backprobe.explain.nonfinite.backward import Backward
 from backprobe.explain.nonfinite.forward import Forward
-from backprobe.record import Finiteness, Made, Nonfinite
+from backprobe.record.entries import BackwardOp, Finiteness, Nonfinite
 
 
 def line_of(function, text):
@@ -729,7 +729,7 @@ def test_a_cotangent_that_is_not_finite():
 def test_what_is_recorded_of_each_entry():
     rec = bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 4.0]))
     assert rec["v"].finiteness == Finiteness(Nonfinite(0, 0, 2), Nonfinite(0, 1, 2), ())
-    assert rec["r"].finiteness.made == (Made("Sqrt", "v", "finite", "inf"),)
+    assert rec["r"].finiteness.made == (BackwardOp("Sqrt", "v", "finite", "inf"),)
 
 
 def test_counts_in_kinds_of_tensors():
@@ -745,7 +745,7 @@ def test_counts_in_kinds_of_tensors():
         "integer": (torch.arange(3), None),
         "meta": (torch.empty(2, device="meta"), None),
     }
-    from backprobe.backends.torch.finite import nonfinite
+    from backprobe.backends.torch.nonfinite import nonfinite
 
     assert dict(zip(kinds, nonfinite([t for t, _ in kinds.values()]), strict=True)) == {
         kind: expected for kind, (_, expected) in kinds.items()

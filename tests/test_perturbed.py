@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd.graph import get_gradient_edge
 
-from backprobe.backends.torch.edges import Arrivals
+from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.tape import TorchTape
 from perturbation import JUDGED, judge, record
 from test_zoo import ZOO, inputs

@@ -12,9 +12,10 @@ import sys
 import pytest
 
 from backprobe.errors import NoSource, StaleSource
-from backprobe.source.follow import innermost, package, reporting
 from backprobe.source.locate import locate
+from backprobe.source.reporting import reporting
 from backprobe.source.sites import operation
+from backprobe.source.user_code import innermost, package
 
 
 class Log:

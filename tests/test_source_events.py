@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from backprobe.errors import NoSource
-from backprobe.source.events import Does, events
-from backprobe.source.follow import reporting
+from backprobe.source.bytecode import Does, events
 from backprobe.source.frames import UNKNOWN, name_in, value_in
+from backprobe.source.reporting import reporting
 from backprobe.source.tracer import Tracer
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backprobe as bp
-from backprobe.record import Lost
+from backprobe.record.entries import Lost
 from backprobe.recording import Recording
 from stored import (
     BIG,

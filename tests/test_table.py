@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import backprobe as bp
-from backprobe.backends.choice import load_arrays
-from backprobe.record import Lost
+from backprobe.backends.discover import load_arrays
+from backprobe.record.entries import Lost
 from backprobe.recording import Recording
 from backprobe.show.table import SMALL, describe
 

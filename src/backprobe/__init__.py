@@ -1,9 +1,9 @@
 """The gradient of any value inside a computation, by name."""
 
 from backprobe.check import Check, CheckReport, WrongDerivative, check
+from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
 from backprobe.draw import Drawing, draw
-from backprobe.environment import Stamp, stamp
 from backprobe.errors import (
     AmbiguousName,
     BackprobeError,
@@ -24,11 +24,22 @@ from backprobe.errors import (
     Unsupported,
 )
 from backprobe.explain import explain
-from backprobe.findings import Finding, Report
+from backprobe.findings.report import Finding, Report
 from backprobe.health import health
-from backprobe.jacobian import hvp, jacobian
 from backprobe.probe import Probe, load, probe
-from backprobe.record import Edge, Entry, Finiteness, GradStatus, Made, Nonfinite, Passage, PathSums, Read, Source
+from backprobe.record.entries import (
+    BackwardOp,
+    Edge,
+    Entry,
+    Finiteness,
+    GradStatus,
+    IndirectInput,
+    Nonfinite,
+    PathSums,
+    Read,
+    Source,
+)
+from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording
 
 __version__ = "0.1.0"
@@ -36,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AmbiguousName",
     "BackprobeError",
+    "BackwardOp",
     "BadName",
     "BadOption",
     "BadOutput",
@@ -49,7 +61,7 @@ __all__ = [
     "Finding",
     "Finiteness",
     "GradStatus",
-    "Made",
+    "IndirectInput",
     "NoBackend",
     "NoGradient",
     "NoSource",
@@ -58,7 +70,6 @@ __all__ = [
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
-    "Passage",
     "PathSums",
     "Probe",
     "Read",

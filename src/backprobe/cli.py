@@ -14,9 +14,9 @@ import click
 import backprobe as bp
 from backprobe.draw import check_path
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
-from backprobe.forms.script import Script
-from backprobe.forms.turns import LISTENING
-from backprobe.names import nearest
+from backprobe.probe.script import Script
+from backprobe.probe.training_loop import LISTENING
+from backprobe.record.names import nearest
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -15,11 +15,11 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from backprobe.errors import BackprobeError, BadOption
-from backprobe.names import nearest
 from backprobe.probe import VALUES, probe_cell
+from backprobe.record.names import nearest
 from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell
-from backprobe.source.follow import package
+from backprobe.source.user_code import package
 
 HELP = """Run the cell, and show the gradient of its output towards every variable, and the circuit of its values.
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from backprobe.environment import Stamp
 from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
-from backprobe.names import COUNT, canonical, compile_pattern, counts_agree, nearest, of_graph, outside, split, strip
-from backprobe.record import Entry, GradStatus, PathSums, Record
+from backprobe.record.entries import Entry, GradStatus, PathSums, Record
+from backprobe.record.names import COUNT, canonical, counts_agree, nearest, of_graph, outside, split, strip
+from backprobe.record.patterns import compile_pattern
+from backprobe.record.stamp import Stamp
 from backprobe.show import table
-from backprobe.store import save
+from backprobe.storage.recordings import save
 
 NOT_KEPT = object()
 

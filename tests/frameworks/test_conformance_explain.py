@@ -8,7 +8,7 @@ from backends import FRAMEWORKS
 
 import backprobe as bp
 from backprobe.explain.catalogue import CAUSES, FLAT, instead_of_flat
-from backprobe.explain.words import WORDS
+from backprobe.explain.framework_words import WORDS
 
 SECTION = "Why a gradient is missing"
 supports = pytest.mark.supports

@@ -470,7 +470,7 @@ OTHER = """
 import os
 os.environ["KERAS_BACKEND"] = {backend!r}
 import tensorflow as tf, {framework}, keras, numpy, backprobe as bp
-from backprobe.backends.choice import find_backend, load_backend
+from backprobe.backends.discover import find_backend, load_backend
 model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="d")])
 {check}
 """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.record import GradStatus, Source, WhyNone
+from backprobe.record.entries import GradStatus, Source, WhyNone
 
 
 class Effect(Enum):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.choice import find_backend, find_program
+from backprobe.backends.discover import find_backend, find_program
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.errors import BadOption, Unsupported
-from backprobe.forms.run import name_of
-from backprobe.structure import leaves
+from backprobe.probe.run import name_of
+from backprobe.record.containers import leaves
 
 __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backprobe.findings import Finding, Report
+from backprobe.findings.report import Finding, Report
 
 
 @dataclass(frozen=True)

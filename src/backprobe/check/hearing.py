@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
-from backprobe.backends.again import HOLDS, Calls, Operation
+from backprobe.backends.recheck import HOLDS, Calls, Operation
 from backprobe.check.left_out import LeftOut
 from backprobe.errors import NoSource
-from backprobe.following import Following
-from backprobe.names import quote
-from backprobe.scope import LOOKS_AT_FRAME
-from backprobe.source import own_names
+from backprobe.record.names import quote
+from backprobe.source import frame_builtins
 from backprobe.source.calls import CallSite
-from backprobe.source.follow import innermost, package, reporting
+from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
+from backprobe.source.user_code import innermost, package
+from backprobe.tracing.followed_calls import Following
+from backprobe.tracing.scope import LOOKS_AT_FRAME
 
 OPERATORS: Mapping[str, Callable[..., Any]] = {
     "div": operator.truediv, "idiv": operator.itruediv, "and": operator.and_, "or": operator.or_,
@@ -58,7 +59,7 @@ class HearingScope:
     def call(self, at: int, function: Any) -> Any:
         """What to call instead of a function: its reporting version, or what calls and judges it."""
         if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
-            return own_names.seen_by(function)
+            return frame_builtins.seen_by(function)
         if self.hearing.left_out.takes(function):
             return functools.partial(self.hearing.leave_out, function)
         self.calling = self.sites[at]

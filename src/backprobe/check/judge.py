@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.again import Operation
+from backprobe.backends.recheck import Operation
 from backprobe.check.differences import TRUSTED, Slope, slope
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision

@@ -7,7 +7,7 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from backprobe.errors import BadOption
-from backprobe.forms.run import name_of
+from backprobe.probe.run import name_of
 
 
 class LeftOut:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.again import PARTIAL, Untold
+from backprobe.backends.recheck import PARTIAL, UncheckedCalls
 from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
 from backprobe.check.verdict import Verdict
-from backprobe.record import Source
+from backprobe.record.entries import Source
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 
@@ -25,7 +25,7 @@ HOOKED = "it has hooks, and what they do to values and gradients is not judged"
 NOTHING = "no call was made that differentiates anything"
 
 
-class Hearsay:
+class CheckResults:
     """All that is found in one run."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Hearsay:
         """The inputs of a call towards which another call of this line was wrong: how is known."""
         return frozenset(at for at, (place, path) in enumerate(inputs) if (site, place, path) in self.wrong)
 
-    def report(self, of: str, followed: Sequence[str], untold: Untold) -> CheckReport:
+    def report(self, of: str, followed: Sequence[str], untold: UncheckedCalls) -> CheckReport:
         """The report, when the program is over; ``of`` is what was checked."""
         for name in untold.custom:
             self.unjudged[name, ELSEWHERE] = self.unjudged.get((name, ELSEWHERE), 0) + 1

@@ -6,18 +6,18 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprobe.backends.again import Operation
-from backprobe.backends.base import Backend
+from backprobe.backends.protocol import Backend
+from backprobe.backends.recheck import Operation
 from backprobe.check.answer import CheckReport
 from backprobe.check.hearing import Hearing, HearingScope
 from backprobe.check.left_out import LeftOut
-from backprobe.check.report import Hearsay
+from backprobe.check.report import CheckResults
 from backprobe.check.verdict import Verdict, judge
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
-from backprobe.forms.run import home, name_of
+from backprobe.probe.run import home, name_of
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
-from backprobe.source.follow import innermost
+from backprobe.source.user_code import innermost
 
 
 class CheckRun:
@@ -26,7 +26,7 @@ class CheckRun:
     def __init__(self, target: Any, backend: Backend, skip: Sequence[Any] = ()) -> None:
         self.target, self.backend = target, backend
         self.calls = backend.calls()
-        self.hearsay = Hearsay()
+        self.hearsay = CheckResults()
         called = self.calls.called(target, True)
         inner = innermost(target if called is None else called[0])
         within = None if inner is None else home(inner.__code__.co_filename)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.again import Operation
+from backprobe.backends.recheck import Operation
 from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
 from backprobe.check.narrow import Element, Wrong, narrow
 

@@ -11,8 +11,8 @@ from backprobe.derive.evaluate import ROUNDINGS, Rounding, agree
 from backprobe.derive.factors import Factors, places, single, size, to_array
 from backprobe.derive.formula import Unwritten
 from backprobe.derive.paths import Ways
-from backprobe.names import split
-from backprobe.record import Entry
+from backprobe.record.entries import Entry
+from backprobe.record.names import split
 
 MOST_PATHS = 16  # paths that are listed; beyond, they are counted
 

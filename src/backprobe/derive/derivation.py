@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.backends.choice import load_arrays
+from backprobe.backends.discover import load_arrays
 from backprobe.errors import BadOption
 from backprobe.recording import Recording
 

@@ -14,8 +14,8 @@ from backprobe.derive.formula import Unwritten, parse
 from backprobe.derive.tree import Apply, Tree, parts
 from backprobe.derive.writing import Text, write
 from backprobe.errors import Overwritten
-from backprobe.names import split
-from backprobe.record import Edge, Entry, GradStatus
+from backprobe.record.entries import Edge, Entry, GradStatus
+from backprobe.record.names import split
 
 WHOLE = 16_384  # elements up to which all are checked
 SAMPLED = 64  # elements that are checked beyond

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprobe.derive.tree import ARITHMETIC, DEFINED, PRIMITIVE, Apply, Symbol, Tree, apply, number_of, subtract
-from backprobe.names import quote
+from backprobe.record.names import quote
 
 LONGEST = 4000  # characters of an expression that is read at all
 LARGEST = 200  # nodes of its syntax tree: beyond, nobody reads the formula, and sympy becomes slow

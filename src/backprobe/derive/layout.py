@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.base import Arrays
+from backprobe.backends.protocol import Arrays
 from backprobe.derive.chain import Chain, pairs
 from backprobe.derive.factors import Factor, single, size
 from backprobe.derive.formula import Unwritten
 from backprobe.derive.writing import ATOM, MINUS, PRODUCT, Latex, Notation, Text, rounded, write
 from backprobe.errors import BackprobeError
-from backprobe.record import Entry, GradStatus, plain_text
+from backprobe.record.entries import Entry, GradStatus, plain_text
 from backprobe.show.table import SMALL, describe, place
 
 MOST_FACTORS = 24  # of a product, or terms of a sum, that are written in full
@@ -159,7 +159,7 @@ class Page:
         if factor.number is not None:
             return self._signed(factor.number)
         if factor.numbers is not None and factor.numbers.size <= SMALL:
-            from backprobe.backends.arrays import nested_text  # here, because it imports NumPy
+            from backprobe.backends.numpy import nested_text  # here, because it imports NumPy
 
             return self.notation.number(nested_text(factor.numbers.tolist())), ATOM
         partial = self.chain.edges[factor.of, factor.towards].partial

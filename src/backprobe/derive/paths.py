@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from backprobe.graph import Graph
-from backprobe.record import Edge
+from backprobe.record.entries import Edge
+from backprobe.record.graph import Graph
 
 Inputs = Mapping[int, Mapping[int, Edge]]
 """By the position of an entry: the edges into it, by the positions that they come from."""

@@ -8,8 +8,8 @@ from backprobe.derive.chain import Chain
 from backprobe.derive.factors import size
 from backprobe.derive.paths import Ways, ways
 from backprobe.errors import BadOption
-from backprobe.graph import Graph
-from backprobe.record import Entry, GradStatus
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.graph import Graph
 from backprobe.recording import Recording
 
 

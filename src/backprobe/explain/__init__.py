@@ -6,15 +6,15 @@ import sys
 from types import FrameType
 from typing import Any
 
-from backprobe.backends.choice import find_backend, load_arrays
-from backprobe.cuts import Ways
+from backprobe.backends.discover import find_backend, load_arrays
+from backprobe.cuts.cuts import Ways
 from backprobe.errors import BadOption
+from backprobe.explain.graph_only import explain_tensor
 from backprobe.explain.missing import explain_missing
-from backprobe.explain.present import explain_present
-from backprobe.explain.tensors import explain_tensor
-from backprobe.explain.whole import explain_all
-from backprobe.findings import Report
-from backprobe.record import GradStatus, Record
+from backprobe.explain.overview import explain_all
+from backprobe.explain.present_gradient import explain_present
+from backprobe.findings.report import Report
+from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording
 
 __all__ = ["explain"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.explain.words import Spoken
-from backprobe.source.mentions import STEPS
+from backprobe.cuts.usage import STEPS
+from backprobe.explain.framework_words import FrameworkWords
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Cause:
         return self.says.format_map(fields)
 
     def instead(self, framework: str, **fields: Any) -> str:
-        return self.remedy.format_map(Spoken(framework, fields))
+        return self.remedy.format_map(FrameworkWords(framework, fields))
 
 
 CAUSES = {
@@ -224,4 +224,4 @@ FLAT = {
 
 def instead_of_flat(operation: str, framework: str) -> str:
     """The remedy for an operation that is flat; empty for any other."""
-    return FLAT.get(operation, "").format_map(Spoken(framework, {"op": operation}))
+    return FLAT.get(operation, "").format_map(FrameworkWords(framework, {"op": operation}))

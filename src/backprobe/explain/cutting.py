@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from backprobe.cuts import DIFFERENTIATED, Cut, Ways
+from backprobe.cuts.cuts import DIFFERENTIATED, Cut, Ways
+from backprobe.cuts.usage import POSITIONS
 from backprobe.explain.catalogue import CAUSES, instead_of_flat
 from backprobe.explain.sentences import LISTED, finding_of, is_of_whole_numbers, made_at, mode_of
-from backprobe.findings import Finding
-from backprobe.names import strip
-from backprobe.record import Entry, GradStatus
-from backprobe.source.mentions import POSITIONS
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
 
 INHERITED = "from a value that is itself"  # in the reason of what has its status from what it was computed from
 IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from backprobe.cuts import Ways
-from backprobe.explain.beside import lost_beside
+from backprobe.cuts.cuts import Ways
+from backprobe.explain.partial_loss import lost_beside
 from backprobe.explain.sentences import by_status, merged
-from backprobe.explain.tapes import none_given
 from backprobe.explain.unconnected import not_connected
+from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves, without_history
-from backprobe.findings import Report
-from backprobe.record import Entry, GradStatus
+from backprobe.findings.report import Report
+from backprobe.record.entries import Entry, GradStatus
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 FROZEN = ("frozen", "frozen_leaf")

@@ -6,11 +6,11 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from backprobe.cuts import Ways
+from backprobe.cuts.cuts import Ways
 from backprobe.explain.catalogue import CAUSES
-from backprobe.findings import Finding
-from backprobe.names import strip
-from backprobe.record import Entry, GradStatus, Source
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Entry, GradStatus, Source
+from backprobe.record.names import strip
 
 LISTED = 8
 UPDATED = "uses of its new numbers"  # in the reason of a leaf that was written when its older numbers had been used

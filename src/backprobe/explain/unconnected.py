@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from backprobe.carried import LIMIT
-from backprobe.cuts import Ways
+from backprobe.cuts.cuts import Ways
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.unrecorded import WRITTEN_SINCE
+from backprobe.cuts.usage import has_part, unread
 from backprobe.explain.cutting import cut_finding, through
 from backprobe.explain.sentences import LISTED, finding_of, is_returned, made_at, outputs_of, with_fact
 from backprobe.explain.without_history import GOES_ON, hidden_findings, scopes_of
-from backprobe.findings import Finding
-from backprobe.hidden import WRITTEN_SINCE
-from backprobe.names import split, strip
-from backprobe.record import LINES_OF_THEIR_OWN, Entry, GradStatus
-from backprobe.source.mentions import has_part, unread
-from backprobe.source.places import line_of
+from backprobe.findings.report import Finding
+from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus
+from backprobe.record.names import split, strip
+from backprobe.tracing.provenance import LIMIT
 
 After = dict[int, int | None]
 """What a value flows into, see ``Ways.after``."""

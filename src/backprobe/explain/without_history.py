@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from backprobe.cuts import NO_NUMBERS, Ways
+from backprobe.cuts.cuts import NO_NUMBERS, Ways
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
+from backprobe.cuts.usage import Use, uses
 from backprobe.explain.cutting import cut_finding, in_vain, is_in_vain
 from backprobe.explain.sentences import LISTED, by_status, finding_of, is_returned, made_at, mode_of
-from backprobe.findings import Finding
-from backprobe.hidden import hidden_cuts, unseen_calls
-from backprobe.names import strip
-from backprobe.record import Entry, GradStatus
-from backprobe.source.mentions import Use, uses
-from backprobe.source.places import line_of
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
 
 GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from backprobe.backends.choice import load_arrays
+from backprobe.backends.discover import load_arrays
 from backprobe.errors import BadOption
-from backprobe.findings import Report
+from backprobe.findings.report import Report
 from backprobe.recording import Recording
 
 
@@ -32,9 +32,9 @@ def health(recording: Recording) -> Report:
             f"health is of a recording, not of {type(recording).__name__}", asked="bp.health(...)",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
-    from backprobe.health.checks import CHECKS, Patient  # which import NumPy
+    from backprobe.health.checks import CHECKS, RecordArrays  # which import NumPy
 
-    patient = Patient(recording.record, load_arrays(recording.record.backend))
+    patient = RecordArrays(recording.record, load_arrays(recording.record.backend))
     found = [finding for check in CHECKS for finding in check(patient)]
     values, grads = patient.counts
     well = "nothing else looks ill" if patient.not_finite else "nothing looks ill"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from backprobe.health import depth, precision, units, zeros
-from backprobe.health.patient import Patient
+from backprobe.health.record_arrays import RecordArrays
 
 CHECKS = (units.check, zeros.check, depth.check, precision.check)
 
-__all__ = ["CHECKS", "Patient"]
+__all__ = ["CHECKS", "RecordArrays"]

@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import numpy
 
-from backprobe.findings import Finding
-from backprobe.health.patient import Patient, listed, rms
-from backprobe.names import split
+from backprobe.findings.report import Finding
+from backprobe.health.record_arrays import RecordArrays, listed, rms
+from backprobe.record.names import split
 
 FEWEST = 4  # layers
 RATIO = math.sqrt(10)  # of rms: a variance ratio of 10
@@ -30,7 +30,7 @@ RETURNED = re.compile(r":return(#\d+)?(\.|$)")
 NUMBER = re.compile(r"(?<![\w])\d+(?![\w])")
 
 
-def check(patient: Patient) -> Iterator[Finding]:
+def check(patient: RecordArrays) -> Iterator[Finding]:
     """Look at each series of layers, and at the parameters by themselves."""
     for layers in _series(patient):
         finding = _along(patient, layers)
@@ -40,7 +40,7 @@ def check(patient: Patient) -> Iterator[Finding]:
         yield from _large(patient, abs(patient.scale))
 
 
-def _large(patient: Patient, scale: float) -> Iterator[Finding]:
+def _large(patient: RecordArrays, scale: float) -> Iterator[Finding]:
     """The parameters and other leaves whose gradients are large by themselves, as one finding."""
     found = {}
     for at, entry in enumerate(patient.entries):
@@ -54,7 +54,7 @@ def _large(patient: Patient, scale: float) -> Iterator[Finding]:
         yield Finding("exploding", worst, headline, None, (BY_LARGE,), (), EXPLODING)
 
 
-def _series(patient: Patient) -> list[list[int]]:
+def _series(patient: RecordArrays) -> list[list[int]]:
     """The values of one shape whose names differ in one number, in the order of execution; parameters are none."""
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in patient.record.names.items():
@@ -76,7 +76,7 @@ def _series(patient: Patient) -> list[list[int]]:
     return series
 
 
-def _along(patient: Patient, layers: Sequence[int]) -> Finding | None:
+def _along(patient: RecordArrays, layers: Sequence[int]) -> Finding | None:
     """What happens to the gradient from the last layer of a series to its first."""
     known = {at: size for at in layers if (size := rms(patient.grad(at)))}  # zeros are found by themselves
     layers, sizes = list(known), list(known.values())

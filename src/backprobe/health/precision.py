@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy
 
-from backprobe.findings import Finding
-from backprobe.health.patient import Patient, listed
+from backprobe.findings.report import Finding
+from backprobe.health.record_arrays import RecordArrays, listed
 
 SMALLEST_NORMAL = {"float16": 6.103515625e-05, "bfloat16": 1.1754943508222875e-38}
 HALF = 0.5
@@ -19,7 +19,7 @@ FLUSHED = "all of them became 0: {names}, of gradients below that number"
 REMEDY = "scale the loss (torch.amp.GradScaler), or take this part in float32 or bfloat16"
 
 
-def check(patient: Patient) -> Iterator[Finding]:
+def check(patient: RecordArrays) -> Iterator[Finding]:
     """Look at the gradients of each low-precision dtype: one finding a dtype."""
     for dtype, limit in SMALLEST_NORMAL.items():
         places = [at for at, entry in enumerate(patient.entries) if entry.dtype == dtype]
@@ -38,14 +38,14 @@ def check(patient: Patient) -> Iterator[Finding]:
             yield Finding("underflow", entry.name, headline, entry.source, tuple(facts), (), REMEDY)
 
 
-def _lost(patient: Patient, at: int, limit: float) -> float:
+def _lost(patient: RecordArrays, at: int, limit: float) -> float:
     """The share of the numbers of a gradient, those that are 0 left out, that are below a limit."""
     grad = patient.grad(at)
     size = numpy.abs(grad[grad != 0]) if grad is not None else numpy.empty(0)
     return float((size < limit).mean()) if size.size else 0.0
 
 
-def is_flushed(patient: Patient, at: int) -> bool:
+def is_flushed(patient: RecordArrays, at: int) -> bool:
     """Is a gradient 0 that comes from ones which are not, and already too small for their dtype?"""
     grad, limit = patient.grad(at), SMALLEST_NORMAL.get(patient.entries[at].dtype or "")
     if grad is None or limit is None or grad.any():

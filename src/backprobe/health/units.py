@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy
 
-from backprobe.findings import Finding
-from backprobe.health.patient import Patient
+from backprobe.findings.report import Finding
+from backprobe.health.record_arrays import RecordArrays
 
 HALF = 0.5
 DEAD = "judged dead: a unit of a ReLU that is 0 in the whole batch, where more than half of a layer's are"
@@ -17,7 +17,7 @@ END_OF_TANH = 9.5
 FEWEST = 8  # rows that differ: a healthy unit is silent by chance in 1 of 2**8 batches of that size
 
 
-def check(patient: Patient) -> Iterator[Finding]:
+def check(patient: RecordArrays) -> Iterator[Finding]:
     """Look at each entry that is a ReLU, a tanh or a sigmoid of what flows into it."""
     for at, entry in enumerate(patient.entries):
         value = patient.value(at)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from backprobe.findings import Finding
-from backprobe.health.patient import Patient, listed
+from backprobe.findings.report import Finding
 from backprobe.health.precision import is_flushed
+from backprobe.health.record_arrays import RecordArrays, listed
 
 ZERO = "judged zero: every number of the gradient is exactly 0, whatever the scale"
 DERIVATIVE = "judged zero: every number of the local partial is exactly 0"
 
 
-def check(patient: Patient) -> Iterator[Finding]:
+def check(patient: RecordArrays) -> Iterator[Finding]:
     """Gradients that are zero though one that they come from is not, and recorded partials that are."""
     zero = {at for at in range(len(patient.entries)) if (g := patient.grad(at)) is not None and not g.any()}
     for at in reversed(range(len(patient.entries))):
@@ -41,11 +41,11 @@ def _more(count: int) -> str:
     return "1 more gradient is" if count == 1 else f"{count} more gradients are"
 
 
-def _names(patient: Patient, places: Sequence[int]) -> str:
+def _names(patient: RecordArrays, places: Sequence[int]) -> str:
     return listed([patient.entries[at].name for at in places])
 
 
-def _behind(patient: Patient, at: int, zero: set[int]) -> list[int]:
+def _behind(patient: RecordArrays, at: int, zero: set[int]) -> list[int]:
     """The other zero gradients that come from one."""
     found: dict[int, None] = {}
     pending = [at]

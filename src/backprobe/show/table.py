@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.base import Arrays
-from backprobe.backends.choice import load_arrays
+from backprobe.backends.discover import load_arrays
+from backprobe.backends.protocol import Arrays
 from backprobe.errors import Overwritten
-from backprobe.record import Entry, GradStatus, PathSums, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, PathSums, Record, plain_text
 
 SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")

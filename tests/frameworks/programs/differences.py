@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from backprobe.structure import at_path, exchanged, leaves
+from backprobe.record.containers import at_path, exchanged, leaves
 from programs.program import Program
 
 STEP = 1e-6

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.base import ModelCall
 from backprobe.backends.facts import Description, Options
-from backprobe.backends.host import HostArrays
+from backprobe.backends.immutable import HostArrays
 from backprobe.backends.jax import calls, models
-from backprobe.backends.jax.again import JaxCalls
+from backprobe.backends.jax.recheck import JaxCalls
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.jax.tensors import describe, is_array
+from backprobe.backends.protocol import ModelCall
 from backprobe.errors import NoSource, StrategyRefused, Unsupported
 from backprobe.source.cell import Cell
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.structure import exchanged
+from backprobe.record.containers import exchanged
 
 
 def is_pytree(value: Any) -> bool:

@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.facts import Backward, Link, Options, Outcome, Ran, Sums
-from backprobe.backends.host import path_sums
+from backprobe.backends.immutable import path_sums
 from backprobe.backends.jax.linear import LARGEST_BLOCK, LinearProgram
 from backprobe.backends.jax.primitives import Tap
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 NOT_CONNECTED = "no path leads from it to the output"
 UNSEEN = "it is computed inside a transformation that backprobe does not see into"

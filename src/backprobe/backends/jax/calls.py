@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
-from backprobe.source.follow import innermost, rebuilt
+from backprobe.source.reporting import rebuilt
+from backprobe.source.user_code import innermost
 
 FOLDER = jax.__file__.removesuffix("__init__.py")
 

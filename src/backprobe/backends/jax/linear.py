@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.flow import Flow
+from backprobe.backends.jax.dependence import Flow
 from backprobe.backends.jax.primitives import mark_p
 
 LARGEST_BLOCK = 1_000_000

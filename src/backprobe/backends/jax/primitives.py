@@ -18,7 +18,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from backprobe.backends.jax import private
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 KEYS = itertools.count(1)
 

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.base import Once
 from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
@@ -18,8 +17,9 @@ from backprobe.backends.jax.backward import UNSEEN, differentiate
 from backprobe.backends.jax.primitives import TAPS, Tap, carried, concrete, peek_p, tap_p, traces_around
 from backprobe.backends.jax.staged import CHECKPOINTS, INLINED, Staged, trace
 from backprobe.backends.jax.tensors import describe, is_array
+from backprobe.backends.protocol import Once
 from backprobe.errors import BadOutput
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 
 class JaxTape(Once):

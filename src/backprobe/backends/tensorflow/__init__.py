@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from backprobe.backends.base import ModuleObserver
 from backprobe.backends.facts import Options
+from backprobe.backends.protocol import ModuleObserver
 from backprobe.backends.tensorflow import graph_targets, layers, refusals
-from backprobe.backends.tensorflow.again import TensorflowCalls
 from backprobe.backends.tensorflow.block import OpenTape
+from backprobe.backends.tensorflow.recheck import TensorflowCalls
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import TensorflowArrays
 from backprobe.errors import StrategyRefused, Unsupported

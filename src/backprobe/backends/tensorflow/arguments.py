@@ -9,7 +9,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.tensors import is_eager, variable_of
-from backprobe.structure import exchanged, leaves
+from backprobe.record.containers import exchanged, leaves
 
 
 def lift(

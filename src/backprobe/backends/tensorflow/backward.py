@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Link, Options, Outcome, Ran
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.log import Key, OperationLog
+from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
-from backprobe.hidden import WRITTEN_SINCE
-from backprobe.record import GradStatus
+from backprobe.cuts.unrecorded import WRITTEN_SINCE
+from backprobe.record.entries import GradStatus
 
 NOT_CONNECTED = "no path leads from it to the output"
 MIXED = (

@@ -10,15 +10,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.exchange import listening
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
+from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.own_tapes import OwnTapes
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
-from backprobe.record import GradStatus
+from backprobe.backends.tensorflow.user_tapes import OwnTapes
+from backprobe.record.entries import GradStatus
 
 NOT_RUN = "the block was not over, or its output could not be differentiated"
 GIVING = ("gradient", "jacobian", "batch_jacobian")

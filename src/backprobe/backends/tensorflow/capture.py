@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 
 @dataclass(eq=False)

@@ -26,9 +26,9 @@ from backprobe.backends.tensorflow.graph_values import (
 )  # fmt: skip
 from backprobe.backends.tensorflow.graph_walk import Upstream, executed, is_floating
 from backprobe.errors import BadOutput, Unsupported
-from backprobe.record import Source
-from backprobe.source.follow import package
-from backprobe.structure import leaves
+from backprobe.record.containers import leaves
+from backprobe.record.entries import Source
+from backprobe.source.user_code import package
 
 FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 

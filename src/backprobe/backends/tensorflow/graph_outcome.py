@@ -9,11 +9,11 @@ from typing import Any
 import numpy
 
 from backprobe.backends.facts import Backward, Link, Outcome
-from backprobe.backends.host import path_sums
+from backprobe.backends.immutable import path_sums
 from backprobe.backends.tensorflow.graph_values import GraphValue, is_floating_dtype
 from backprobe.backends.tensorflow.graph_walk import Upstream, carries
 from backprobe.backends.tensorflow.tensors import EPSILON
-from backprobe.record import GradStatus, Lost
+from backprobe.record.entries import GradStatus, Lost
 
 UNEXECUTED = "nothing on the way to the output needs it, so the run does not compute it"
 

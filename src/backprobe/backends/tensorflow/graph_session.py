@@ -11,7 +11,7 @@ import tensorflow as tf
 from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_mode import FREE, GraphProgram
 from backprobe.errors import BadOption
-from backprobe.names import nearest
+from backprobe.record.names import nearest
 
 
 class SessionProgram(GraphProgram):

@@ -11,7 +11,7 @@ from backprobe.backends.tensorflow.graph_function import FunctionProgram
 from backprobe.backends.tensorflow.graph_mode import GraphProgram
 from backprobe.backends.tensorflow.graph_session import session_program
 from backprobe.errors import BadOption, Unsupported
-from backprobe.structure import leaves
+from backprobe.record.containers import leaves
 
 
 def program(target: Any, session: Any) -> GraphProgram | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from backprobe.backends.facts import Description, Node
 from backprobe.backends.tensorflow.graph_walk import Upstream, is_floating
-from backprobe.names import of_graph
+from backprobe.record.names import of_graph
 
 MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "If", "StatelessIf",
                     "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip

@@ -9,9 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.exchange import listening, original
+from backprobe.backends.patching import listening, original
 from backprobe.backends.tensorflow import functions
-from backprobe.structure import leaves
+from backprobe.record.containers import leaves
 
 
 def is_layer(value: Any) -> bool:

@@ -11,11 +11,11 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Link, Outcome, Ran
-from backprobe.backends.host import path_sums
+from backprobe.backends.immutable import path_sums
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import EPSILON
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 

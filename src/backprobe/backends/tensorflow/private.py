@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.exchange import listening
+from backprobe.backends.patching import listening
 from backprobe.errors import Unsupported
 
 try:

@@ -10,17 +10,17 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.base import Once
 from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
+from backprobe.backends.protocol import Once
 from backprobe.backends.tensorflow import functions, layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.log import OperationLog
+from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import describe, is_differentiable, is_eager, read, variable_of
 from backprobe.errors import BadOutput
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 
 class TensorflowTape(Once):

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.log import OperationLog
+from backprobe.backends.tensorflow.operation_log import OperationLog
 
 
 class Taps:

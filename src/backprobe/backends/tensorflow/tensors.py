@@ -9,9 +9,9 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.arrays import DTYPES
 from backprobe.backends.facts import Description, Summary
-from backprobe.backends.host import HostArrays
+from backprobe.backends.immutable import HostArrays
+from backprobe.backends.numpy import DTYPES
 from backprobe.errors import NotSaved
 
 EPSILON = {tf.float16: 2.0**-10, tf.bfloat16: 2.0**-7, tf.float32: 2.0**-23, tf.float64: 2.0**-52,

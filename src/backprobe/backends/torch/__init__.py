@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.base import ModuleObserver
 from backprobe.backends.facts import Description, Failure, GraphFacts, Options, Summary
-from backprobe.backends.torch import explaining, failures, finite, modules, strategies, tensors
-from backprobe.backends.torch.again import TorchCalls
+from backprobe.backends.protocol import ModuleObserver
+from backprobe.backends.torch import errors, graph_facts, models, nonfinite, strategies, tensors
+from backprobe.backends.torch.block import ListeningTape
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.listening import ListeningTape
+from backprobe.backends.torch.recheck import TorchCalls
 from backprobe.backends.torch.tape import TorchTape
-from backprobe.record import Nonfinite
+from backprobe.record.entries import Nonfinite
 
 
 class TorchBackend:
@@ -40,13 +40,13 @@ class TorchBackend:
         return TorchCalls()
 
     def refuse(self, target: Any, asked: str) -> None:
-        modules.refuse(target, asked)
+        models.refuse(target, asked)
 
     def refuse_in_block(self, target: Any, asked: str) -> None:
-        modules.refuse(target, asked, kinds=(modules.COMPILED,))
+        models.refuse(target, asked, kinds=(models.COMPILED,))
 
     def observing(self, model: torch.nn.Module, observer: ModuleObserver) -> AbstractContextManager[None]:
-        return modules.observing(model, observer)
+        return models.observing(model, observer)
 
     def second(self, value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
         return strategies.second(value, gradient, vector)
@@ -55,16 +55,16 @@ class TorchBackend:
         return None  # ``failure`` says more
 
     def failure(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
-        return failures.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps)
+        return errors.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps)
 
     def graph_facts(self, output: Tensor, tensor: Tensor) -> GraphFacts:
-        return explaining.facts(output, tensor)
+        return graph_facts.facts(output, tensor)
 
     def program(self, target: Any, session: Any) -> None:
         return None
 
-    def call(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> modules.TorchModelCall:
-        return modules.TorchModelCall(model, args, kwargs)
+    def call(self, model: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> models.TorchModelCall:
+        return models.TorchModelCall(model, args, kwargs)
 
     def buffers(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
         return dict(model.named_buffers(remove_duplicate=False))
@@ -76,7 +76,7 @@ class TorchBackend:
         return tensors.summarize(tensor)
 
     def nonfinite(self, tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
-        return finite.nonfinite(tensors)
+        return nonfinite.nonfinite(tensors)
 
     def numbers(self, tensor: Tensor) -> Any:
         return tensors.numbers(tensor)

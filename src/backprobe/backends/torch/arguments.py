@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from backprobe.errors import NothingToDifferentiate
-from backprobe.structure import exchanged, leaves
+from backprobe.record.containers import exchanged, leaves
 
 
 class _Alias(torch.autograd.Function):

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.torch.tensors import Geometry
-from backprobe.record import GradStatus, Source
+from backprobe.record.entries import GradStatus, Source
 
 
 @dataclass(eq=False, slots=True)

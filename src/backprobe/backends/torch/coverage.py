@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.again import Untold
+from backprobe.backends.recheck import UncheckedCalls
 from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs
 
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
@@ -46,9 +46,9 @@ class Coverage:
                 (self.custom if _is_by_hand(node) else self.own)[number] = _name(node)
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
-    def untold(self) -> Untold:
+    def untold(self) -> UncheckedCalls:
         """What was noted and not told of."""
-        return Untold(self._left(self.custom), self._left(self.own))
+        return UncheckedCalls(self._left(self.custom), self._left(self.own))
 
     def _left(self, found: Mapping[int, str]) -> list[str]:
         return [found[at] for at in sorted(found) if not self._is_told(at)]

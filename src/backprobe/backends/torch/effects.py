@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.facts import Effect
-from backprobe.backends.torch.modules import parts
-from backprobe.structure import leaves
+from backprobe.backends.torch.models import parts
+from backprobe.record.containers import leaves
 
 PYTHONS = (
     FunctionType, MethodType, BuiltinFunctionType, type, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType

@@ -22,8 +22,8 @@ from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.facts import Link, Sums
 from backprobe.backends.torch import graph
+from backprobe.backends.torch.backward import Arrivals, removing
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.edges import Arrivals, removing
 from backprobe.backends.torch.graph import LEAF, Key, key
 
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from backprobe.structure import leaves
+from backprobe.record.containers import leaves
 
 
 class Coarsest(TorchDispatchMode):  # type: ignore[no-untyped-call]

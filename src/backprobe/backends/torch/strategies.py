@@ -16,13 +16,13 @@ from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import HOOKED, Backward, Link, Options, Outcome
 from backprobe.backends.torch import graph
+from backprobe.backends.torch.backward import Gradients, arrive
 from backprobe.backends.torch.capture import Capture, version
-from backprobe.backends.torch.edges import Gradients, arrive
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
-from backprobe.record import GradStatus, Lost
+from backprobe.record.entries import GradStatus, Lost
 
 NOT_CONNECTED = "no path leads from it to the output"
 

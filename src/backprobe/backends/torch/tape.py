@@ -16,19 +16,19 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.base import Once
 from backprobe.backends.facts import Around, Backward, Description, Effect, Link, Options, Ran
-from backprobe.backends.torch import effects, graph, modules
+from backprobe.backends.protocol import Once
+from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
+from backprobe.backends.torch.backward_passes import BackwardCall
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
-from backprobe.backends.torch.finite import Judge
-from backprobe.backends.torch.passes import BackwardCall
-from backprobe.backends.torch.steps import Steps
+from backprobe.backends.torch.nonfinite import Judge
+from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
-from backprobe.record import GradStatus
+from backprobe.record.entries import GradStatus
 
 UNLED = "it is a view that was made under no_grad, or before its base required a gradient"
 TOGETHER = (
@@ -48,7 +48,7 @@ class TorchTape(Once):
     """PyTorch's ``Tape``."""
 
     exchanges = False
-    refused: Sequence[modules.Refusal] = modules.WRAPPERS  # modules that cannot be called in a program
+    refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -207,18 +207,18 @@ class TorchTape(Once):
         if isinstance(function, torch.nn.Module):
             if function not in self.modules:
                 asked = f"{type(function).__name__}(...) inside a probed function"
-                modules.refuse(function, asked, kinds=self.refused)
+                models.refuse(function, asked, kinds=self.refused)
                 self.modules.update(effects.effects_of(function))
             return Effect.WRITES if flagged else self.modules[function]
         return effects.effect(function, flagged)
 
     def is_compiled(self, function: Any) -> bool:
-        return modules.is_compiled(function)
+        return models.is_compiled(function)
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):
             return None
-        return modules.original_forward(function), partial(modules.call_with, function)
+        return models.original_forward(function), partial(models.call_with, function)
 
     def higher_order(self, function: Any) -> None:
         return None

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.arrays import check_bounds, nested_text
 from backprobe.backends.facts import Description, Summary
+from backprobe.backends.numpy import check_bounds, nested_text
 from backprobe.errors import NotSaved
 
 

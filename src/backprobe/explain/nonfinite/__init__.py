@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
-from backprobe.backends.choice import load_arrays
+from backprobe.backends.discover import load_arrays
 from backprobe.explain.nonfinite.backward import Backward
 from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import WORDS, States
 from backprobe.explain.nonfinite.updates import spread, with_updates
-from backprobe.findings import Finding, Report
-from backprobe.names import COUNT
-from backprobe.record import Record
+from backprobe.findings.report import Finding, Report
+from backprobe.record.entries import Record
+from backprobe.record.names import COUNT
 from backprobe.show.table import place
 
 LATE = (

@@ -12,13 +12,13 @@ import numpy
 
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import Forward
+from backprobe.explain.nonfinite.module_births import SEE_BETWEEN, scaled, to_look_into
 from backprobe.explain.nonfinite.moments import Moment
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import TOLD, WORDS, State, of_numbers
-from backprobe.explain.nonfinite.within import SEE_BETWEEN, scaled, to_look_into
-from backprobe.findings import Finding
-from backprobe.names import split, strip
-from backprobe.record import GradStatus
+from backprobe.findings.report import Finding
+from backprobe.record.entries import GradStatus
+from backprobe.record.names import split, strip
 from backprobe.source.sites import operation as operation_of
 
 MASKING = ("where", "masked_fill", "masked_fill_", "select")

@@ -9,14 +9,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.base import Arrays
-from backprobe.backends.choice import BACKENDS
+from backprobe.backends.discover import BACKENDS
+from backprobe.backends.protocol import Arrays
 from backprobe.explain.nonfinite import loops, mechanism
-from backprobe.explain.nonfinite.moments import Moment, Moments
-from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
-from backprobe.explain.nonfinite.states import WORDS, State, States
-from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
-from backprobe.explain.nonfinite.within import (
+from backprobe.explain.nonfinite.module_births import (
     BEFORE,
     LOWER_SCALE,
     NOT_SEEN,
@@ -27,11 +23,15 @@ from backprobe.explain.nonfinite.within import (
     to_look_into,
     within,
 )
-from backprobe.findings import Finding
-from backprobe.names import strip
-from backprobe.record import Entry, GradStatus
+from backprobe.explain.nonfinite.moments import Moment, Moments
+from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
+from backprobe.explain.nonfinite.states import WORDS, State, States
+from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
 from backprobe.show.table import place
-from backprobe.source.follow import package
+from backprobe.source.user_code import package
 
 HEALING = frozenset({
     "where", "nan_to_num", "nan_to_num_", "masked_fill", "masked_fill_", "clamp", "clamp_", "clip", "clip_by_value",

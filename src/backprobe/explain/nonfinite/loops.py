@@ -14,7 +14,7 @@ import numpy
 
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import States
-from backprobe.names import split
+from backprobe.record.names import split
 
 STEP = "step"
 Numbers = Callable[[int], Any]

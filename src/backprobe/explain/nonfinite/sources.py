@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backprobe.cuts import NO_NUMBERS
-from backprobe.names import split, strip
-from backprobe.record import Entry, Passage, Record
-from backprobe.source.mentions import uses
+from backprobe.cuts.cuts import NO_NUMBERS
+from backprobe.cuts.usage import uses
+from backprobe.record.entries import Entry, IndirectInput, Record
+from backprobe.record.names import split, strip
 
 COMPUTING = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda)
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
@@ -96,7 +96,7 @@ def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]
     return {name: one for name, one in zip(known, inputs, strict=True) if name in names and known.count(name) == 1}
 
 
-def _gives_numbers(way: Passage) -> bool:
+def _gives_numbers(way: IndirectInput) -> bool:
     """Is more than the dtype or shape of a value passed on?"""
     found = None if way.source is None else uses(way.source.expression or way.source.text, way.spelled)
     return found is None or any(use.kind != NO_NUMBERS for use in found)

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.base import Arrays
-from backprobe.finiteness import judged
-from backprobe.record import Entry, GradStatus, Made, Nonfinite, Record
+from backprobe.backends.protocol import Arrays
+from backprobe.record.entries import BackwardOp, Entry, GradStatus, Nonfinite, Record
+from backprobe.tracing.finiteness import judged
 
 
 class State(IntEnum):
@@ -51,7 +51,7 @@ class States:
             record = judged(record, arrays)
         return cls(record, tuple(map(_of_value, record.entries)), tuple(map(_of_grad, record.entries)), was_asked)
 
-    def made(self, at: int) -> tuple[Made, ...]:
+    def made(self, at: int) -> tuple[BackwardOp, ...]:
         """The operations in the backward of an entry that made NaN or Inf."""
         finiteness = self.record.entries[at].finiteness
         return () if finiteness is None else finiteness.made or ()

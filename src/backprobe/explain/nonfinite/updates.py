@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from backprobe.explain.nonfinite.module_births import MOST_LISTED, listed
 from backprobe.explain.nonfinite.states import TOLD, WORDS
-from backprobe.explain.nonfinite.within import MOST_LISTED, listed
-from backprobe.findings import Finding
-from backprobe.record import Record, Source, Update
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Record, Source, Update
 from backprobe.show.table import place
 
 FORWARD = ("born", "came_in", "unknown")

@@ -1,0 +1,105 @@
+"""Which framework a call belongs to: the one that is named, or that the values tell, among those that are imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+from backprobe.backends.protocol import Arrays, Backend, Program
+from backprobe.errors import BadOption, NoBackend
+from backprobe.source.user_code import innermost
+
+BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
+ARRAYS = BACKENDS | {"numpy": "backprobe.backends.numpy"}
+
+
+def load_arrays(name: str) -> Arrays:
+    """The tensors of the framework with this name, or NumPy's. Raises NoBackend."""
+    return load_backend(name) if name in BACKENDS else import_module(ARRAYS[name]).BACKEND  # type: ignore[no-any-return]
+
+
+def load_backend(name: str) -> Backend:
+    """The backend of this name. Raises NoBackend."""
+    if name not in BACKENDS:
+        raise NoBackend(
+            f"there is no backend {name!r}", asked=f"backend={name!r}", found=f"backends: {', '.join(BACKENDS)}",
+            next=f"backend={next(iter(BACKENDS))!r}",
+        )  # fmt: skip
+    try:
+        return import_module(BACKENDS[name]).BACKEND  # type: ignore[no-any-return]
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != name:
+            raise
+        raise NoBackend(
+            f"the framework {name} is not installed", asked=f"backend={name!r}", found=str(error),
+            next=f"pip install 'backprobe[{name}]'",
+        ) from error  # fmt: skip
+
+
+def find_program(name: str | None, target: Any, session: Any) -> Program | None:
+    """What runs a target that is a graph of an imported framework already; None for a target that is none."""
+    for known in BACKENDS if name is None else (name,):
+        program = load_backend(known).program(target, session) if known in sys.modules else None
+        if program is not None:
+            return program
+    return None
+
+
+def find_backend(
+    name: str | None, values: Iterable[Any], *, mixed: bool = True, spelled: str = "bp.probe(f, {})"
+) -> Backend:
+    """The backend named, or the one that these values belong to, or the only one imported. Raises NoBackend.
+
+    Where values are ``mixed``, those of other frameworks are values that nothing is known of.
+
+    Where several are imported (TensorFlow imports JAX), it is the only one that a function or frame among the values
+    mentions, or that the module it stands in does.
+    """
+    if name is not None:
+        if not isinstance(name, str):
+            raise BadOption(f"backend is a name, not {name!r}", asked=f"backend={name!r}", next='backend="torch"')
+        return load_backend(name)
+    imported = [load_backend(known) for known in BACKENDS if known in sys.modules]
+    values = list(values)
+    owners = [b for b in imported if any(b.is_tensor(value) or b.is_model(value) for value in values)]
+    if owners and (mixed or len(owners) == 1):
+        return owners[0]
+    if owners:
+        raise NoBackend(
+            "there are values of several frameworks, and a recording is of one",
+            found=f"values of {', '.join(owner.name for owner in owners)}",
+            next=" or ".join(spelled.format(f'backend="{owner.name}"') for owner in owners),
+        )
+    for mentioned in (_mentioned(values, used_only=True), _mentioned(values, used_only=False)):
+        known = [backend for backend in imported if backend.name in mentioned]
+        if len(known) == 1:
+            return known[0]
+    if len(imported) == 1:
+        return imported[0]
+    raise NoBackend(
+        "the arguments do not tell which framework computes",
+        found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",
+        why="plain numbers belong to no framework",
+        next=spelled.format(f'backend="{imported[0].name if imported else next(iter(BACKENDS))}"'),
+    )
+
+
+def _mentioned(values: Iterable[Any], *, used_only: bool) -> set[str]:
+    """The packages of the global names of functions and frames: of all in their modules, or of those that are used."""
+    found = set()
+    for code, namespace in filter(None, map(_code_and_globals, values)):
+        names = code.co_names if used_only else namespace
+        held = [namespace[name] for name in names if name in namespace]
+        modules = [one.__name__ if isinstance(one, ModuleType) else getattr(one, "__module__", "") for one in held]
+        found |= {module.partition(".")[0] for module in modules if isinstance(module, str)}
+    return found
+
+
+def _code_and_globals(value: Any) -> tuple[CodeType, dict[str, Any]] | None:
+    if isinstance(value, FrameType):
+        return value.f_code, value.f_globals
+    function = innermost(value)
+    return None if function is None else (function.__code__, function.__globals__)

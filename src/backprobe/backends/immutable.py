@@ -1,0 +1,87 @@
+"""What the backends share whose tensors never change: their numbers are looked at in NumPy arrays on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from backprobe.backends.facts import Outcome, Summary, Sums
+from backprobe.backends.numpy import NumpyArrays
+from backprobe.record.entries import GradStatus
+
+
+class HostArrays(NumpyArrays):
+    """Showing and saving tensors through NumPy: a backend says how its tensors become arrays, and back."""
+
+    def to_host(self, tensor: Any) -> Any:
+        """The tensor as a NumPy array."""
+        raise NotImplementedError
+
+    def from_host(self, array: Any, dtype: str) -> Any:
+        """The tensor of this dtype with the numbers of an array."""
+        raise NotImplementedError
+
+    def summarize(self, tensor: Any) -> Summary | None:
+        return super().summarize(self.to_host(tensor))
+
+    def numbers(self, tensor: Any) -> Any:
+        return super().numbers(self.to_host(tensor))
+
+    def to_text(self, tensor: Any) -> str:
+        return super().to_text(_printable(self.to_host(tensor)))
+
+    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
+        return super().encode(self.to_host(tensor), blobs, seen)
+
+    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
+        return self.from_host(super().decode(layout, blobs), layout["dtype"])
+
+
+def _printable(array: Any) -> Any:
+    """NumPy's own types print as numbers; those that other packages add to it, such as bfloat16, do once widened."""
+    return array.astype(numpy.float32) if array.dtype.kind == "V" else array
+
+
+def path_sums(
+    outcomes: Sequence[Outcome], gradients: Sequence[Any], epsilons: Sequence[float], output: int | None
+) -> Sums:
+    """Do the contributions of each captured value's consumers sum to its gradient?
+
+    ``gradients`` are NumPy arrays, or None where there is nothing to judge; ``epsilons`` the rounding of each value's
+    dtype. ``output`` is the position of what was differentiated, whose gradient came from outside. Two sums of the same
+    terms in different orders differ by rounding: half the digits of the coarsest dtype that takes part must agree.
+    """
+    flowing: dict[int, list[Any]] = {} if output is None else {output: [gradients[output]]}
+    coarsest = list(epsilons)
+    for at, outcome in enumerate(outcomes):
+        for link in outcome.inputs:
+            if link.contribution is not None:
+                flowing.setdefault(link.position, []).append(link.contribution)
+                coarsest[link.position] = max(coarsest[link.position], epsilons[at])
+    judged, worst, largest, agree = 0, None, 0.0, True
+    for at, gradient in enumerate(gradients):
+        if gradient is None or outcomes[at].status is not GradStatus.OK:
+            continue
+        judged += 1
+        difference = _difference(gradient, flowing.get(at, ()))
+        agree = agree and difference <= math.sqrt(coarsest[at])
+        if difference > largest:
+            worst, largest = at, difference
+    return Sums(judged, largest, worst, agree, ())
+
+
+def _difference(gradient: Any, flows: Sequence[Any]) -> float:
+    """How far a gradient is from the sum of its parts, relative to the largest number among them."""
+    wide = numpy.complex128 if numpy.iscomplexobj(gradient) else numpy.float64
+    parts = [numpy.asarray(part).astype(wide) for part in (gradient, *flows)]
+    with numpy.errstate(all="ignore"):
+        total = sum(parts[1:], numpy.zeros_like(parts[0]))
+        differs = ~((total == parts[0]) | (numpy.isnan(total) & numpy.isnan(parts[0])))
+        if not differs.any():
+            return 0.0
+        apart = numpy.abs(total - parts[0])[differs]
+        scale = max(float(numpy.abs(part)[numpy.isfinite(part)].max(initial=0.0)) for part in parts)
+    return float(apart.max()) / scale if bool(numpy.isfinite(apart).all()) and scale else math.inf

@@ -1,0 +1,181 @@
+"""NumPy arrays as the tensors of a recording that was loaded without a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.backends.facts import Description, Summary
+from backprobe.errors import BadRecording
+from backprobe.record.entries import Nonfinite
+
+
+class NumpyArrays:
+    """The part of a backend that reading, showing and saving a recording needs."""
+
+    name = "numpy"
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, numpy.ndarray)
+
+    def describe(self, tensor: Any) -> Description:
+        return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
+
+    def summarize(self, tensor: Any) -> Summary | None:
+        values = _wide(tensor)
+        kept = values[numpy.isfinite(values)]
+        bad = values.size - kept.size
+        if not kept.size:
+            return Summary(values.size, bad, float("nan"), float("nan"))
+        parts = kept.view(numpy.float64)
+        scale = float(numpy.abs(parts).max()) or 1.0  # so that squares neither overflow nor vanish
+        magnitudes = numpy.abs(kept / scale)
+        rms = scale * float(numpy.sqrt(numpy.square(magnitudes).mean()))
+        return Summary(values.size, bad, rms, scale * float(magnitudes.max()))
+
+    def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
+        return [_judged(self.numbers(tensor)) for tensor in tensors]
+
+    def numbers(self, tensor: Any) -> Any:
+        return _wide(tensor)
+
+    def to_text(self, tensor: Any) -> str:
+        return nested_text(tensor.tolist())
+
+    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
+        whole = _memory(tensor)
+        if whole is None:
+            tensor = whole = numpy.ascontiguousarray(tensor).reshape(tensor.shape)
+        if id(whole) not in seen:
+            seen[id(whole)] = f"storage{len(blobs)}"
+            blobs[seen[id(whole)]] = Memory(whole)
+        return {
+            "layout": "strided", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
+            "stride": [step // tensor.itemsize for step in tensor.strides],
+            "offset": (_address(tensor) - _address(whole)) // tensor.itemsize, "storage": seen[id(whole)],
+        }  # fmt: skip
+
+    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
+        """The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense."""
+        if layout["dtype"] not in DTYPES:
+            raise BadRecording(
+                f"NumPy has nothing like {layout['dtype']}", asked='bp.load(path, to="numpy")',
+                found=f"a tensor of dtype {layout['dtype']}", next='bp.load(path, to="torch")',
+            )  # fmt: skip
+        if layout["layout"] != "strided":
+            parts = {key: self.decode(part, blobs) for key, part in layout["parts"].items()}
+            return _coo(layout["shape"], parts) if layout["layout"] == "coo" else _compressed(layout, parts)
+        flat = blobs[layout["storage"]]
+        kind = numpy.dtype("uint16" if layout["dtype"] == "bfloat16" else layout["dtype"])
+        flat = flat[: flat.size - flat.size % kind.itemsize].view(kind)
+        check_bounds(layout, flat.size)
+        strides = [step * kind.itemsize for step in layout["stride"]]
+        array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
+        if layout["dtype"] == "bfloat16":
+            # a shift of one number makes a scalar
+            wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
+            return wide.view(numpy.float32)
+        return array
+
+
+DTYPES = frozenset({
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The memory that arrays lie on, as bytes."""
+
+    whole: Any
+
+    def bytes(self) -> Any:
+        return self.whole.reshape(-1).view(numpy.uint8)
+
+
+def _memory(tensor: Any) -> Any:
+    """The array that a loaded array is a view of, if it lies in its memory the way a layout can say."""
+    whole = tensor
+    while getattr(whole, "base", None) is not None and isinstance(_base(whole), numpy.ndarray):
+        whole = _base(whole)
+    steps = (_address(tensor) - _address(whole), *tensor.strides)
+    regular = all(step >= 0 and step % tensor.itemsize == 0 for step in steps)
+    return whole if regular and whole.flags.c_contiguous else None
+
+
+def _base(array: Any) -> Any:
+    """What an array is a view of; as_strided puts an object of its own in between."""
+    base = array.base
+    return base if base is None or isinstance(base, numpy.ndarray) else getattr(base, "base", None)
+
+
+def _address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _coo(shape: Sequence[int], parts: Mapping[str, Any]) -> Any:
+    indices, values = parts["indices"], parts["values"]
+    if (indices < 0).any():
+        raise ValueError("a negative index")
+    dense = numpy.zeros(tuple(shape), values.dtype)
+    numpy.add.at(dense, tuple(indices), values)
+    return dense
+
+
+def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
+    """A dense array of compressed rows or columns, of single values or blocks, batch by batch."""
+    if layout["layout"] not in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+        raise ValueError(f"a layout {layout['layout']!r}")
+    by_row, in_blocks = layout["layout"] in ("sparse_csr", "sparse_bsr"), layout["layout"][-3] == "b"
+    compressed, plain, values = parts["compressed"], parts["plain"], parts["values"]
+    if not in_blocks:
+        values = values.reshape((*plain.shape, 1, 1, *values.shape[plain.ndim :]))
+    batch, (height, width) = plain.shape[:-1], values.shape[plain.ndim : plain.ndim + 2]
+    rows, columns, *rest = layout["shape"][len(batch) :]
+    if (plain < 0).any():
+        raise ValueError("a negative index")
+    dense = numpy.zeros((*batch, rows // height, height, columns // width, width, *rest), values.dtype)
+    for at in numpy.ndindex(batch):
+        major = numpy.repeat(numpy.arange(compressed.shape[-1] - 1), numpy.diff(compressed[at]))
+        row, column = (major, plain[at]) if by_row else (plain[at], major)
+        dense[at][row, :, column, :] = values[at]
+    return dense.reshape(tuple(layout["shape"]))
+
+
+def _wide(array: Any) -> Any:
+    return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
+
+
+def _judged(numbers: Any) -> Nonfinite:
+    nan, finite = int(numpy.isnan(numbers).sum()), int(numpy.isfinite(numbers).sum())
+    return Nonfinite(nan, numbers.size - nan - finite, numbers.size)
+
+
+def check_bounds(layout: Mapping[str, Any], size: int) -> None:
+    """A layout never reaches outside its storage; as_strided itself would not look."""
+    pairs = list(zip(layout["shape"], layout["stride"], strict=True))
+    if any(length < 0 or step < 0 for length, step in pairs) or layout["offset"] < 0:
+        raise ValueError("a negative length, stride or offset")
+    last = layout["offset"] + sum((length - 1) * step for length, step in pairs)
+    if all(length for length, _ in pairs) and last >= size:
+        raise ValueError("a layout that reaches beyond its storage")
+
+
+def nested_text(value: Any) -> str:
+    """Nested lists of numbers to six significant digits.
+
+    >>> nested_text([1.0, 2.5e-9])
+    '[1, 2.5e-09]'
+    """
+    if isinstance(value, list):
+        return "[" + ", ".join(nested_text(item) for item in value) + "]"
+    if isinstance(value, complex):
+        return f"{value.real:.6g}{value.imag:+.6g}j"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+BACKEND = NumpyArrays()

@@ -1,0 +1,118 @@
+"""What may be called again without changing anything: builtin functions that compute, given what they can't change."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    EllipsisType,
+    FunctionType,
+    MethodType,
+    ModuleType,
+    NoneType,
+    NotImplementedType,
+)
+from typing import Any
+
+from backprobe.record.containers import leaves
+from backprobe.source.user_code import innermost, package
+
+COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow", "round", "sum"})
+"""Of Python's builtin functions those that do nothing but compute from the values that they are given."""
+MATHEMATICAL = ("_operator", "cmath", "math")
+FIXED: tuple[type, ...] = (
+    int, float, complex, bool, str, bytes, type, slice, range, frozenset, enum.Enum,
+    BuiltinFunctionType, FunctionType, MethodType, NoneType, EllipsisType, NotImplementedType,
+)  # fmt: skip
+"""Types of values that a call can't change, or that are no part of the program's state: a function is called."""
+
+
+def is_python_computing(function: Any) -> bool:
+    """Is it a builtin function of Python that only computes? A builtin method of an object may change that.
+
+    >>> is_python_computing(sum), is_python_computing(next), is_python_computing([1].pop)
+    (True, False, False)
+    """
+    if not isinstance(function, BuiltinFunctionType) or not isinstance(function.__self__, ModuleType):
+        return False
+    home = function.__module__
+    return home in MATHEMATICAL or (home == "builtins" and function.__name__ in COMPUTING)
+
+
+def why_not_kind(function: Any) -> str:
+    """Why something that is called and is no Python function is not called again."""
+    if isinstance(function, BuiltinFunctionType):
+        owner = function.__self__
+        if owner is None or isinstance(owner, ModuleType):
+            return f"{function.__name__} may change what it is given"
+        function = owner
+    return f"it belongs to an object of type {type(function).__name__}, and calling it again might change that"
+
+
+NOT_FOLLOWED = "it is a function of yours that could not be followed, and calling it again might do more than compute"
+
+
+def is_users(function: Any) -> bool:
+    """Is it a Python function that is part of no installed package?"""
+    inner = innermost(function)
+    return inner is not None and package(inner.__code__.co_filename) is None
+
+
+def why_not_python(function: Any) -> str:
+    """Why a function that is none of the framework's is not called again. Empty where it may be."""
+    if innermost(function) is None:
+        return why_not_kind(function)
+    if isinstance(function, MethodType) and not isinstance(function.__self__, type):
+        kind = type(function.__self__).__name__
+        return f"it is a method of an object of type {kind}, and calling it again might change that"
+    return NOT_FOLLOWED if is_users(function) else ""
+
+
+def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]) -> str:
+    """Why a call is not made again with these arguments: one is an object that it might change. Empty where none is.
+
+    ``is_copied`` says what else each repetition gets a copy of, or can't change. Lists and dicts are copied by whoever
+    makes the call.
+
+    >>> why_not_given((1.0, [slice(2)]), {}, lambda leaf: False)
+    ''
+    >>> why_not_given((1.0, iter([2.0])), {}, lambda leaf: False)
+    'one of its arguments is an object of type list_iterator, and calling it again might change that'
+    """
+    for value in (*args, *kwargs.values()):
+        for _, leaf in leaves(value):
+            if isinstance(leaf, FIXED) or type(leaf).__module__ in ("numpy", "numpy.dtypes") or is_copied(leaf):
+                continue
+            if isinstance(leaf, partial):
+                reason = why_not_given(leaf.args, leaf.keywords, is_copied)
+                if reason:
+                    return reason
+            else:
+                kind = type(leaf).__name__
+                return f"one of its arguments is an object of type {kind}, and calling it again might change that"
+    return ""
+
+
+def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:
+    """What the functions in a value close over, and functions in that; of a method its object and what that holds."""
+    for _, leaf in leaves(value):
+        if isinstance(leaf, partial):
+            yield from closed_over((leaf.func, leaf.args, leaf.keywords), deeper)
+        elif isinstance(leaf, MethodType):
+            yield leaf.__self__
+            yield getattr(leaf.__self__, "__dict__", None)
+        elif isinstance(leaf, FunctionType) and deeper:
+            for cell in leaf.__closure__ or ():
+                held = contents(cell)
+                yield held
+                yield from closed_over(held, deeper - 1)
+
+
+def contents(cell: Any) -> Any:
+    """What a closure's cell holds; None where it is empty."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None

@@ -1,0 +1,148 @@
+"""What checking asks of a framework: to hear of the calls that a program makes, and to make one of them again.
+
+Whatever is compared is compared in NumPy, in double precision, real or complex: nothing here knows a framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+CLOSED_OVER = "towards what the functions that it is given close over nothing was judged"
+"""A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
+
+
+DERIVES = "it differentiates itself: whether what it gives is the derivative was not judged, only how that changes"
+"""A note of an operation that gives derivatives, of whatever order: differences were taken of these."""
+
+PARTIAL = frozenset({CLOSED_OVER, DERIVES})
+"""Notes with which a call was judged, and something that it computes was not."""
+
+HOLDS = "what it differentiates is not among its arguments, but held by it"
+"""Why a call is not judged that was given nothing that is differentiated, and makes something that is."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """A floating tensor that a call was given, and towards which it is differentiated.
+
+    ``place`` is the argument that holds it, by position or keyword, or empty for what the function itself holds;
+    ``path`` is where in that, empty for the argument itself. ``value`` is a float64 or complex128 array.
+    """
+
+    place: str
+    path: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class UncheckedCalls:
+    """What a run differentiated outside of the calls that were told of, one for each time, in order.
+
+    ``custom`` are names of functions whose derivative was written by hand, ``own`` of operations of the framework's,
+    ``hooked`` of modules and tensors with hooks. ``remedy`` is what to do where nothing was differentiated at all.
+    """
+
+    custom: Sequence[str] = ()
+    own: Sequence[str] = ()
+    hooked: Sequence[str] = ()
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, flows: Sequence[tuple[str, bool]]) -> UncheckedCalls:
+        """From names, each with whether its derivative was written by hand."""
+        return cls([name for name, by_hand in flows if by_hand], [name for name, by_hand in flows if not by_hand])
+
+
+class Operation(Protocol):
+    """One call that was made, as a function of numbers that can be made again on copies of what it was given."""
+
+    @property
+    def inputs(self) -> Sequence[Input]: ...
+
+    @property
+    def epsilon(self) -> float:
+        """The rounding of the least precise of what goes in, comes out, and is cast to in between as far as is seen."""
+        ...
+
+    @property
+    def is_custom(self) -> bool:
+        """Is its derivative written by hand, or that of something inside it: is it a custom function, or does it call
+        one?
+        """
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was to be done to make it again: which precision was had, which random state was restored."""
+        ...
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        """The outputs that are differentiated, at these values of the inputs. Raises what the call itself raises."""
+        ...
+
+    def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        """The vector-Jacobian product towards each input as the framework has it; None where that gives none.
+
+        Of complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
+        convention.
+        """
+        ...
+
+
+class Heard(Protocol):
+    """A call that is about to be made: copies of its arguments, for it may write to them."""
+
+    def made(self, result: Any) -> Operation | str | None:
+        """The call has returned. None where nothing is differentiated; a sentence where it can't be made again."""
+        ...
+
+
+class Calls(Protocol):
+    """One run of a program whose calls are heard. It is the ``tape`` of what follows the program's own functions."""
+
+    def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
+        """Run a program of a target and its inputs, the floating ones made differentiable, as the probe does it.
+
+        Containers of the caller's are given back as they were.
+        """
+        ...
+
+    def paths(self, model: Any) -> Mapping[int, str]:
+        """The modules of a model by identity, and their paths."""
+        ...
+
+    def opens(self, function: Any) -> bool:
+        """Is it a module of a library that has modules of the user's in it, to be followed as if it were the user's?"""
+        ...
+
+    def is_whole(self, function: Any) -> bool:
+        """Is it a function of the user's whose derivative is its own, so that it is judged as a whole?"""
+        ...
+
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Heard | str | None:
+        """A call is about to be made. None where it can't be differentiated; a sentence where it can't be judged.
+
+        Nothing is said of that if it turns out to differentiate nothing."""
+        ...
+
+    def now(self) -> int:
+        """A number that grows with each operation that is differentiated."""
+        ...
+
+    def tell(self, since: int) -> None:
+        """A call that was made since then was told of: as judged, as not judged and why, or as left out."""
+        ...
+
+    def untold(self) -> UncheckedCalls: ...
+
+    def is_compiled(self, function: Any) -> bool: ...
+
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None: ...
+
+    def higher_order(self, function: Any) -> Callable[..., Any] | None: ...
+
+    def release(self) -> None:
+        """Keep nothing any longer."""
+        ...

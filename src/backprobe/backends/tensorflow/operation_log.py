@@ -1,0 +1,194 @@
+"""Which operations ran, and which values they carried a gradient from: by numbers, so that no tensor is kept alive.
+
+A gradient tape knows what flows into what, and tells nobody. TensorFlow tells each operation as it runs; from that,
+the rules that tapes follow are applied here: an operation passes on what one of its inputs carries, unless recording
+is stopped, it is ``tf.stop_gradient``, or its output has a dtype without derivatives.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.tensorflow.private import identity_of, is_followed_by_a_tape, is_stopped
+from backprobe.backends.tensorflow.tensors import EPSILON
+from backprobe.record.entries import GradStatus
+
+CARRYING = frozenset({*EPSILON, tf.variant})
+READING = frozenset({"ReadVariableOp"})
+NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
+COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
+"""How TensorFlow calls an operation that is a whole ``tf.function``."""
+GATHERING = frozenset({"ResourceGather", "ResourceGatherNd"})
+
+Key = tuple[int, int]
+"""The number of a tensor, or of a Variable's handle; and the version, which is 0 for a tensor."""
+
+
+@dataclass
+class Uses:
+    """What was done with one Variable: when it was written and read; the reads share its memory."""
+
+    writes: list[int] = field(default_factory=list)  # by position in the log
+    reads: list[tuple[int, Any]] = field(default_factory=list)
+    is_read_otherwise: bool = False  # parts of it gathered, or inside a compiled function
+    is_in_doubt: bool = False  # a compiled function had it, and may have written
+
+    def version_at(self, position: int) -> int:
+        return bisect_left(self.writes, position)
+
+    def reads_of(self, version: int) -> list[Any]:
+        return [tensor for position, tensor in self.reads if self.version_at(position) == version]
+
+    def versions(self) -> list[tuple[int, int, Any]]:
+        """Each version that was read plainly: where in the log that was first, and what was read."""
+        first: dict[int, tuple[int, Any]] = {}
+        for position, tensor in self.reads:
+            first.setdefault(self.version_at(position), (position, tensor))
+        return [(version, *read) for version, read in first.items()]
+
+
+class OperationLog:
+    """The operations of one run in the order in which they ran."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.followed: set[int] = set()
+        self.made: dict[int, tuple[int, tuple[int, ...]]] = {}  # position, and the inputs that carry a gradient
+        self.cut: dict[int, GradStatus] = {}  # values computed from followed ones, and why they carry nothing
+        self.variables: dict[int, Uses] = {}
+        self.compiled: dict[str, None] = {}  # the functions that ran as a whole
+        self.is_muted = False
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """What runs within this context is none of the program's."""
+        before, self.is_muted = self.is_muted, True
+        try:
+            yield
+        finally:
+            self.is_muted = before
+
+    def root(self, tensor: Any) -> None:
+        """This tensor is watched by the tape."""
+        self.length += 1
+        self.followed.add(identity_of(tensor))
+        self.made[identity_of(tensor)] = (self.length, ())
+
+    def carries(self, tensor: Any) -> bool:
+        return identity_of(tensor) in self.followed
+
+    # what TensorFlow tells
+
+    def operation(
+        self, kind: Any, inputs: Sequence[Any], attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:
+        """An operation of this thread has run; one with a graph is only being traced."""
+        if graph is not None or self.is_muted:
+            return
+        name = kind.decode() if isinstance(kind, bytes) else str(kind)
+        if compiled := COMPILED.fullmatch(name):
+            self.compiled[compiled[1]] = None
+        self.length += 1
+        for given in inputs:
+            if given.dtype is tf.resource:
+                self._use(name, given, outputs)
+        flowing = tuple(number for given in inputs if (number := identity_of(given)) in self.followed)
+        if not flowing:
+            self._pass_cut(inputs, outputs or ())
+        elif name == "StopGradient":  # which TensorFlow runs with recording stopped
+            self._cut(outputs, GradStatus.DETACHED)
+        elif is_stopped():
+            self._cut(outputs or (), GradStatus.NO_GRAD)
+        else:
+            self._flow(name, flowing, outputs or ())
+
+    def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
+        """These outputs are differentiated towards these inputs by a function of their own, whatever computed them."""
+        if self.is_muted or is_stopped():
+            return
+        eager = [given for given in inputs if not tf.is_symbolic_tensor(given)]
+        for given in eager:
+            self._note_handle(given)
+        flowing = tuple(number for given in eager if (number := identity_of(given)) in self.followed)
+        made = [output for output in outputs if not tf.is_symbolic_tensor(output)]
+        if flowing and made:
+            self.length += 1
+            self._flow(name, flowing, made)
+
+    def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
+        for output in outputs:
+            number = identity_of(output)
+            if output.dtype in CARRYING:
+                self.followed.add(number)
+                self.made[number] = (self.length, flowing)
+                self.cut.pop(number, None)
+            else:
+                self.cut[number] = GradStatus.DETACHED
+
+    def _cut(self, outputs: Sequence[Any], why: GradStatus) -> None:
+        for output in outputs:
+            self.cut[identity_of(output)] = why
+
+    def _pass_cut(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        if self.cut:
+            why = next((self.cut[n] for given in inputs if (n := identity_of(given)) in self.cut), None)
+            if why is not None:
+                self._cut(outputs, why)
+
+    def _note_handle(self, given: Any) -> int:
+        """A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function."""
+        number = identity_of(given)
+        if given.dtype is tf.resource and number not in self.followed and is_followed_by_a_tape(given):
+            self.followed.add(number)
+        return number
+
+    def _use(self, name: str, handle: Any, outputs: Any) -> None:
+        """An operation was given a Variable. One that this does not know is a compiled function."""
+        number = self._note_handle(handle)
+        uses = self.variables.setdefault(number, Uses())
+        if name in READING:
+            if number in self.followed and not is_stopped():
+                uses.reads.append((self.length, outputs[0]))
+        elif name in GATHERING:
+            uses.is_read_otherwise = True
+        elif name.startswith(("Assign", "Resource")):
+            uses.writes.append(self.length)
+        elif name not in NEITHER:
+            uses.is_read_otherwise = uses.is_in_doubt = True
+
+    # what follows from it
+
+    def position(self, number: int) -> int:
+        """When a value was made, or a Variable first read; 0 for what was there before."""
+        if number in self.variables:
+            return min((position for position, _ in self.variables[number].reads), default=0)
+        return self.made.get(number, (0, ()))[0]
+
+    def made_at(self, number: int) -> int:
+        """The position of what was computed from values that carry a gradient; 0 for any other."""
+        position, flowing = self.made.get(number, (0, ()))
+        return position if flowing else 0
+
+    def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
+        """The recorded values that flow into a value with no other recorded one between."""
+        found: dict[int, None] = {}
+        visited: set[int] = set()
+        pending = [number]
+        while pending:
+            position, flowing = self.made.get(pending.pop(), (0, ()))
+            for source in flowing:
+                uses = self.variables.get(source)
+                key = (source, uses.version_at(position) if uses is not None else 0)
+                if key in recorded:
+                    found[recorded[key]] = None
+                elif source not in visited:
+                    visited.add(source)
+                    pending.append(source)
+        return sorted(found)

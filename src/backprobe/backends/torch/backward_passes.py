@@ -1,0 +1,236 @@
+"""The passes of the engine in which gradients flow, told apart, and what each brings to the edges that are listened to.
+
+A prehook runs in ``autograd.grad`` too, as in a gradient penalty: each pass is told apart by its number, and those of
+``backward()`` alone are summed, as ``.grad`` does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.source.user_code import package
+
+BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
+current_pass = torch._C._current_graph_task_id
+queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+
+
+@dataclass(frozen=True)
+class BackwardCall:
+    """One call of ``backward()`` or ``grad()``: the tensors it began at with their cotangents, and what limits it."""
+
+    roots: tuple[Tensor, ...] = ()
+    cotangents: tuple[Tensor | None, ...] = ()
+    is_limited: bool = False  # to ``inputs=``
+    at: tuple[str, int] | None = None  # file and line in the user's code
+    keeps_graph: bool = False  # does it free nothing?
+    is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
+    is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
+
+    @classmethod
+    def of(cls, frame: FrameType) -> BackwardCall:
+        """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
+        given = frame.f_locals
+        limits = given["inputs"]
+        tensors, seeds = ("tensors", "grad_tensors") if frame.f_code is BACKWARD else ("outputs", "grad_outputs")
+        roots, cotangents = _listed(given[tensors]), _listed(given[seeds])
+        cotangents += [None] * (len(roots) - len(cotangents))
+        pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
+        is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
+        keeps_graph = bool(given["retain_graph"] or given["create_graph"])
+        is_nested = _innermost(frame.f_back) is not None
+        roots, cotangents = [root for root, _ in pairs], [given for _, given in pairs]
+        return cls(
+            tuple(roots), tuple(cotangents), is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested
+        )
+
+
+def users_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """The file and line of the user's code that a frame was called from."""
+    while frame is not None and package(frame.f_code.co_filename) is not None:
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def _listed(given: Any) -> list[Any]:
+    return [] if given is None else [given] if isinstance(given, Tensor) else list(given)
+
+
+def _innermost(frame: FrameType | None) -> FrameType | None:
+    """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
+    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
+        frame = frame.f_back
+    return frame
+
+
+class Passing:
+    """What has passed so far. The hooks hold this, and this holds no node: no cycle goes through the engine."""
+
+    def __init__(self, keeps_history: bool) -> None:
+        self.keeps_history = keeps_history
+        self.began: Callable[[BackwardCall], None] = _nobody
+        self.thread = threading.get_ident()
+        self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
+        self.is_elsewhere = False  # has another thread called backward()?
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
+        self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
+        self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
+        self.holders: dict[int, list[tuple[dict[int, Tensor], int]]] = {}  # by identity of a gradient
+        self.written: dict[tuple[int, int], int] = {}  # the versions of the gradients that are held
+        self.count = 0
+        self.begun = 0  # how many calls of backward() so far
+        self.over: set[int] = set()  # the passes that have come to their end
+        self.freeing: dict[int, tuple[int, BackwardCall]] = {}  # what frees, with the calls of backward() before it
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Has a call of backward() begun that did not come to its end?"""
+        return any(call is not None and number >= 0 and number not in self.over for number, call in self.passes.items())
+
+    @property
+    def calls(self) -> list[BackwardCall]:
+        return [call for call in self.passes.values() if call is not None]
+
+    @property
+    def freed(self) -> list[tuple[int, BackwardCall]]:
+        """The calls of ``backward()`` and ``grad()`` that have freed what they went through, in their order.
+
+        Each with the number of calls of ``backward()`` that had begun before.
+        """
+        return [call for number, call in self.freeing.items() if number in self.over]
+
+    def take(self, into: dict[int, Tensor], number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
+        """A hook or prehook of a node: note the gradient at one of its places."""
+        gradient = gradients[at]
+        if gradient is None or not self._counts():
+            return
+        call = self.passes[current_pass()]
+        if call is not None and any(gradient is given for given in call.cotangents):
+            gradient = gradient.clone()  # the user's own, who may use it again
+        self.add(into, number, gradient)
+
+    def take_copy(self, number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
+        """The same for a node whose backward the user has written: it may write into what it is given."""
+        self.take(self.arrived, number, 0, [None if gradients[at] is None else gradients[at].clone()])  # type: ignore[union-attr]
+
+    def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
+        """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
+        if gradient is None or not self._counts():
+            return
+        leaf.is_unclear |= leaf.versions > 1 and not leaf.is_fresh
+        own = gradient.clone()
+        for into, other in self.holders.pop(id(gradient), ()):
+            if into.get(other) is gradient and self.is_untouched(into, other):
+                into[other] = own
+                self.written[id(into), other] = own._version
+        self.add(self.arrived, leaf.number, own)
+
+    def notice(self, *_: Any) -> None:
+        """A pass has come by."""
+        self._counts()
+
+    def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
+        if gradient.requires_grad and not self.keeps_history:
+            gradient = gradient.detach()
+        elif gradient.layout is not torch.strided:
+            gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
+        # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
+        self.holders.setdefault(id(gradient), []).append((into, number))
+        before = into.get(number)
+        into[number] = total = gradient if before is None else before + gradient
+        self.written[id(into), number] = total._version
+        self.count += 1
+
+    def is_untouched(self, held: dict[int, Tensor], number: int) -> bool:
+        """A backward of the user's may write into what it is given, which is what is held here."""
+        return held[number]._version == self.written.get((id(held), number), held[number]._version)
+
+    def _counts(self) -> bool:
+        running = current_pass()
+        if running not in self.passes:
+            found = self._call()
+            self.passes[running] = call = None if found is None or found.is_grad else found
+            if found is not None:
+                self.freeing |= {} if found.keeps_graph else {running: (self.begun, found)}
+                queue_callback(partial(self.over.add, running))  # which the engine does not call where a pass raises
+            if call is not None:
+                self.begun += 1
+            if call is not None and (self.begins_inside or not call.is_nested):
+                self.began(call)
+        return self.passes[running] is not None
+
+    def _call(self) -> BackwardCall | None:
+        """The call in the probing thread that the running pass belongs to; None for any other pass.
+
+        What is on a device is run by threads of the engine's own, while the thread that called waits.
+        """
+        call = _innermost(sys._getframe(1))
+        if threading.get_ident() != self.thread:
+            self.is_elsewhere |= call is not None
+            call = _innermost(sys._current_frames().get(self.thread)) if call is None else None
+            if call is None:
+                return None
+        if call is None:
+            return BackwardCall()  # called from C++
+        return BackwardCall.of(call)
+
+    def clear(self) -> None:
+        self.began = _nobody
+        self.over.clear()
+        for held in (self.passes, self.freeing, self.arrived, self.around, self.holders, self.written):
+            held.clear()
+
+
+def _nobody(call: BackwardCall) -> None:
+    """Nobody is to be told."""
+
+
+def _copied(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.detach().clone()
+
+
+class Leaf:
+    """A leaf where processes work together: what backward adds to its ``.grad``."""
+
+    def __init__(self, number: int, tensor: Tensor) -> None:
+        self.number, self.tensor = number, tensor
+        self.added: Tensor | None = None  # in all passes so far
+        self.begin(is_first=True)
+
+    def begin(self, is_first: bool = False) -> None:
+        """A pass begins. Where the program has changed ``.grad`` since the last, it adds to something else."""
+        if is_first or not self.is_untouched:
+            self.earlier, self.had = self.added, _copied(self.tensor.grad)
+            self.seen = self._state()
+
+    def take(self) -> Tensor | None:
+        """What all passes have added, now that one is over; None where none has come here."""
+        grad = self.tensor.grad
+        if grad is not None and not self.is_untouched:
+            now = grad.detach().clone()
+            new = now if self.had is None else now - self.had
+            self.added = new if self.earlier is None else self.earlier + new
+            self.seen = self._state()
+        return self.added
+
+    @property
+    def is_untouched(self) -> bool:
+        """Is ``.grad`` what it was when it was looked at last?"""
+        (grad, *counts), (now, *counted) = self.seen, self._state()
+        return grad is now and counts == counted
+
+    def _state(self) -> tuple[Tensor | None, int, int]:
+        grad = self.tensor.grad
+        if grad is None:
+            return None, 0, 0
+        return grad, version(grad), version(getattr(grad, "_local_tensor", grad))  # FSDP writes to this process's part

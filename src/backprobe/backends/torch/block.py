@@ -1,0 +1,435 @@
+"""The block form's tape: gradients as they pass in the ``backward()`` calls that the program makes itself.
+
+A prehook on the node of each captured edge notes what arrives there, after the user's own hooks on the tensor.
+"""
+
+from __future__ import annotations
+
+import linecache
+import math
+import sys
+from collections.abc import Callable, Hashable, Sequence
+from functools import lru_cache, partial
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import BackwardCFunction
+from torch.autograd.graph import Node
+
+from backprobe.backends.facts import Around, Backward, Link, Options
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.backward import Arrivals
+from backprobe.backends.torch.backward_passes import (
+    BACKWARD,
+    GRAD,
+    BackwardCall,
+    Leaf,
+    Passing,
+    current_pass,
+    queue_callback,
+    users_line,
+)
+from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge
+from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
+from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.parameter_updates import Updates
+from backprobe.backends.torch.scaling import Multiple, multiple, scales
+from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome, with_leaves
+from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
+from backprobe.cuts.unrecorded import WRITTEN_SINCE
+from backprobe.record.entries import GradStatus, Source
+
+NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
+ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
+CUT_SHORT = (GradStatus.BACKWARD_NOT_RUN, "a backward() raised, or is still running, that has not come here so far")
+NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
+UNCLEAR = (
+    "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
+    "as well"
+)
+OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient after it had arrived"
+UPDATED_ONLY = f"{NOT_CONNECTED}; {WRITTEN_SINCE} through .data or NumPy"
+NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
+LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
+UNHEARD = "what backward computes, and nobody has a name for"
+HOME = torch.__file__.removesuffix("__init__.py")
+AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
+TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
+"""Parts of torch that run a function of the user's to find out what it does."""
+UNNUMBERED = -1
+
+
+@lru_cache(4096)
+def _traces(code: CodeType) -> bool:
+    runs_as_it_is = code.co_qualname.startswith("DisableContext")
+    return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
+
+
+def _computing_again() -> Any:
+    """What the innermost checkpoint that computes its part again keeps its things on."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
+        if frame.f_code is REENTRANT.backward.__code__:
+            return frame.f_locals["ctx"]
+        frame = frame.f_back
+    return None
+
+
+def _with_history(capture: Capture) -> Capture:
+    """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
+    again = None if capture.again is None else _with_history(capture.again)
+    if again is not None and again.edge is not None:
+        return capture.but(
+            edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque, tensor=again.tensor,
+            geometry=again.geometry, writes=again.writes, leaf=again.leaf, number=again.number,
+        )  # fmt: skip
+    if capture.leaf is not None:
+        opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
+        return capture.but(edge=gradient_edge(capture.tensor), opaque=opaque)
+    if capture.edge is None and capture.in_vain is not None:
+        return capture.but(status=GradStatus.DETACHED, reason=IN_VAIN)
+    if capture.edge is None and capture.part is not None:
+        return capture.but(status=GradStatus.OPAQUE, reason=NOT_AGAIN)
+    return capture
+
+
+class ListeningTape(TorchTape):
+    """PyTorch's ``BlockTape``."""
+
+    refused = ()
+
+    differentiator = None
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.passing = Passing(options.create_graph)
+        self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
+        self.waiting: list[Capture] = []  # floating, and without a history so far
+        self.count = 0  # of what is listened to
+        self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
+        self.leaf_hooks: list[tuple[Tensor, Any]] = []
+        self.leaves: list[Leaf] = []  # where processes work together
+        self.multiples: list[tuple[Tensor, Multiple]] = []  # the roots of backward() that are one of something
+        self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
+
+    # while the block runs
+
+    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        def started(call: BackwardCall) -> None:
+            if self.leaves:
+                self._compare_leaves()
+            self._compare_uses([root.grad_fn for root in call.roots if root.grad_fn is not None])
+            known = set(self.numbers)
+            if self.judge is not None:
+                nodes = self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+                if self.updates is not None:
+                    self.updates.backward(nodes)
+            if not call.is_nested:
+                self.multiples += [(root, found) for root in call.roots if (found := multiple(root)) is not None]
+            with self.quiet():
+                self._come_last()
+                captures = began(call.roots)
+                for capture, cotangent in zip(captures, call.cotangents, strict=True):
+                    if capture.edge is not None and key(capture.edge) not in known:
+                        self._start_at(capture, cotangent, len(captures) == 1)
+
+        self.passing.began = started
+        self.hook_handles += self.steps.listen()
+        if self.judge is not None:
+            passes = self.passing.passes
+            self.judge.counts = lambda: passes.get(current_pass()) is not None
+            self.updates = Updates(self.quiet)
+
+    def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
+        """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
+        if not alone:
+            capture.opaque = "backward() was called on several tensors at once, and this one has no name"
+        seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
+        assert capture.edge is not None
+        self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
+
+    def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
+        capture = super().capture(tensor, around, previous, through)
+        capture.calls = self.passing.begun
+        if self.updates is not None:
+            self.updates.look(None)
+            self.updates.newest = capture
+        if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
+            capture.part = self.to_be_repeated()
+            capture.in_vain = in_vain() if capture.part is not None else None
+            self.waiting.append(capture)
+        return capture
+
+    def _overwritten_unseen(self, capture: Capture) -> None:
+        """What a parameter is updated with after backward() leaves its gradient as it is, until another comes."""
+        if current_pass() >= 0 or (capture.leaf is None and self.passing.begun <= capture.calls):
+            super()._overwritten_unseen(capture)
+            return
+        if capture.leaf is not None:
+            capture.leaf.write()
+        if capture not in self.updated:
+            self.updated.append(capture)
+        self.found_overwritten.append(capture)
+
+    def _compare_uses(self, roots: Sequence[Node]) -> None:
+        """A pass begins. What was written comes to harm by it where it goes through what used the older numbers."""
+        written = [(at, leaf) for at, leaf in self.listened.items() if leaf.written >= 0]
+        uses, hidden = graph.first_uses(roots) if written else ({}, math.inf)
+        untouched = set()
+        for at, leaf in written:
+            first = min(uses.get(at, math.inf), hidden)
+            leaf.is_fresh = leaf.written <= first < math.inf
+            if roots and first == math.inf:
+                untouched.add(leaf.number)
+        updated, self.updated = self.updated, []
+        for capture in updated:
+            if capture.leaf is None or not (capture.leaf.is_fresh or capture.leaf.number in untouched):
+                capture.opaque = BEHIND_AUTOGRAD
+            elif capture.leaf.is_fresh:
+                capture.opaque = capture.opaque or UPDATED
+            else:
+                self.updated.append(capture)
+
+    # checkpoints
+
+    def repeated(self) -> Hashable | None:
+        return None if current_pass() < 0 else _computing_again() or UNHEARD
+
+    def to_be_repeated(self) -> Hashable | None:
+        return None if torch.is_grad_enabled() else to_compute_again()
+
+    def computed_again(self, capture: Capture, again: Capture) -> None:
+        if not capture.is_followed:
+            capture.again = again
+            again.alias = None  # of the same numbers
+            if not again.writes and again.geometry is None:
+                again.tensor = capture.tensor
+
+    # histories that come late
+
+    def entering(self, frame: FrameType) -> None:
+        if self.updates is not None:
+            self.updates.look(users_line(frame.f_back))
+
+    def look_again(self, at: tuple[str, int] | None = None) -> None:
+        if self.updates is not None:
+            self.updates.look(at)
+        late = [capture for capture in self.waiting if capture.tensor.requires_grad]
+        for capture in late:
+            self.late_edge(capture)
+        if late:
+            self.waiting = [capture for capture in self.waiting if not capture.is_followed]
+
+    def seen_again(self, capture: Capture) -> None:
+        if not capture.is_followed:
+            self.late_edge(capture)
+
+    def late_edge(self, capture: Capture) -> None:
+        had_none = not capture.is_followed
+        super().late_edge(capture)
+        if had_none and capture.is_followed and self.passing.begun > capture.calls and not capture.opaque:
+            capture.opaque = LATE
+
+    # listening
+
+    def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
+        """No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype."""
+        tensor = capture.tensor
+        if not tensor.is_leaf or tensor._is_view():
+            super()._take_edge(capture, previous, through)
+            return
+        known = self.listened.get(id(tensor))
+        if known is None:
+            self._listen_to(capture)
+        else:
+            if previous is not None:
+                known.write()
+                if known.superseded is None:
+                    known.superseded = self.passing.begun
+                known.number, known.versions = self._number(), known.versions + 1
+            capture.leaf, capture.number = known, known.number
+
+    def _listen_to(self, capture: Capture) -> None:
+        tensor = capture.tensor
+        capture.number = number = self._number()
+        capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number)
+        take: Callable[..., None] = partial(self.passing.take_of_leaf, leaf)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            self.leaves.append(Leaf(leaf.number, tensor))
+            take = self.passing.notice
+        handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]
+        self.hook_handles.append(handle)
+        self.leaf_hooks.append((tensor, handle))
+
+    def _number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def _come_last(self) -> None:
+        """What a leaf's ``.grad`` gets is what the last hook returns."""
+        for tensor, handle in self.leaf_hooks:
+            hooks: Any = tensor._backward_hooks
+            if len(hooks or ()) > 1 and handle.id in hooks:
+                hooks.move_to_end(handle.id)
+
+    def _attach(self, capture: Capture) -> None:
+        assert capture.edge is not None
+        node, at = key(capture.edge)
+        if (node, at) not in self.numbers:
+            self.numbers[node, at] = number = self._number()
+            take: Callable[..., None] = partial(self.passing.take, self.passing.arrived, number, at)
+            if isinstance(node, BackwardCFunction):
+                take = partial(self.passing.take_copy, number, at)
+            self.hook_handles.append(node.register_prehook(take))
+
+    def _compare_leaves(self) -> None:
+        """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
+        averaged, or be of another tensor. What it adds there is seen when all that it has queued is over."""
+        for leaf in self.leaves:
+            leaf.begin()
+
+        def over(again: bool) -> None:
+            if again:  # behind what others have queued for the end
+                queue_callback(partial(over, False))
+            else:
+                self._take_leaves()
+
+        queue_callback(partial(over, True))
+
+    def _take_leaves(self) -> None:
+        for leaf in self.leaves:
+            added = leaf.take()
+            if added is not None:
+                self.passing.arrived[leaf.number] = added
+        self.passing.count += 1
+
+    def _look_at_leaves(self, captures: Sequence[Capture]) -> None:
+        """No hook lay on the way of any pass. What ``.grad`` holds now, and did not before, a pass has brought."""
+        unclear = [leaf for leaf in self.leaves if leaf.had is not None and not leaf.is_untouched]
+        for capture in captures:
+            if any(capture.tensor is leaf.tensor for leaf in unclear):
+                capture.opaque = UNCLEAR
+        if any(leaf.had is None and not leaf.is_untouched for leaf in self.leaves):
+            self.passing.passes[UNNUMBERED] = BackwardCall()
+            self._take_leaves()
+
+    def _lead_around(self, write: ViewWrite) -> None:
+        if (write.node, AROUND) not in self.numbers:
+            self.numbers[write.node, AROUND] = number = self._number()
+            take = partial(self.passing.take, self.passing.around, number, 0)
+            self.hook_handles.append(write.node.register_hook(take))
+
+    def hides(self, code: CodeType) -> bool:
+        return code is BACKWARD or code is GRAD or _traces(code)
+
+    def unseen(self) -> Sequence[str]:
+        return ()
+
+    def has_history(self, capture: Capture) -> bool:
+        return capture.is_followed and capture.leaf is None
+
+    # what is known about gradients
+
+    @property
+    def progress(self) -> int:
+        return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
+
+    @property
+    def freed(self) -> Sequence[tuple[int, BackwardCall]]:  # type: ignore[override]
+        return self.passing.freed
+
+    def unfinished(self, captures: Sequence[Capture]) -> Backward:
+        return super().unfinished([_with_history(capture) for capture in captures])
+
+    def backward(self, captures: Sequence[Capture]) -> Backward:
+        self.settle(captures)
+        if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
+            self._look_at_leaves(captures)
+        updates = () if self.updates is None else self.updates.told(captures)
+        arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
+        around = {node: gradient for (node, at), number in self.numbers.items()
+                  if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
+        captures = [self._judged(_with_history(capture)) for capture in captures]
+        gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), by_edge(captures)
+        for at, capture in enumerate(captures):
+            if capture.leaf is not None and capture.number in self.passing.arrived:
+                gradients[at] = self.passing.arrived[capture.number]
+        missing, limit = self._why_missing(), self._limit()
+        outcomes = []
+        for at, capture in enumerate(captures):
+            sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
+            links = tuple(map(Link, sources))
+            found = outcome(
+                capture, gradients.get(at), links, self.options.create_graph, self._why_of_leaf(capture) or missing
+            )
+            outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
+        outcomes = with_leaves(captures, outcomes, self._begun_at())
+        places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
+        for at, capture in enumerate(captures):
+            if capture.leaf is not None:
+                places.setdefault(capture.number, []).append(at)
+        order = [at for number in self.passing.arrived for at in places.get(number, ())]
+        visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
+        numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
+        notes = (*notes, *hooks_noted(captures, outcomes))
+        passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
+        return passed if self.judge is None else self.judge.told(passed, captures)
+
+    def _judged(self, capture: Capture) -> Capture:
+        """A capture whose gradient somebody wrote into after it had come is opaque."""
+        number: int | None = capture.number
+        if capture.leaf is None and capture.edge is not None:
+            number = self.numbers.get(key(capture.edge))
+        arrived = self.passing.arrived
+        if number is not None and number in arrived and not self.passing.is_untouched(arrived, number):
+            return capture.but(opaque=OVERWRITTEN)
+        return capture
+
+    def _why_of_leaf(self, capture: Capture) -> tuple[GradStatus, str] | None:
+        """Of a leaf that got its name when a backward() was over: why this version may have no gradient."""
+        leaf = capture.leaf
+        if leaf is None or capture.number != leaf.first or not capture.calls:
+            return None
+        until = self.passing.begun if leaf.superseded is None else leaf.superseded
+        if until == capture.calls:
+            return GradStatus.BACKWARD_NOT_RUN, NAMED_LATE
+        return (GradStatus.NOT_CONNECTED, UPDATED_ONLY) if leaf.written >= 0 else None
+
+    def _begun_at(self) -> list[Node]:
+        """The nodes at which the calls of ``backward()`` began that went to all leaves behind them."""
+        roots = [root for call in self.passing.calls if not call.is_limited for root in call.roots]
+        return [root.grad_fn for root in roots if root.grad_fn is not None]
+
+    def _limit(self) -> Source | None:
+        """The line of the first call of ``backward()`` that is limited to inputs of its own."""
+        place = next((call.at for call in self.passing.calls if call.is_limited and call.at is not None), None)
+        return None if place is None else Source(*place, linecache.getline(*place).strip())
+
+    def _is_alone(self) -> bool:
+        """Was there one backward pass, from one tensor, whose gradient is 1?"""
+        calls = self.passing.calls
+        return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
+
+    def _why_missing(self) -> tuple[GradStatus, str]:
+        calls = self.passing.calls
+        if not calls:
+            return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
+        if self.passing.is_cut_short:
+            return CUT_SHORT
+        if any(call.is_limited for call in calls):  # each entry's cause is the line of that call
+            return (
+                GradStatus.NOT_CONNECTED,
+                f"{NOT_CONNECTED}, or none to the inputs that backward(inputs=...) asks for",
+            )
+        return GradStatus.NOT_CONNECTED, NOT_CONNECTED
+
+    def release(self) -> None:
+        super().release()
+        if self.updates is not None:
+            self.updates.release()
+        self.passing.clear()
+        self.numbers.clear()
+        for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks, self.multiples):
+            held.clear()

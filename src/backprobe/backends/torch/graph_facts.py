@@ -1,0 +1,82 @@
+"""What PyTorch's graph alone tells of a loss and a tensor, where nothing was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+
+from backprobe.backends.facts import GraphFacts
+from backprobe.backends.torch.capture import gradient_edge
+from backprobe.backends.torch.checkpoints import REENTRANT
+from backprobe.backends.torch.errors import broken
+from backprobe.backends.torch.graph import LEAF, Key, key, nodes
+from backprobe.backends.torch.tensors import describe
+
+FREED, WRITTEN = "second time", "modified by an inplace operation"
+
+
+def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
+    """What is to be seen; whoever asks puts it into words."""
+    reached = nodes(output) if output.requires_grad and gradient_edge(output) is not None else []
+    edge = gradient_edge(tensor) if tensor.requires_grad else None
+    return GraphFacts(
+        output=_described(output), output_requires_grad=output.requires_grad, output_size=output.numel(),
+        output_is_leaf=output.is_leaf, tensor=_described(tensor), requires_grad=tensor.requires_grad,
+        is_leaf=tensor.is_leaf, is_retained=tensor.retains_grad, is_inference=tensor.is_inference(),
+        is_floating=tensor.is_floating_point() or tensor.is_complex(), op=_operation(tensor),
+        is_reached=edge is not None and (output is tensor or key(edge) in _edges(output, reached)),
+        leaves=tuple(_leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
+        output_leaves=tuple(_leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
+        written=tuple(node.name() for node in reached if any(broken(node, WRITTEN))),
+        is_freed=any(any(broken(node, FREED)) for node in reached),
+        own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, torch._C._FunctionBase))),
+        checkpoints=tuple(node.name() for node in reached if getattr(node, "_forward_cls", None) is REENTRANT),
+    )  # fmt: skip
+
+
+def _described(tensor: Tensor) -> str:
+    known = describe(tensor)
+    return f"{known.dtype} of shape {known.shape}"
+
+
+def _operation(tensor: Tensor) -> str:
+    return tensor.grad_fn.name() if tensor.grad_fn is not None else ""
+
+
+def _edges(output: Tensor, reached: list[Node]) -> set[Key]:
+    edge = gradient_edge(output) if output.requires_grad else None
+    own = set() if edge is None else {key(edge)}
+    return own | {(follower, at) for node in reached for follower, at in node.next_functions if follower is not None}
+
+
+def _leaves(reached: list[Node]) -> Iterator[Tensor]:
+    return (node.variable for node in reached if node.name() == LEAF)  # type: ignore[attr-defined]
+
+
+def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:
+    """The nodes that make such a view once more as a tensor is: of the same input, at the same place."""
+    node = tensor.grad_fn
+    if node is None or not tensor._is_view() or node in reached:
+        return ()
+    own = node.name(), node.next_functions, _settings(node)
+    return tuple(o.name() for o in reached if o.name() == own[0] and (o.name(), o.next_functions, _settings(o)) == own)
+
+
+def _settings(node: Node) -> dict[str, str]:
+    """What an operation was given besides tensors: positions, dimensions, sizes."""
+    names = [name for name in dir(node) if name.startswith("_saved_") and not hasattr(node, f"_raw{name}")]
+    return {name: repr(getattr(node, name)) for name in names}
+
+
+def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
+    """The leaves of a graph that lie where a tensor without a history lies: the same numbers, and a cut between."""
+    if tensor.grad_fn is not None or tensor.layout is not torch.strided or tensor.is_nested:
+        return ()
+    place = tensor.untyped_storage()._cdata, tensor.storage_offset()
+    return tuple(
+        leaf for leaf in _leaves(reached) if leaf is not tensor and leaf.layout is torch.strided
+        and (leaf.untyped_storage()._cdata, leaf.storage_offset()) == place
+    )  # fmt: skip

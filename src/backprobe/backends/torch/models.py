@@ -1,0 +1,324 @@
+"""Modules for the time of one call: what they return is reported, forwards are exchanged, some are refused."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from types import FunctionType, MethodType
+from typing import Any
+from weakref import WeakSet
+
+from torch.jit import ScriptModule
+from torch.nn import Module, Parameter
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from backprobe.backends.protocol import ModuleObserver
+from backprobe.errors import Unsupported
+
+MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
+IN_SCRIPT = "it runs inside a ScriptModule, whose code is TorchScript's and not Python's"
+
+
+@dataclass(frozen=True)
+class TorchModelCall:
+    """PyTorch's ``ModelCall``: nothing of the model is altered, and the flags ``requires_grad`` stand."""
+
+    model: Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def forward(self) -> Any:
+        return self.model.forward
+
+    @cached_property
+    def parts(self) -> list[tuple[str, Module]]:
+        return parts(self.model)
+
+    def module_paths(self) -> Iterable[str]:
+        idle = Module.forward  # what a container such as ModuleList has
+        return [path for path, module in self.parts if getattr(type(module), "forward", None) is not idle]
+
+    def parameter_paths(self) -> Iterable[str]:
+        return [path for path, _ in parameters(self.model, self.parts)]
+
+    def hidden_paths(self) -> Mapping[str, str]:
+        scripted = [
+            path + "." if path else ""
+            for path, module in self.parts if isinstance(module, ScriptModule)
+        ]  # fmt: skip
+        inside = tuple(scripted)
+        return {path: IN_SCRIPT for path in self.module_paths() if inside and path and path.startswith(inside)}
+
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        with observing(self.model, observer):
+            return self.model(*self.args, **self.kwargs)
+
+    def finish(self, returned: Any, later: Any) -> Any:
+        return returned
+
+
+def parts(model: Module) -> list[tuple[str, Module]]:
+    """``named_modules(remove_duplicate=False)``, which walks the model with a generator inside a generator."""
+    if type(model).named_modules is not Module.named_modules:
+        return list(model.named_modules(remove_duplicate=False))
+    found: list[tuple[str, Module]] = []
+    _collect(model, "", found)
+    return found
+
+
+def _collect(module: Module, path: str, found: list[tuple[str, Module]]) -> None:
+    found.append((path, module))
+    for name, child in module._modules.items():
+        if child is not None:
+            _collect(child, f"{path}.{name}" if path else name, found)
+
+
+def parameters(model: Module, known: Sequence[tuple[str, Module]] = ()) -> Iterator[tuple[str, Parameter]]:
+    """``named_parameters(remove_duplicate=False)``, by the parts of the model where these are known."""
+    if type(model).named_parameters is not Module.named_parameters:
+        yield from model.named_parameters(remove_duplicate=False)
+        return
+    for path, module in known or parts(model):
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                yield f"{path}.{name}" if path else name, parameter
+
+
+@contextmanager
+def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
+    """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
+
+    Modules report through hooks on all modules, not on each: a TransformerEncoderLayer takes another path in inference
+    where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has a hook of the user's gets
+    one of ours behind it, so that what is seen is what the caller gets.
+    """
+    known = parts(model)
+    for path, parameter in parameters(model, known):
+        observer.parameter(path, parameter)
+    paths: dict[Module, list[str]] = {}
+    for path, module in known:
+        paths.setdefault(module, []).append(path)
+    reporter = _Reporter(model, observer, threading.get_ident(), set(paths))
+    with ExitStack() as installed:
+        for module, every in paths.items():
+            for path in filter(observer.wants_locals, every[:1]):
+                reporting = observer.rewritten(path, original_forward(module))
+                if reporting is not None:
+                    installed.enter_context(_exchanged(module, reporting))
+            wanted = list(filter(observer.wants_output, every))
+            if wanted and module._forward_hooks:
+                handle = module.register_forward_hook(partial(reporter.returned, wanted))
+                installed.callback(handle.remove)
+            elif wanted:
+                reporter.paths[module] = wanted
+        installed.callback(reporter.rest)
+        reporter.listen()
+        yield
+
+
+class _Reporter:
+    """What the hooks on all modules call: it hears the modules of one model in one thread."""
+
+    def __init__(self, model: Module, observer: ModuleObserver, thread: int, known: set[Module]) -> None:
+        self.model, self.observer, self.thread, self.known = model, observer, thread, known
+        self.foreign: WeakSet[Module] = WeakSet()  # modules that are none of this model's
+        self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
+        self.handles: list[Any] = []
+
+    def listen(self) -> None:
+        self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
+
+    def rest(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+
+    def before(self, module: Module, args: Any) -> None:
+        if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
+            self._stand_aside(module)
+        if vars(module).get("inplace") and threading.get_ident() == self.thread:
+            self.observer.writing(args)
+
+    def after(self, module: Module, args: Any, output: Any) -> None:
+        if threading.get_ident() != self.thread:
+            return
+        if vars(module).get("inplace"):
+            self.observer.written(args)
+        if module not in self.known and module not in self.foreign:
+            self._look_for(module)
+        for path in self.paths.get(module, ()):
+            self.observer.returned(path, output)
+
+    def _look_for(self, module: Module) -> None:
+        """A module that was not there when the model was walked: the program may have put it in since."""
+        self.foreign.add(module)
+        every = parts(self.model)
+        new = [(path, part) for path, part in every if part not in self.known]
+        for path, parameter in parameters(self.model, new):
+            self.observer.parameter(path, parameter)
+        for path, part in new:
+            if self.observer.wants_output(path):
+                self.paths.setdefault(part, []).append(path)
+        self.known.update(part for _, part in new)
+
+    def _stand_aside(self, compiled: Module) -> None:
+        """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
+        if not self.known.isdisjoint(compiled.modules()):
+            headline, why, _ = COMPILED
+            raise Unsupported(
+                headline, asked="a block around a model, and a call of torch.compile(model) in it", why=why,
+                next="call model itself in the block, or write with bp.probe() as rec: for what comes after it",
+            )  # fmt: skip
+
+        def over(*_: Any) -> None:
+            self.rest()
+            self.listen()
+
+        self.rest()
+        self.handles.append(compiled.register_forward_hook(over, always_call=True))
+
+    def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> None:
+        if threading.get_ident() == self.thread:
+            for path in paths:
+                self.observer.returned(path, output)
+
+
+# forwards exchanged for one call
+
+LOCK = threading.Lock()
+
+
+class _Exchanged:
+    """Stands in a module's ``__dict__`` for its forward: each thread gets its own, and threads that probe nothing the
+    original. The last one out puts back what was there."""
+
+    def __init__(self, module: Module) -> None:
+        self.module, self.had = module, module.__dict__.get("forward")
+        self.original = module.forward
+        self.by_thread: dict[int, list[Callable[..., Any]]] = {}
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """Programs ask a model which arguments it takes, as ``generate`` of transformers does."""
+        return inspect.signature(self.original)
+
+    def __getattr__(self, name: str) -> Any:
+        """To whoever looks at it, it is the forward that it stands for."""
+        if name == "original":
+            raise AttributeError(name)
+        return getattr(self.original, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the module gets the forward that the copy would have without us."""
+        copied = memo.get(id(self.module))
+        if self.had is not None or copied is None:
+            return deepcopy(self.original, memo)
+        return MethodType(type(self.module).forward, copied)
+
+    def __reduce__(self) -> Any:
+        return (_itself, (self.had,)) if self.had is not None else (getattr, (self.module, "forward"))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        own = self.by_thread.get(threading.get_ident())
+        return (own[-1] if own else self.original)(*args, **kwargs)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def original_forward(module: Module) -> Callable[..., Any]:
+    forward = module.forward
+    return forward.original if isinstance(forward, _Exchanged) else forward
+
+
+@contextmanager
+def _exchanged(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Put a forward on the instance, past Module.__setattr__, for this thread and this context."""
+    thread = threading.get_ident()
+    with LOCK:
+        found = module.__dict__.get("forward")
+        standing = found if isinstance(found, _Exchanged) else _Exchanged(module)
+        module.__dict__["forward"] = standing
+        standing.by_thread.setdefault(thread, []).append(forward)
+    try:
+        yield
+    finally:
+        with LOCK:
+            standing.by_thread[thread].remove(forward)
+            if not standing.by_thread[thread]:
+                del standing.by_thread[thread]
+            if not standing.by_thread and module.__dict__.get("forward") is standing:  # and not one of the user's since
+                if standing.had is None:
+                    del module.__dict__["forward"]
+                else:
+                    module.__dict__["forward"] = standing.had
+
+
+def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a module, its hooks included, with another forward in the place of its own."""
+    with _exchanged(module, forward):
+        return module(*args, **kwargs)
+
+
+# what these forms would get wrong
+
+Refusal = tuple[str, str, str]
+"""What is refused, why, and what to write instead."""
+
+COMPILED: Refusal = (
+    "a compiled model or function cannot be probed",
+    "its code was fixed when it was compiled; names put in now would be missed silently",
+    "probe what was compiled: model._orig_mod of a compiled model, or the function before torch.compile",
+)
+REDUCED = (
+    "a DistributedDataParallel model cannot be probed in this form",
+    "its gradients are averaged between processes by backward(); autograd.grad gives the unreduced ones",
+    "with bp.probe(model) as rec: around your own backward(), or model.module for this process alone",
+)
+SHARDED = (
+    "a sharded (FSDP) model cannot be probed in this form",
+    "its parameters get their gradients from backward(); autograd.grad gives none",
+    "with bp.probe(model) as rec: around your own backward()",
+)
+WRAPPERS = (REDUCED, SHARDED)
+
+
+def refuse(target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS)) -> None:
+    """Raise Unsupported if a function, a model or a module in it is of a refused kind."""
+    for part in [module for _, module in parts(target)] if isinstance(target, Module) else [target]:
+        kind = _refused_kind(part)
+        if kind is not None and kind in kinds:
+            headline, why, next = kind
+            raise Unsupported(headline, asked=asked, found=type(part).__name__, why=why, next=next)
+
+
+def _refused_kind(part: Any) -> Refusal | None:
+    if isinstance(part, Module):
+        forward = vars(part).get("forward") or getattr(type(part), "forward", None)
+        if part._compiled_call_impl is not None or is_compiled(forward) or type(part).__name__ == "OptimizedModule":
+            return COMPILED
+        if isinstance(part, DistributedDataParallel):
+            return REDUCED
+        sharded = sys.modules.get("torch.distributed.fsdp")  # slow to import, and imported by whoever uses it
+        if sharded is not None and isinstance(part, sharded.FSDPModule | sharded.FullyShardedDataParallel):
+            return SHARDED
+    elif is_compiled(part):
+        return COMPILED
+    return None
+
+
+def is_compiled(function: Any) -> bool:
+    """Did ``torch.compile`` make this? Objects of the user's are not asked: they may answer with code of their own."""
+    if isinstance(function, FunctionType):  # nearly all; looking at what else there is takes ten times as long
+        return function.__dict__.get(MADE_FROM) is not None
+    return inspect.getattr_static(function, MADE_FROM, None) is not None

@@ -1,0 +1,62 @@
+"""Which line called an optimizer's ``step()``, which writes to parameters that no name of the program's may hold."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from backprobe.backends.torch.backward_passes import users_line
+from backprobe.backends.torch.capture import version
+
+MOST = 16  # calls that are remembered: an error is about one of the last
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call: the parameters with their versions before and after it, and the user's line."""
+
+    versions: tuple[tuple[Tensor, int, int], ...]
+    at: tuple[str, int]
+
+    def wrote(self, tensor: Tensor, expected: int, now: int) -> bool:
+        """Did it write to a tensor between two versions of that?"""
+        return any(given is tensor and expected <= before < after <= now for given, before, after in self.versions)
+
+
+class Steps:
+    """The last calls of ``step()``."""
+
+    def __init__(self) -> None:
+        self.last: deque[Step] = deque(maxlen=MOST)
+        self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # while one steps
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.last)
+
+    def listen(self) -> list[Any]:
+        """Hear every call from now on; what is returned ends that."""
+        return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
+
+    def _begin(self, optimizer: Optimizer, *_: Any) -> None:
+        if not torch.compiler.is_compiling():  # which warns of what it cannot compile
+            given = (tensor for group in optimizer.param_groups for tensor in group["params"])
+            self.before[optimizer] = [(tensor, version(tensor)) for tensor in given]
+
+    def _end(self, optimizer: Optimizer, *_: Any) -> None:
+        if not torch.compiler.is_compiling():
+            versions = tuple((tensor, was, version(tensor)) for tensor, was in self.before.pop(optimizer, ()))
+            place = users_line(sys._getframe(1))
+            if place is not None:
+                self.last.append(Step(versions, place))
+
+    def clear(self) -> None:
+        self.last.clear()
+        self.before.clear()

@@ -1,0 +1,208 @@
+"""What is written into parameters while a block is open, as by an optimizer: NaN or Inf, and out of which gradient.
+
+Nothing is hooked into optimizers, whose steps may be compiled with what is. Between one ``backward()`` and the next the
+versions of the leaves that it came to are looked at, wherever the program is looked at anyway. As with gradients,
+nothing is asked of a device before all is over.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+from torch.optim import Optimizer
+
+from backprobe.backends.facts import UpdatedAt
+from backprobe.backends.torch.backward_passes import queue_callback
+from backprobe.backends.torch.capture import Capture, version
+from backprobe.backends.torch.graph import LEAF
+from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
+from backprobe.record.entries import Source
+from backprobe.source.user_code import package
+
+NOT_JUDGED = -1
+NO_GRADIENT = "none"
+Place = tuple[str, int]
+"""File and line."""
+
+
+@dataclass
+class Leaf:
+    """A tensor that gradients come to, at a version that was judged; ``look`` is where its extremes are."""
+
+    tensor: Tensor
+    version: int
+    look: int
+    gradient: int | None = None  # the same of what the last backward left there
+
+
+@dataclass
+class Written:
+    """One leaf in one statement; the numbers say where its extremes are among those judged."""
+
+    leaf: Leaf
+    before: int
+    gradient: int | None
+    after: int
+
+
+@dataclass
+class Statement:
+    """What wrote to leaves: its line if that is known, and the optimizers at hand that have these leaves."""
+
+    at: Place | None
+    optimizer: str
+    newest: Capture | None  # what got its name last before it
+    written: Sequence[Written]
+
+
+class Updates:
+    """Looks at leaves, from each ``backward()`` on until they were written to."""
+
+    def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
+        self.quiet = quiet
+        self.newest: Capture | None = None
+        self.leaves: dict[int, Leaf] = {}  # by identity
+        self.awaited: list[Leaf] = []
+        self.has_begun = False  # has a statement written to some of those that are awaited?
+        self.names: dict[int, str] = {}  # by identity of the leaf
+        self.judged: list[Extremes] = []
+        self.statements: list[Statement] = []
+
+    def backward(self, nodes: Iterable[Node]) -> None:
+        """Backward is about to run through these nodes."""
+        self.look(None)
+        leaves = [node.variable for node in nodes if node.name() == LEAF]  # type: ignore[attr-defined]
+        self.awaited, self.has_begun = [self._leaf(tensor) for tensor in leaves], False
+        queue_callback(self._arrived)
+
+    def _arrived(self) -> None:
+        """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
+        with self.quiet(), torch.no_grad():
+            for leaf in self.awaited:
+                leaf.gradient = None if leaf.tensor.grad is None else self._judge(leaf.tensor.grad)
+
+    def look(self, at: Place | None) -> None:
+        """Were leaves written to? Then by the statement at this line, as far as that is known."""
+        written = [leaf for leaf in self.awaited if version(leaf.tensor) != leaf.version]
+        if written:
+            self._note(at, written)
+        elif self.has_begun:
+            self.awaited = []
+        self.has_begun = bool(written) or self.has_begun
+
+    def _note(self, at: Place | None, written: Sequence[Leaf]) -> None:
+        tensors = [leaf.tensor for leaf in written]
+        frames = list(_users(sys._getframe(1)))
+        if any(id(tensor) not in self.names for tensor in tensors):
+            self.names |= _names(frames)
+        found = []
+        with self.quiet(), torch.no_grad():
+            for leaf in written:
+                before, now = leaf.look, leaf.tensor.grad
+                leaf.version, leaf.look = version(leaf.tensor), self._judge(leaf.tensor)
+                gradient = leaf.gradient if at is None or now is None else self._judge(now)  # which may be clipped
+                found.append(Written(leaf, before, gradient, leaf.look))
+        self.statements.append(Statement(at, _optimizers(frames, tensors), self.newest, found))
+
+    def _leaf(self, tensor: Tensor) -> Leaf:
+        known = self.leaves.get(id(tensor))
+        if known is None or known.version != version(tensor):
+            with self.quiet(), torch.no_grad():
+                known = self.leaves[id(tensor)] = Leaf(tensor, version(tensor), self._judge(tensor))
+        return known
+
+    def _judge(self, tensor: Tensor) -> int:
+        found = extremes(tensor)
+        if found is None:
+            return NOT_JUDGED
+        self.judged.append(found)
+        return len(self.judged) - 1
+
+    def told(self, captures: Sequence[Capture]) -> tuple[UpdatedAt, ...]:
+        """The statements that made leaves worse than they were, with the leaves that this befell."""
+        self.look(None)
+        kind = [*kinds(self.judged), FINITE]  # the last is that of what was not judged
+        positions = {id(capture): at for at, capture in enumerate(captures)}
+        found = []
+        for statement in self.statements:
+            groups: dict[tuple[str, str], list[str]] = {}
+            for one in statement.written:
+                gradient = NO_GRADIENT if one.gradient is None else kind[one.gradient]
+                if BADNESS[kind[one.after]] > BADNESS[kind[one.before]]:
+                    name = self.names.get(id(one.leaf.tensor), "")
+                    groups.setdefault((gradient, kind[one.after]), []).append(name)
+            at, after = statement.at, positions.get(id(statement.newest))
+            source = None if at is None else Source(*at, linecache.getline(*at).strip())
+            found += [
+                UpdatedAt(tuple(filter(None, names)), len(names), statement.optimizer, *told, source, after)
+                for told, names in groups.items()
+            ]
+        return tuple(found)
+
+    def release(self) -> None:
+        self.newest = None
+        for held in (self.leaves, self.awaited, self.names, self.judged, self.statements):
+            held.clear()  # type: ignore[attr-defined]
+
+
+def _users(frame: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the user's own code, the innermost first."""
+    while frame is not None:
+        if package(frame.f_code.co_filename) is None:
+            yield frame
+        frame = frame.f_back
+
+
+def _names(frames: Sequence[FrameType]) -> dict[int, str]:
+    """What the user's code calls leaves: variables, parameters of models, and those of an object's models."""
+    found: dict[int, str] = {}
+    for name, value in _variables(frames):
+        for spelled, tensor in _tensors(name, value):
+            found.setdefault(id(tensor), spelled)
+    return found
+
+
+def _variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
+    """The variables of frames, and the attributes of an object whose method one of them is; the object is not asked."""
+    for frame in frames:
+        for name, value in list(frame.f_locals.items()):
+            yield name, value
+            if name == "self" and not isinstance(value, torch.nn.Module):
+                with suppress(AttributeError):
+                    own = object.__getattribute__(value, "__dict__")
+                    yield from ((f"self.{attribute}", held) for attribute, held in own.items())
+
+
+def _tensors(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, torch.nn.Module):
+        for path, parameter in value.named_parameters():
+            yield f"{name}.{path}", parameter
+
+
+def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
+    """``SGD, lr 0.1``: the optimizers in the user's variables that some of these leaves belong to."""
+    wanted = set(map(id, tensors))
+    known = {id(value): value for _, value in _variables(frames) if isinstance(value, Optimizer)}
+    return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(_parameters(one)))
+
+
+def _parameters(optimizer: Optimizer) -> Iterator[int]:
+    return (id(parameter) for group in optimizer.param_groups for parameter in group["params"])
+
+
+def _described(optimizer: Optimizer) -> str:
+    """Its type and learning rates; what lies on a device is not asked for."""
+    rates = dict.fromkeys(group.get("lr") for group in optimizer.param_groups)
+    told = [f"{rate:.6g}" for rate in rates if isinstance(rate, int | float)]
+    return type(optimizer).__name__ + (f", lr {', '.join(told)}" if told else "")

@@ -1,0 +1,41 @@
+"""In which line of a statement over several lines a part of it stands."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from functools import lru_cache
+
+from backprobe.cuts.usage import parsed
+from backprobe.record.entries import Source
+
+
+@lru_cache(4096)
+def line_of(statement: Source, part: str) -> Source:
+    """The line that a part of a statement stands in, which is that of the last name in it: in a chain over several
+    lines, that of the method. The statement's first line where it has no such part.
+
+    >>> from backprobe.record import Source
+    >>> line_of(Source("train.py", 7, "y = (u", below=("    .detach()", ")")), "u.detach()").line
+    8
+    """
+    tree = parsed(statement.statement) if statement.below else None
+    if tree is None:
+        return statement
+    lines = [_line(node) for node in ast.walk(tree) if isinstance(node, ast.expr) and ast.unparse(node) == part]
+    down = min(lines, default=1) - 1
+    if not 0 < down <= len(statement.below):
+        return statement
+    return replace(statement, line=statement.line + down, text=statement.below[down - 1].strip(), below=())
+
+
+def _line(node: ast.expr) -> int:
+    """Where the word stands that says what an expression does; of a comprehension what it does with each item."""
+    match node:
+        case ast.Call(func=function):
+            return function.end_lineno or function.lineno
+        case ast.Attribute():
+            return node.end_lineno or node.lineno
+        case ast.ListComp(elt=each) | ast.SetComp(elt=each) | ast.GeneratorExp(elt=each) | ast.DictComp(value=each):
+            return _line(each)
+    return node.lineno

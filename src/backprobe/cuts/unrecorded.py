@@ -1,0 +1,87 @@
+"""Cuts of what is not recorded: a line that takes the history from what a model gives, and the model has no entry.
+
+Of such a value nobody knows whether it had a history. So it is no proof that nothing requires a gradient, either.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from backprobe.cuts.usage import Use, as_called, may_cut, unseen_uses
+from backprobe.record.entries import Entry, GradStatus, Source
+from backprobe.source.user_code import package
+
+FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index",
+        "integer")  # fmt: skip
+"""Uses that cut wherever they stand. The others are known only by the edge that is not there."""
+CERTAIN = ("detach", "data", "number", "stop_gradient")
+"""Those that cut also where the same expression uses the value in another way as well."""
+LOSING = (*CERTAIN, "numpy", "copied", "parameter", "assigned")
+"""Those that lose a derivative; what an index is computed of has none to lose."""
+SWITCHED_OFF = "gradients were switched off there:"
+"""In the reason of a value that was computed of nothing that is known to require a gradient, in such a place."""
+WRITTEN_SINCE = "it was written since"
+"""In the reason of what was written, where the output does not depend on it: perhaps it depends on a later value."""
+BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
+
+
+class Hidden(NamedTuple):
+    """What a line computes with that is not recorded: its text, what is done to it, and that line."""
+
+    text: str
+    use: Use
+    line: Source
+
+
+def _unseen(entry: Entry, empty: frozenset[str] = frozenset()) -> list[Hidden]:
+    """What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it."""
+    return _in_its_line(entry, empty) if entry.status in BARE else []
+
+
+def _in_its_line(entry: Entry, empty: frozenset[str] = frozenset(), *, nested: bool = False) -> list[Hidden]:
+    line = entry.source
+    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.passages} - empty
+    return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []
+
+
+def _unseen_in(line: Source, text: str, spelled: set[str], nested: bool = False) -> list[Hidden]:
+    known = spelled | {re.split(r"[.\[]", name)[0] for name in spelled} - {"self", "cls"}
+    functions = {call.rpartition(".")[2] for call in line.calls}
+    library = frozenset(name for name in functions if name[:1].islower())  # a module goes by its class
+    unseen = unseen_uses(text, frozenset(known), library, nested)
+    return [Hidden(part, as_called(use, line.calls), line) for part, use in unseen]
+
+
+def _before(entry: Entry) -> dict[str, list[Hidden]]:
+    """What is cut off in lines that filled or made names which hold no tensor, by those names."""
+    found: dict[str, list[Hidden]] = {}
+    for way in entry.passages if entry.status in BARE else ():
+        text = way.source.expression or way.source.statement
+        cuts = [one for one in _unseen_in(way.source, text, {way.spelled, way.through}) if one.use.kind in FIRM]
+        if cuts:
+            found.setdefault(way.through, []).extend(one for one in cuts if one not in found.get(way.through, ()))
+    return found
+
+
+def hidden_beside(entry: Entry) -> list[Hidden]:
+    """What a line of the user's cuts off that is not recorded, though its result has its gradient by another way."""
+    line = entry.source
+    may = entry.status is GradStatus.OK and line is not None and may_cut(line.expression) and not package(line.file)
+    return [one for one in _in_its_line(entry, nested=True) if one.use.kind in FIRM] if may else []
+
+
+def unseen_calls(entry: Entry) -> list[str]:
+    """The calls in an entry's own line of what is not recorded, such as a model."""
+    return [one.text for one in _unseen(entry) if one.text.endswith(")")]
+
+
+def hidden_cuts(entry: Entry) -> list[Hidden]:
+    """What an entry's own line cuts off that is not recorded, each with how it does that, and before it the lines that
+    did so to names that hold no tensor.
+    """
+    before = _before(entry)
+    found = _unseen(entry, frozenset(before))
+    if SWITCHED_OFF in entry.reason:
+        return [one._replace(use=Use("no_grad", one.text)) for one in found[:1]]
+    return [*(one for cuts in before.values() for one in cuts), *(one for one in found if one.use.kind in FIRM)]

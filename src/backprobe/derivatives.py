@@ -1,0 +1,99 @@
+"""Whole Jacobians, and Hessian-vector products, of an output towards any value by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from backprobe.backends.discover import load_backend
+from backprobe.errors import BadOption, Unsupported
+from backprobe.probe import probe
+from backprobe.probe.output import SUMMED
+from backprobe.record.entries import Entry
+from backprobe.recording import Recording
+
+Of = str | int | Callable[[Any], Any] | None
+
+
+def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = None) -> Callable[..., Any]:
+    """Make a function that, called with the target's arguments, returns the Jacobian of its output towards a value.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w):
+    ...     u = x * w
+    ...     return u**2
+    >>> bp.jacobian(f, "u")(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    tensor([[ 6.,  0.],
+            [ 0., 16.]])
+
+    ``target``, ``name``, ``of`` and ``backend`` are as in ``probe``. The result has the output's shape followed by the
+    value's; of a scalar output it is the gradient. It takes one forward pass, and one backward pass for each element of
+    the output.
+
+    Raises what ``probe`` raises, NoGradient for a value that has none, and BadOption where the Jacobian would have more
+    than a million elements.
+    """
+
+    def taken(*args: Any, **kwargs: Any) -> Any:
+        made = probe(target, [name], of=of, cotangent=SUMMED, partials="full", backend=backend)
+        recording = made(*args, **kwargs)
+        entry, output = recording[name], recording.outputs[0]
+        if entry is output:
+            raise BadOption(
+                f"{name!r} is the output itself", asked=f"bp.jacobian(f, {name!r})", found="the identity",
+                next="the name of a value that the output is computed from",
+            )  # fmt: skip
+        _ = entry.grad  # raises where there is none, with the reason
+        block = output.partials.get(entry.name)
+        if block is None:
+            _refuse(recording, entry, output)
+        return block
+
+    return taken
+
+
+def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
+    if recording.notes:
+        raise BadOption(
+            "the Jacobian is too large", asked=f"an output of shape {output.shape} towards {entry.shape}",
+            found=" ".join(recording.notes), next="bp.probe(f, cotangent=...), one vector-Jacobian product at a time",
+        )  # fmt: skip
+    raise Unsupported(
+        f"there is no Jacobian towards {entry.name!r}", asked=f"bp.jacobian(f, {entry.name!r})",
+        found=f"an output of dtype {output.dtype}, a value of dtype {entry.dtype}",
+        why="a complex output, or a view that was written in place, has only vector-Jacobian products",
+        next="bp.probe(f, cotangent=...)",
+    )  # fmt: skip
+
+
+def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | None = None) -> Callable[..., Any]:
+    """Make a function that, called with the target's arguments, returns a Hessian-vector product by name.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w):
+    ...     u = x * w
+    ...     return (u**3).sum()
+    >>> bp.hvp(f, "u", [1.0, 0.0])(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
+    tensor([18.,  0.])
+
+    The Hessian is that of the scalar output towards the value ``name`` alone, and ``vector`` has that value's shape, as
+    has the result. It takes one forward pass and two backward passes, the second through the first
+    (``create_graph=True``); the Hessian itself is never made.
+
+    Raises what ``probe`` raises, NoGradient for a value that has none, and Unsupported for one that was overwritten in
+    place later.
+    """
+
+    def taken(*args: Any, **kwargs: Any) -> Any:
+        recording = probe(target, [name], of=of, create_graph=True, backend=backend)(*args, **kwargs)
+        entry = recording[name]
+        product = load_backend(recording.record.backend).second(entry.value, entry.grad, vector)
+        if product is None:
+            raise Unsupported(
+                f"{entry.name!r} was overwritten in place, so nothing can be differentiated towards it again",
+                asked=f"bp.hvp(f, {name!r}, ...)", found="a copy taken before the write",
+                next="write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)",
+            )  # fmt: skip
+        return product
+
+    return taken

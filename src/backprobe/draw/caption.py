@@ -1,0 +1,149 @@
+"""What a drawing says about one value: its value, and its gradient in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+from backprobe.backends.facts import Summary
+from backprobe.backends.protocol import Arrays
+from backprobe.errors import Overwritten
+from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.graph import Flow, Graph
+from backprobe.record.names import split, strip
+from backprobe.show.table import SMALL, describe
+
+LEVELS = 5  # decades of magnitude that are told apart
+SHORT = 12  # characters of a name that is still written into a ∂/∂
+
+
+class Captions:
+    """The texts of a record's entries, and how large their gradients are beside each other."""
+
+    def __init__(self, record: Record, graph: Graph, arrays: Arrays) -> None:
+        self.record, self.graph, self.arrays = record, graph, arrays
+        self.full = {record.written[name]: name for name in reversed(list(record.names))}
+        self.onward: dict[int, list[Flow]] = {}
+        for flow in graph.flows:
+            if flow.edge is not None:
+                self.onward.setdefault(flow.source, []).append(flow)
+
+    def title(self, at: int) -> str:
+        """The name of a value within its box."""
+        written = self.record.entries[at].name
+        scope, local = split(self.full[written])
+        if local is None:
+            box = self.graph.box_of[at]
+            return written.removeprefix(strip(self.graph.boxes[box].full) + ".") if box else written
+        own = split(written)[1]
+        return own if own is not None else "return" if scope else written
+
+    def value(self, entry: Entry) -> str:
+        try:
+            held = entry.value
+        except Overwritten:
+            return "value overwritten"
+        return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else describe(held, self.arrays)
+
+    def kind(self, entry: Entry) -> str:
+        """Which of four ways of drawing the gradient asks for: ok, zero, nonfinite, missing."""
+        if entry.status is not GradStatus.OK:
+            return "missing"
+        summary = self.summary(entry.grad)
+        if summary is None:
+            return "ok"
+        return "nonfinite" if summary.nonfinite else "ok" if summary.largest else "zero"
+
+    def gradient(self, at: int) -> list[str]:
+        """Lines about the gradient: its number, and in words what is special about it."""
+        entry, kind = self.record.entries[at], self.kind(self.record.entries[at])
+        if entry.status is GradStatus.NOT_TENSOR:
+            return []
+        if kind == "missing":
+            return [f"no gradient: {entry.status}", entry.reason]
+        line = self._number(at, entry.grad)
+        if kind == "zero":
+            return [line, f"zero: {self._why_zero(at)}"]
+        return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
+
+    def _number(self, at: int, gradient: Any) -> str:
+        """A small gradient in full, with what it is of; a large one by its size alone, for its shape is the value's."""
+        output, name = self.title(self.record.outputs[0]), self.title(at)
+        symbol = f"∂{output}/∂{name}" if max(len(output), len(name)) <= SHORT else "gradient"
+        summary = self.summary(gradient)
+        if summary is None or summary.size <= SMALL:
+            return f"{symbol} = {describe(gradient, self.arrays)}"
+        bad = f", {summary.nonfinite} of {summary.size} not finite" if summary.nonfinite else ""
+        return f"gradient rms {summary.rms:.3g} max {summary.largest:.3g}{bad}"
+
+    def _why_zero(self, at: int) -> str:
+        entries = self.record.entries
+        onward = [flow for flow in self.onward.get(at, []) if entries[flow.target].status is GradStatus.OK]
+        if not onward:
+            return "the cotangent is 0" if at in self.record.outputs else "nothing flows back to it"
+        partials = [flow.edge.partial for flow in onward if flow.edge is not None]
+        if partials and all(partial is not None and self._is_zero(partial) for partial in partials):
+            return "every local partial onward is 0"
+        if all(self._is_zero(entries[flow.target].grad) for flow in onward):
+            return "so is the gradient of all it flows into"
+        contributions = [flow.edge.contribution for flow in onward if flow.edge is not None]
+        if contributions and all(contribution is not None for contribution in contributions):
+            together = len(contributions) > 1 and not all(map(self._is_zero, contributions))
+            return "what flows back cancels" if together else "nothing flows back"
+        return "partials=True tells why" if self.record.path_sums is None else "what flows back to it is 0"
+
+    def _why_not_finite(self, at: int) -> str:
+        names = [self.record.entries[flow.target] for flow in self.onward.get(at, [])]
+        came = [entry.name for entry in names if entry.status is GradStatus.OK and self.kind(entry) == "nonfinite"]
+        if came:
+            return f"it came with the gradient of {came[0]}"
+        born = [flow for flow in self.onward.get(at, []) if self.is_not_finite(flow.edge and flow.edge.contribution)]
+        if born:
+            return f"it arises on the way from {self.record.entries[born[0].target].name}, whose gradient is finite"
+        return f"first here, of {' and '.join(entry.name for entry in names[:3])}" if names else "the cotangent is not"
+
+    def _is_zero(self, tensor: Any) -> bool:
+        summary = self.summary(tensor) if tensor is not None else None
+        return summary is not None and not summary.nonfinite and not summary.largest
+
+    def is_not_finite(self, tensor: Any) -> bool:
+        summary = self.summary(tensor) if tensor is not None else None
+        return summary is not None and bool(summary.nonfinite)
+
+    def summary(self, tensor: Any) -> Summary | None:
+        return self.arrays.summarize(tensor)
+
+    # magnitudes
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest rms among the gradients."""
+        summaries = (self.summary(e.grad) for e in self.record.entries if e.status is GradStatus.OK)
+        sizes = [found.rms for found in summaries if found is not None and math.isfinite(found.rms)]
+        return max(sizes, default=0.0)
+
+    def level(self, tensor: Any) -> int | None:
+        """The decade of a gradient's rms: LEVELS - 1 for the largest of all, one less for each decade below it."""
+        summary = self.summary(tensor) if tensor is not None else None
+        if summary is None or summary.nonfinite or not summary.rms > 0 or not self.largest:
+            return None
+        decades = math.log10(summary.rms) - math.log10(self.largest)
+        return max(0, min(LEVELS - 1, LEVELS - 1 + round(decades)))
+
+    def arrow(self, flow: Flow, *, upstream: bool) -> str:
+        """The label of an edge: the local partial, or upstream × local = contribution; of tensors what flows back."""
+        edge = flow.edge
+        if edge is None:
+            return ""
+        shown = edge.contribution if edge.partial is None else edge.partial
+        summary = None if shown is None else self.summary(shown)
+        if summary is None:
+            return ""
+        if edge.partial is None or summary.size > SMALL:
+            return f"rms {summary.rms:.3g}" if not summary.nonfinite else f"{summary.nonfinite} not finite"
+        local = describe(edge.partial, self.arrays)
+        target = self.record.entries[flow.target]
+        if not upstream or edge.contribution is None or target.status is not GradStatus.OK:
+            return local
+        return f"{describe(target.grad, self.arrays)} × {local} = {describe(edge.contribution, self.arrays)}"

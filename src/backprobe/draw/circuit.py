@@ -1,0 +1,358 @@
+"""A recording as a circuit: what each node, edge and box of the drawing says, before anything is laid out.
+
+Every value is a node with its name, expression, value and gradient; every flow an edge with its local partial. A
+``View`` decides which values share a node: those inside a collapsed box, and those of a loop that is rolled up.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from backprobe.backends.discover import load_arrays
+from backprobe.draw.caption import Captions
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.graph import Flow, Graph
+from backprobe.record.names import partition, split, strip
+from backprobe.show.table import outputs, path_sums, place, printable
+
+LONGEST = 52  # characters of one line in a node
+MOST_LINES = 4  # of one text in a node
+ROLLED = 3  # repetitions that make a loop
+
+
+@dataclass(frozen=True)
+class View:
+    """Which values are drawn as one node, and what edges say."""
+
+    depth: int | None = None  # boxes this deep are collapsed
+    roll: bool = False  # loops are rolled up
+    apart: int = 12  # a value that flows into this many nodes is drawn apart
+    contributions: bool = False  # edges show upstream × local
+    collapsed: bool = False  # not as asked, but because there is too much to draw
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node: its lines of text, what it stands for, and how large its gradient is (None without one)."""
+
+    key: str
+    frame: str | None
+    title: str
+    aside: str  # small, beside the title
+    expression: str
+    lines: tuple[str, ...]
+    kind: str  # input, parameter, value, output, plain, box, loop, apart
+    grad: str  # ok, zero, nonfinite, missing
+    level: int | None
+    tooltip: str
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """One edge: from, to, its label, whether it carries a derivative, and how large what flows back along it is."""
+
+    source: str
+    target: str
+    label: str
+    carries: bool
+    level: int | None
+    is_finite: bool = True
+    tooltip: str = ""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A box around nodes: its key, label, and the box around it."""
+
+    key: str
+    label: str
+    around: str | None
+
+
+@dataclass(frozen=True)
+class Circuit:
+    """Everything that is drawn."""
+
+    nodes: tuple[Node, ...]
+    arrows: tuple[Arrow, ...]
+    frames: tuple[Frame, ...]
+    footer: tuple[str, ...]
+
+
+class Draft:
+    """A record as it will be drawn: first which values share a node, then all that the drawing says."""
+
+    def __init__(self, record: Record, graph: Graph, view: View) -> None:
+        self.record, self.graph, self.view = record, graph, view
+        self.entries = record.entries
+        self.captions = Captions(record, self.graph, load_arrays(record.backend))
+        self.rolls = _rolls(self.graph, self.captions) if view.roll else {}
+        self.members: dict[str, list[int]] = defaultdict(list)  # the values that share a node, by its key
+        self.hidden = [at for at in range(len(self.entries)) if not self._is_drawn(at)]
+        for at in sorted(set(range(len(self.entries))) - set(self.hidden)):
+            self.members[self.key(at)].append(at)
+
+    def circuit(self) -> Circuit:
+        """Everything that is drawn."""
+        arrows = [self._arrow(source, target, own) for (source, target), own in self.flows.items()]
+        nodes = [self._node(key, positions) for key, positions in self.members.items()]
+        frames = self._frames(nodes)
+        nodes, frames = _unframed(nodes, frames)
+        nodes, arrows = _apart(nodes, arrows, self.view.apart)
+        return Circuit(tuple(nodes), tuple(arrows), tuple(frames), (*self._footer(), *_legend(nodes, arrows)))
+
+    @cached_property
+    def flows(self) -> dict[tuple[str, str], list[Flow]]:
+        """What flows between two nodes, by their keys."""
+        found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
+        for flow in self.graph.flows:
+            source, target = self.key(flow.source), self.key(flow.target)
+            if source in self.members and target in self.members and not self._is_inside(flow, source, target):
+                found[source, target].append(flow)
+        return found
+
+    # which values are drawn, and as which node
+
+    def _is_drawn(self, at: int) -> bool:
+        """Tensors that have a gradient or take part; plain numbers that an expression reads."""
+        entry = self.entries[at]
+        if entry.status is GradStatus.NOT_TENSOR:
+            number = isinstance(entry.held_value, int | float | complex) and not isinstance(entry.held_value, bool)
+            return number and at in self._read
+        return entry.status in TAKES_PART or at in self._read or at in self._reading
+
+    @cached_property
+    def _read(self) -> frozenset[int]:
+        return frozenset(flow.source for flow in self.graph.flows)
+
+    @cached_property
+    def _reading(self) -> frozenset[int]:
+        return frozenset(flow.target for flow in self.graph.flows)
+
+    def key(self, at: int) -> str:
+        box = self._collapsed(self.graph.box_of[at])
+        if box is not None:
+            return self.rolls.get(box, box)
+        return self.rolls.get(str(at), str(at))
+
+    def _collapsed(self, box: str | None) -> str | None:
+        """The outermost collapsed box around a box, itself included."""
+        depth = self.view.depth
+        while box is not None and depth is not None and self.graph.boxes[box].level > depth:
+            box = self.graph.boxes[box].around
+        return box if box is not None and depth is not None and self.graph.boxes[box].level == depth else None
+
+    def _is_loop(self, key: str) -> bool:
+        return key.startswith(LOOP)
+
+    def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
+        """Does a flow stay within one collapsed box? From one turn of a loop to the next, it does not."""
+        boxes = [self._collapsed(self.graph.box_of[at]) for at in (flow.source, flow.target)]
+        return source == target and (not self._is_loop(source) or (boxes[0] == boxes[1] and boxes[0] is not None))
+
+    # nodes
+
+    def _node(self, key: str, positions: Sequence[int]) -> Node:
+        if key in self.graph.boxes:
+            return self._box_node(key, positions)
+        return self._loop_node(key, positions) if self._is_loop(key) else self._value_node(key, positions[0])
+
+    def _value_node(self, key: str, at: int) -> Node:
+        entry, captions = self.entries[at], self.captions
+        expression, value = entry.source.expression if entry.source is not None else "", captions.value(entry)
+        expression = "" if expression == value else expression
+        lines = [f"= {value}", *captions.gradient(at)]
+        return Node(
+            key, self._frame(self.graph.box_of[at]), captions.title(at), "", expression, tuple(filter(None, lines)),
+            self._kind(at), captions.kind(entry), captions.level(entry.grad_or_none), _tooltip(entry),
+        )  # fmt: skip
+
+    def _kind(self, at: int) -> str:
+        if at in self.record.outputs:
+            return "output"
+        if at in self.graph.parameters:
+            return "parameter"
+        entry = self.entries[at]
+        if entry.status is GradStatus.NOT_TENSOR:
+            return "plain"
+        return "value" if entry.inputs or entry.reads or (entry.source and entry.source.expression) else "input"
+
+    def _box_node(self, box: str, positions: Sequence[int]) -> Node:
+        """A collapsed box says what it returns, and how much is in it."""
+        outs = [at for at in self.graph.returned[box] if self.entries[at].status is not GradStatus.NOT_TENSOR]
+        outs.sort(key=lambda at: self.entries[at].status is not GradStatus.OK)
+        lines, kind, level = [], "missing", None
+        if outs:
+            entry = self.entries[outs[0]]
+            kind, level = self.captions.kind(entry), self.captions.level(entry.grad_or_none)
+            lines = [f"= {self.captions.value(entry)}", *self.captions.gradient(outs[0])]
+        inside = len(positions) - len(parameters := [at for at in positions if at in self.graph.parameters])
+        counted = [_counted(inside, "value") if inside > 1 else "", _counted(len(parameters), "parameter")]
+        own = self.graph.boxes[box]
+        return Node(key=box, frame=self._frame(own.around), title=own.label, aside=", ".join(filter(None, counted)),
+                    expression="", lines=tuple(filter(None, lines)), kind="box", grad=kind, level=level,
+                    tooltip=strip(box))  # fmt: skip
+
+    def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
+        """What a loop binds again and again, or many modules alike: the first and the last of them."""
+        first, last = positions[0], positions[-1]
+        boxes = list(dict.fromkeys(box for at in positions if (box := self._collapsed(self.graph.box_of[at]))))
+        if boxes:
+            ends = [self._box_node(box, [at for at in positions if self._collapsed(self.graph.box_of[at]) == box])
+                    for box in (boxes[0], boxes[-1])]  # fmt: skip
+        else:
+            ends = [self._value_node(str(at), at) for at in (first, last)]
+        times = len(boxes) or len(positions)
+        lines = ["the first:", *ends[0].lines, "the last:", *ends[1].lines]
+        title = f"{ends[0].title} … {ends[1].title}" if ends[0].title != ends[1].title else ends[0].title
+        return Node(key, ends[0].frame, title, f"{times} times", ends[0].expression, tuple(lines), "loop", ends[1].grad,
+                    ends[1].level, f"{ends[0].tooltip} … {ends[1].tooltip}")  # fmt: skip
+
+    # frames
+
+    def _frame(self, box: str | None) -> str | None:
+        return None if box is None else self.rolls.get(box, box)
+
+    def _frames(self, nodes: Sequence[Node]) -> list[Frame]:
+        """The boxes that hold a node, and those around them."""
+        found: dict[str, Frame] = {}
+        for node in nodes:
+            key = node.frame
+            while key is not None and key not in found:
+                own = [box for box in self.graph.boxes.values() if self._frame(box.full) == key]
+                label = own[0].label if len(own) == 1 else f"{own[0].label} … {own[-1].label}, {len(own)} times"
+                around = self._frame(own[0].around)
+                found[key] = Frame(key, label, around)
+                key = around
+        return list(found.values())
+
+    # edges
+
+    def _arrow(self, source: str, target: str, flows: Sequence[Flow]) -> Arrow:
+        carrying = [flow for flow in flows if flow.edge is not None]
+        contributions = [flow.edge.contribution for flow in carrying if flow.edge is not None]
+        sizes = [level for level in map(self.captions.level, contributions) if level is not None]
+        label = self.captions.arrow(flows[0], upstream=self.view.contributions) if len(flows) == 1 else ""
+        pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows[:MOST_LINES]]
+        more = f" and {len(flows) - MOST_LINES} more" if len(flows) > MOST_LINES else ""
+        is_finite = not any(map(self.captions.is_not_finite, contributions))
+        size = max(sizes, default=None)
+        return Arrow(source, target, label, bool(carrying), size, is_finite, ", ".join(pairs) + more)
+
+    # below
+
+    def _footer(self) -> Iterator[str]:
+        yield outputs(self.record)
+        if self.record.path_sums is not None:
+            yield path_sums(self.record.path_sums)
+        else:
+            yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
+        if self.view.collapsed:
+            asked = ", ".join([f"depth={self.view.depth}"] * bool(self.view.depth) + ["roll=True"] * self.view.roll)
+            yield f"{len(self.entries):,} values are more than fit here: drawn with {asked}; ask for another depth"
+        tensors = [self.entries[at] for at in self.hidden if self.entries[at].status is not GradStatus.NOT_TENSOR]
+        if tensors:
+            more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
+            yield f"not drawn, because nothing leads to or from it: {', '.join(e.name for e in tensors[:3])}{more}"
+        yield from (f"note: {note}" for note in self.record.notes[:3])
+        if len(self.record.notes) > 3:
+            yield f"and {len(self.record.notes) - 3} more notes: rec.notes"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}" if number else ""
+
+
+def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
+    """What the looks mean, as far as they tell anything here."""
+    if len({node.level for node in nodes} - {None}) > 1:
+        yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
+    if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
+        yield "line without a number: several values flow along it"
+    if any(not arrow.carries for arrow in arrows):
+        yield "dashed line: read, but nothing flows back"
+
+
+TAKES_PART = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.OPAQUE,
+              GradStatus.NOT_EXECUTED)  # fmt: skip
+LOOP = "loop:"
+
+
+def _tooltip(entry: Entry) -> str:
+    """The full names, and the line of the source."""
+    names = " = ".join((entry.name, *entry.aliases))
+    if entry.source is None:
+        return names
+    return f"{names}  {place(entry.source.file, entry.source.line)}  {entry.source.text}"
+
+
+def _rolls(graph: Graph, captions: Captions) -> dict[str, str]:
+    """The loop that a box, or a value outside of boxes that are alike, belongs to: by box or position."""
+    alike: dict[str, list[str]] = defaultdict(list)
+    for box in graph.boxes:
+        alike[_without_counts(box)].append(box)
+    boxes = {box: f"{LOOP}{form}" for form, own in alike.items() if len(own) >= ROLLED for box in own}
+    places: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
+    for at, entry in enumerate(graph.entries):
+        box = graph.box_of[at] or ""
+        local = strip(split(captions.full[entry.name])[1] or _without_counts(entry.name))
+        line = entry.source.line if entry.source is not None else 0
+        places[boxes.get(box, box), local, entry.source.expression if entry.source else "", line].append(at)
+    values = {
+        str(at): f"{LOOP}{box}:{local}@{line}" for (box, local, _, line), own in places.items()
+        if len(own) >= ROLLED for at in own
+    }  # fmt: skip
+    return boxes | values
+
+
+def _without_counts(scope: str) -> str:
+    """A scope with every count, and every number that is a whole segment of its path, left open."""
+    return "/".join(".".join("*" if part.isdigit() else part for part in partition(segment, "."))
+                    for segment in partition(strip(scope), "/"))  # fmt: skip
+
+
+def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node], list[Arrow]]:
+    """A value that flows into very many others, such as a mask, is named beside each of them instead."""
+    # not what gradients flow through: the graph would fall to pieces
+    through = {arrow.target for arrow in arrows if arrow.carries}
+    consumers = Counter(arrow.source for arrow in arrows if arrow.source not in through)
+    by_key = {node.key: node for node in nodes}
+    kept: list[Arrow] = []
+    for at, arrow in enumerate(arrows):
+        if consumers[arrow.source] < most:
+            kept.append(arrow)
+            continue
+        source, target = by_key[arrow.source], by_key[arrow.target]
+        key = f"apart:{at}"
+        nodes.append(
+            Node(key, target.frame, source.title, "", "", (), "apart", source.grad, source.level, source.tooltip)
+        )
+        kept.append(Arrow(key, arrow.target, arrow.label, arrow.carries, arrow.level))
+    for at, node in enumerate(nodes):
+        if consumers[node.key] >= most:
+            lines = (*node.lines, f"flows into {consumers[node.key]} others, and is named there")
+            nodes[at] = replace(node, lines=lines)
+    return nodes, kept
+
+
+def _unframed(nodes: list[Node], frames: list[Frame]) -> tuple[list[Node], list[Frame]]:
+    """A module of which only what it returns is drawn needs no box around that."""
+    inside = Counter([node.frame for node in nodes] + [frame.around for frame in frames])
+    alone = {frame.key: frame for frame in frames if inside[frame.key] == 1}
+    dropped: set[str] = set()
+    for at, node in enumerate(nodes):
+        frame = alone.get(node.frame or "")
+        if frame is not None and node.title == "return" and not frame.key.startswith("/"):
+            nodes[at] = replace(node, frame=frame.around, title=frame.label)
+            dropped.add(frame.key)
+    return nodes, [frame for frame in frames if frame.key not in dropped]
+
+
+def fitted(text: str) -> list[str]:
+    """A text in lines that fit a node, the last ending in an ellipsis where it is too long."""
+    lines = textwrap.wrap(printable(text), LONGEST, break_long_words=True) or [""]
+    return lines if len(lines) <= MOST_LINES else [*lines[: MOST_LINES - 1], lines[MOST_LINES - 1][:-1] + "…"]

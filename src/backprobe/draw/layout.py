@@ -1,0 +1,164 @@
+"""A circuit laid out by Graphviz: SVG that reads in dark and light and in print, and PNG.
+
+Graphviz reads its labels: in an HTML-like one, text is escaped as XML and every backslash doubled, and nothing of the
+user's is ever a node's identifier, an attribute's name, or a label by itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import math
+import re
+import textwrap
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any
+
+from backprobe.draw.circuit import Arrow, Circuit, Frame, Node, fitted
+from backprobe.show.table import printable
+
+FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
+ALARM = "#b00020"
+INK, FAINT, PAPER = "#1b1f24", "#5b6470", "#ffffff"
+FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")  # light to dark: they survive a print without colour
+MOST_PIXELS = 24_000_000  # of a PNG: what a viewer still opens at once
+PREAMBLE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
+
+
+def svg(circuit: Circuit, direction: str) -> str:
+    """The drawing as SVG: self-contained, its styles held to itself by its own identifier."""
+    graph = graph_of(circuit, direction)
+    drawn = graph.draw(format="svg", prog="dot").decode()
+    drawn = COMMENT.sub("", PREAMBLE.sub("", drawn, count=1))
+    identifier = "bp" + hashlib.sha256(drawn.encode()).hexdigest()[:10]
+    drawn = drawn.replace('id="bp_', f'id="{identifier}_').replace('id="a_bp_', f'id="a_{identifier}_')
+    style = resources.files("backprobe.draw").joinpath("circuit.css").read_text(encoding="utf-8")
+    opening, rest = drawn.split(">", 1)
+    return f'{opening} id="{identifier}">\n<style>\n{style.replace("#circuit", "#" + identifier)}</style>{rest}'
+
+
+def png(circuit: Circuit, direction: str) -> bytes:
+    """The drawing as PNG, on white: at twice a screen's resolution, at less where that would be a huge picture."""
+    graph = graph_of(circuit, direction)
+    graph.layout(prog="dot")
+    left, bottom, right, top = map(float, graph.graph_attr["bb"].split(","))
+    inches = max(1e-3, (right - left) * (top - bottom) / 72**2)
+    graph.graph_attr["dpi"] = str(int(max(24, min(144, math.sqrt(MOST_PIXELS / inches)))))
+    drawn: bytes = graph.draw(format="png", prog="nop2")
+    return drawn
+
+
+def graph_of(circuit: Circuit, direction: str) -> Any:
+    """The graph as pygraphviz holds it; every identifier is a number of ours."""
+    import pygraphviz
+
+    graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
+    graph.graph_attr.update(
+        rankdir=direction, bgcolor=PAPER, fontname=FONT, fontsize="10", fontcolor=FAINT, labelloc="b", labeljust="l",
+        nodesep="0.25", ranksep="0.45" if direction == "LR" else "0.25", id="bp_circuit",
+        label=_table(_footer(circuit.footer)),
+    )  # fmt: skip
+    graph.node_attr.update(shape="box", style="rounded,filled", fontname=FONT, fontsize="11", margin="0.08,0.05",
+                           fontcolor=INK, color=INK, fillcolor=PAPER)  # fmt: skip
+    graph.edge_attr.update(fontname=FONT, fontsize="10", fontcolor=INK, color=FAINT, arrowsize="0.7")
+    place: dict[str | None, Any] = {None: graph}
+    for number, frame in enumerate(_outermost_first(circuit.frames)):
+        place[frame.key] = place[frame.around].add_subgraph(
+            name=f"cluster_{number}", id=f"bp_f{number}", label=_table([_text(frame.label, size=11)]), labeljust="l",
+            labelloc="t", style="rounded", bgcolor="transparent", color=FAINT, fontname=FONT,
+            tooltip=_plain(frame.label),
+        )  # fmt: skip
+    numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
+    for node in circuit.nodes:
+        place[node.frame].add_node(numbers[node.key], id=f"bp_{numbers[node.key]}", **_node(node))
+    for number, arrow in enumerate(circuit.arrows):
+        graph.add_edge(numbers[arrow.source], numbers[arrow.target], id=f"bp_e{number}", **_arrow(arrow))
+    return graph
+
+
+def _outermost_first(frames: Iterable[Frame]) -> list[Frame]:
+    by_key = {frame.key: frame for frame in frames}
+
+    def depth(frame: Frame) -> int:
+        return 0 if frame.around is None else 1 + depth(by_key[frame.around])
+
+    return sorted(by_key.values(), key=depth)
+
+
+# what each kind of thing looks like
+
+
+def _node(node: Node) -> dict[str, str]:
+    classes = f"{node.kind} {node.grad}" + ("" if node.level is None else f" level{node.level}")
+    if node.kind == "apart":
+        label = _table([_text(node.title)])
+        return {"class": classes, "label": label, "shape": "plain", "tooltip": _plain(node.tooltip)}
+    rows = [_text(node.title, bold=True, size=12) + (_text(f" {node.aside}", size=9) if node.aside else "")]
+    rows += [_text(line, code=True) for line in fitted(node.expression)] if node.expression else []
+    rows += [_text(part) for line in node.lines for part in fitted(line)]
+    look = {"class": classes, "label": _table(rows), "tooltip": _plain(node.tooltip)}
+    if node.level is not None:
+        look["fillcolor"] = FILLS[node.level]
+    return look | SHAPES.get(node.kind, {}) | BORDERS[node.grad]
+
+
+SHAPES = {
+    "output": {"peripheries": "2"},
+    "input": {"shape": "box", "style": "filled"},
+    "parameter": {"shape": "cylinder", "style": "filled"},
+    "plain": {"shape": "plaintext", "style": ""},
+    "box": {"shape": "component", "style": "filled"},
+    "loop": {"shape": "box3d", "style": "filled", "margin": "0.12,0.1"},
+}
+BORDERS = {
+    "ok": {},
+    "zero": {"color": FAINT, "penwidth": "1.5", "style": "filled,dotted"},
+    "nonfinite": {"color": ALARM, "penwidth": "3.5"},
+    "missing": {"color": FAINT, "style": "filled,dashed", "fillcolor": "#f3f4f6"},
+}
+
+
+def _arrow(arrow: Arrow) -> dict[str, str]:
+    look = {"class": "carries" if arrow.carries else "cut", "tooltip": _plain(arrow.tooltip)}
+    if arrow.label:
+        look["label"] = _table(
+            [_text(part) for part in fitted(arrow.label)], beside='<td width="5"></td>'
+        )  # clear of the line
+    if not arrow.carries:
+        look |= {"style": "dashed", "arrowhead": "empty"}
+    if not arrow.is_finite:
+        look |= {"class": "carries nonfinite", "color": ALARM, "penwidth": "3.5"}
+    elif arrow.level is not None:
+        look["penwidth"] = f"{0.8 + 0.6 * arrow.level:.1f}"
+    return look
+
+
+def _footer(lines: Iterable[str]) -> list[str]:
+    return [_text(part, size=9) for line in lines for part in _wrapped(line)]
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(printable(line), 110)
+
+
+# text for Graphviz
+
+
+def _table(rows: Iterable[str], beside: str = "") -> str:
+    cells = "".join(f'<tr>{beside}<td align="left">{row}</td></tr>' for row in rows)
+    return f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1">{cells}</table>>'
+
+
+def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None = None) -> str:
+    """One line of the user's text as it must stand inside an HTML-like label."""
+    escaped = html.escape(printable(text)).replace("\\", "\\\\") or " "
+    font = (f' face="{CODE}"' if code else "") + (f' point-size="{size}"' if size else "")
+    escaped = f"<font{font}>{escaped}</font>" if font else escaped
+    return f"<b>{escaped}</b>" if bold else escaped
+
+
+def _plain(text: str) -> str:
+    """A text as an attribute: it must neither begin and end like an HTML-like label nor hold an escape."""
+    return " " + printable(text).replace("\\", "\\\\") + " "

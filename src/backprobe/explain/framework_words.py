@@ -1,0 +1,65 @@
+"""What each framework calls the things that remedies speak of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WORDS = {
+    "torch": {
+        "tensor": "a tensor of one element",
+        "join": "torch.stack([...]) or torch.cat([...]) of tensors, clone() for a copy",
+        "where": "torch.where",
+        "at_position": "{plain}.max(), {plain}.gather(...)",
+        "floating": "float(), half() and double()",
+        "draw_smoothly": "rsample(), where the distribution has it",
+        "differentiably": "create_graph=True there",
+        "require": "requires_grad_() on what should be differentiated, before it is used; wrt= in the function form",
+        "require_it": "requires_grad_() on it before it is used; in the function form wrt={plain!r}",
+        "require_inside": "requires_grad_() on what {text} computes with, as the parameters of a module",
+        "go_back": "loss.backward() in the block, in this thread",
+        "straight_through": "u + ({op}(u) - u).detach()",
+        "noise": "randn_like(mean)",
+    },
+    "tensorflow": {
+        "tensor": "a tensor of one element",
+        "join": "tf.stack([...]) or tf.concat([...], 0) of tensors, tf.identity() for a copy",
+        "where": "tf.where",
+        "at_position": "tf.reduce_max({plain}), tf.gather({plain}, ...)",
+        "floating": "tf.cast to a floating dtype",
+        "draw_smoothly": "mean + deviation * tf.random.normal(...), or what the distribution has like it",
+        "differentiably": "a tf.GradientTape around it that is asked as well",
+        "require": "a Variable with trainable=True for what should be differentiated; in the function form wrt=",
+        "require_it": "trainable=True where it is made, if it is a Variable; in the function form wrt={plain!r}",
+        "require_inside": "trainable=True for what {text} computes with, as the weights of a model",
+        "go_back": "end the block: its gradients are there when it is over",
+        "straight_through": "u + tf.stop_gradient({op}(u) - u)",
+        "noise": "tf.random.normal(mean.shape)",
+    },
+    "jax": {
+        "tensor": "an array of one element",
+        "join": "jnp.stack([...]) or jnp.concatenate([...]) of arrays, jnp.copy() for a copy",
+        "where": "jnp.where",
+        "at_position": "{plain}.max(), jnp.take({plain}, ...)",
+        "floating": "astype to a floating dtype",
+        "draw_smoothly": "mean + deviation * jax.random.normal(...), or what the distribution has like it",
+        "differentiably": "jax.grad of a function, which can itself be differentiated",
+        "require": "give it to the function as an argument; where wrt= is given, with its name there",
+        "require_it": "wrt={plain!r}, if it is an argument; what is none has to become one",
+        "require_inside": "what {text} computes with, given to the function as an argument",
+        "go_back": "run the function under bp.probe",
+        "straight_through": "u + jax.lax.stop_gradient({op}(u) - u)",
+        "noise": "jax.random.normal(key, mean.shape)",
+    },
+}  # fmt: skip
+"""By framework; the fields in braces are those of the text that a word stands in."""
+
+
+class FrameworkWords(dict[str, Any]):
+    """The fields of a text: what is not among them is a word of the framework's."""
+
+    def __init__(self, framework: str, fields: dict[str, Any]) -> None:
+        super().__init__(fields)
+        self.words = WORDS.get(framework, WORDS["torch"])  # recordings from before it was noted have none
+
+    def __missing__(self, word: str) -> str:
+        return self.words[word].format_map(self)

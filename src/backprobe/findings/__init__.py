@@ -1,0 +1,1 @@
+"""What the answers of ``explain``, ``health`` and ``check`` are made of."""

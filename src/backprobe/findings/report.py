@@ -1,0 +1,67 @@
+"""What the answers of ``explain``, ``health`` and ``check`` are made of: findings, and a report that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backprobe.findings import text as shown
+from backprobe.record.entries import Source
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found: what it is, where, what was seen that shows it, and what would change it.
+
+    ``kind`` is a word of the answer that it belongs to (``detach``, ``born``, ``wrong_derivative``), for programs
+    that read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
+    ``source`` the line of the user's that caused it, None where no line did. ``facts`` are what was seen, a sentence
+    each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
+    ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help.
+
+    >>> import torch, backprobe as bp
+    >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
+    >>> finding.kind, finding.name, finding.chain
+    ('detach', 'return', ('x', 'return'))
+    """
+
+    kind: str
+    name: str
+    headline: str
+    source: Source | None = None
+    facts: tuple[str, ...] = ()
+    chain: tuple[str, ...] = ()
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answer to one question: what was found, the causes first, and in ``notes`` what could not be judged and why.
+
+    ``heading`` is the answer in a sentence. ``ok`` is whether nothing was found. Printing a report shows each finding
+    with the file and line of its cause.
+
+    >>> import torch, backprobe as bp
+    >>> report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "w")
+    >>> report.ok, report.heading
+    (True, "'w' has its gradient: nothing is missing")
+    """
+
+    heading: str
+    findings: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Was nothing found?"""
+        return not self.findings
+
+    def of_kind(self, *kinds: str) -> Sequence[Finding]:
+        """The findings of these kinds."""
+        return [finding for finding in self.findings if finding.kind in kinds]
+
+    def __str__(self) -> str:
+        return shown.to_text(self.heading, self.findings, self.notes)
+
+    def _repr_pretty_(self, printer: object, cycle: bool) -> None:
+        printer.text(str(self))  # type: ignore[attr-defined]

@@ -1,0 +1,252 @@
+"""The block form: a probe around code of the user's own, which calls the model, and ``backward()`` where there is one.
+
+PyTorch's programs run backward themselves, and the block looks on. TensorFlow's have a tape do it: that of the probe
+is open as long as the block, and differentiates one of its variables when it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from backprobe.backends.facts import Ran
+from backprobe.backends.protocol import Backend, BlockTape, Differentiator, Tensors
+from backprobe.errors import BackprobeError, BadOption, Unsupported
+from backprobe.probe.block_variables import computed_in, output_of
+from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, names_in, unfit_buffers
+from backprobe.probe.run import Request, Run, home, name_of
+from backprobe.record.containers import leaves
+from backprobe.record.entries import Record
+from backprobe.recording import BlockRecording
+from backprobe.source.bytecode import names_loaded
+from backprobe.source.frames import name_in
+from backprobe.source.user_code import package
+from backprobe.tracing.assemble import kept, transcribe
+from backprobe.tracing.finiteness import without_moved
+from backprobe.tracing.frame_observer import Watching
+from backprobe.tracing.scope import Value
+
+COMPILED = "{} was not followed: it is compiled, and runs as a whole"
+
+
+class BlockRun(Run):
+    """One block, from its first line to its last."""
+
+    tape: BlockTape
+
+    def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
+        super().__init__(probe, backend)
+        _refuse_options(probe, self.tape.differentiator)
+        self.frame: FrameType | None = frame
+        self.outputs: dict[Value, None] = {}
+        self.versions: Versions = {}
+        self.installed = ExitStack()
+        self.recording = BlockRecording(self._record, self._progress)
+
+    def opened(self) -> BlockTape:
+        return self.backend.open_block(self.probe.options)
+
+    def watching(self) -> AbstractContextManager[object]:
+        """What makes the program report until it is left."""
+        raise NotImplementedError
+
+    def enter(self) -> BlockRecording:
+        """The block begins. Whatever happens, nothing is left behind."""
+        try:
+            self.tape.listen(self._began)
+            self.installed.enter_context(self.watching())
+        except BaseException:
+            self._release()
+            raise
+        return self.recording
+
+    def exit(self, error: BaseException | None) -> None:
+        """The block is over. Raises NothingMatched, and what choosing an output and differentiating it raise."""
+        try:
+            self.installed.close()
+            self.closing()
+            self.trace.notes.update(dict.fromkeys(map(COMPILED.format, self.tape.unseen())))
+            if error is not None and not isinstance(error, BackprobeError):
+                self.add_notes(error)
+            try:
+                if error is None and self.tape.differentiator is not None:
+                    self.noting(partial(self._differentiate, self.tape.differentiator))
+            finally:
+                self.trace.close()
+                record = self._record()
+                self.recording.settle(record)
+            if error is None:
+                self.refuse_missed(record.names)
+        finally:
+            self._release()
+
+    def _differentiate(self, differentiator: Differentiator) -> None:
+        """Run backward from a variable of the block."""
+        assert self.frame is not None
+        self.doing = "choosing the output of"
+        computed = computed_in(self.frame, self.tape, differentiator)
+        output = output_of(self.frame, computed, self.probe, self.tape, self.spelled())
+        local, dot, leaf = (output.path or "").lstrip(".").partition(".")
+        value = self.trace.hold(output.tensor, local, dot + leaf)
+        self.outputs[value] = None
+        self.hold_unnamed()
+        self.doing = "differentiating"
+        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, _captures(kept(self.trace, [value]))))
+
+    def closing(self) -> None:
+        """The program reports nothing any more; what it never did may still get a name."""
+
+    def _release(self) -> None:
+        self.installed.close()
+        self.trace.release()
+        self.tape.release()
+        self.outputs.clear()
+        self.versions.clear()
+        self.frame = None
+
+    def _began(self, tensors: Sequence[Any]) -> list[Any]:
+        """The program runs backward from these: they are outputs, and have an entry whatever is selected."""
+        values = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
+        self.outputs.update(dict.fromkeys(values))
+        return [value.capture for value in values]
+
+    def _record(self) -> Record:
+        """What is known so far."""
+        self.trace.repeats.settle()
+        values = kept(self.trace, list(self.outputs))
+        with self.tape.quiet():
+            passed = self.tape.backward(_captures(values))
+        return self.judged(transcribe(self.trace, self.backend, values, passed, list(self.outputs)))
+
+    def _progress(self) -> tuple[int, ...]:
+        """Changes when ``_record`` does."""
+        return sum(len(value.names) for value in self.trace.values), len(self.outputs), self.tape.progress
+
+    def subject(self) -> str:
+        return "a block" if self.probe.target is None else f"a block around {name_of(self.probe.target)}"
+
+    def spelled(self, pattern: str | None = None) -> str:
+        return f"with {super().spelled(pattern)} as rec:"
+
+
+class ModelBlock(BlockRun):
+    """A block around a model: its modules report whenever the program calls it."""
+
+    in_function = False
+    looked_into = OUTPUTS_AND_OWN
+
+    def starts_at(self) -> Any:
+        return self.backend.call(self.probe.target, (), {}).forward
+
+    def watching(self) -> AbstractContextManager[object]:
+        self.modules, self.unfit = (
+            Modules(self, self.versions if self.probe.options.nonfinite else None),
+            unfit_buffers(self),
+        )
+        observer, differentiator = self.modules.observer(), self.tape.differentiator
+        if differentiator is not None:
+            observer = replace(observer, given=lambda inputs: differentiator.follow(_leaves(inputs)))
+        return self.backend.observing(self.probe.target, observer)
+
+    def judged(self, record: Record) -> Record:
+        moved = [name for name, (tensor, version) in self.versions.items() if self.tape.version(tensor) != version]
+        return without_moved(super().judged(record), moved)
+
+    def closing(self) -> None:
+        self.modules.name_unseen(self.backend.call(self.probe.target, (), {}), self.tape.unseen())
+
+    def known_names(self) -> Sequence[str]:
+        return names_in(self.backend.call(self.probe.target, (), {}))
+
+
+class PlainBlock(BlockRun):
+    """A block by itself: its variables, and those of the user's functions that it calls."""
+
+    looked_into = None
+
+    def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
+        super().__init__(probe, backend, frame)
+        self.trace.home = home(frame.f_code.co_filename)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        assert self.frame is not None
+        if self.selection.asks_operations:
+            self._refuse_operations()
+        read = tensors_read(self.frame, self.tape)
+        if self.tape.differentiator is not None:
+            self.tape.differentiator.follow(_leaves(list(read.values())))
+        watching = Watching(self.trace, self.tape)
+        watching.start(self.frame, self.trace.root, read)
+        try:
+            yield
+        finally:
+            watching.stop()
+
+    def _refuse_operations(self) -> None:
+        asked = next(p.text for p in self.selection.positive if p.asks_operations)
+        raise Unsupported(
+            "operations without a name cannot be seen in a block", asked=self.spelled(asked),
+            why="a block runs as it is written, and is watched from outside: only what gets a name is seen",
+            next="put the block into a function f and write rec = bp.probe(f, ...)(x), or give the operation a name",
+        )  # fmt: skip
+
+    def spelled(self, pattern: str | None = None) -> str:
+        return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"
+
+
+def _captures(values: Sequence[Value]) -> list[Any]:
+    return [value.capture for value in values if value.capture is not None]
+
+
+def users_frame(frame: FrameType | None) -> FrameType:
+    """The frame that a ``with`` statement stands in: ``contextlib`` may have entered it."""
+    while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
+        frame = frame.f_back
+    assert frame is not None
+    return frame
+
+
+def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:
+    """The names that a frame's code reads, and that hold tensors now."""
+    held = {name: name_in(frame, name) for name in names_loaded(frame.f_code)}
+    return {name: value for name, value in held.items() if any(tape.is_tensor(leaf) for leaf in _leaves(value))}
+
+
+def _leaves(value: Any) -> list[Any]:
+    return [leaf for _, leaf in leaves(value)]
+
+
+def _refuse_options(probe: Request, differentiator: Differentiator | None) -> None:
+    """A block runs as it is written, and in some frameworks backward too: what says how is not the probe's to take."""
+    options = probe.options
+    target = "" if probe.target is None else name_of(probe.target) + ", "
+    taken = {
+        "strategy": (options.strategy != "edges", f"with bp.probe({target[:-2]}) as rec:"),
+        "partials": (bool(options.partials), "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
+        "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
+    }
+    why = "the program runs as it is written, the block only looks on"
+    if differentiator is None:
+        why = "the program runs forward and backward itself, the block only looks on"
+        taken |= {
+            "of": (probe.of is not None, "loss.backward() in the block says of what"),
+            "wrt": (probe.wrt is not None, "x.requires_grad_() before the block"),
+            "cotangent": (probe.cotangent is not None, "y.backward(cotangent) in the block"),
+        }
+    taken["session"] = (probe.session is not None, "rec = bp.probe(tensor, session=session)(feed_dict)")
+    for option, (is_given, instead) in taken.items():
+        if is_given:
+            raise BadOption(
+                f"{option} is not for blocks", asked=f"with bp.probe({target}{option}=...)", why=why, next=instead
+            )
+    if not (probe.of is None or isinstance(probe.of, str)):
+        raise BadOption(
+            "of is the name of a variable in a block", asked=f"with bp.probe({target}of={probe.of!r})",
+            found=f"a {type(probe.of).__name__}", why="a block returns nothing: it leaves variables behind",
+            next='of="loss", with loss = ... in the block',
+        )  # fmt: skip

@@ -1,0 +1,133 @@
+"""A program that fails under a probe: what it has recorded until then says what the framework's error is about."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from backprobe.backends.facts import Failure
+from backprobe.cuts.usage import parsed
+from backprobe.errors import BackprobeError
+from backprobe.explain.graph_errors import cuts_towards, note
+from backprobe.record.entries import Record
+from backprobe.source.sites import Origin, Site, names_read
+from backprobe.source.user_code import package
+from backprobe.tracing.assemble import kept, transcribe
+from backprobe.tracing.scope import NamedAs, Scope, Value
+
+if TYPE_CHECKING:
+    from backprobe.probe.run import Run
+
+DIFFERENTIATING = ("grad", "backward")
+
+
+def explained(run: Run, error: BaseException) -> str | None:
+    """The note about an error of the framework's, or about the one that the program raised another from."""
+    said = _explained(run, error)
+    cause = error.__cause__
+    return _explained(run, cause) if said is None and cause is not None else said
+
+
+def _explained(run: Run, error: BaseException) -> str | None:
+    failure = run.backend.failure(error, run.tape, _captures(kept(run.trace, [])))
+    if failure is None:
+        return None
+    at = _users(error.__traceback__)
+    if failure.kind == "inference" and at is not None:
+        failure = _mentioned(run, failure, at)
+    outputs: list[Value] = []
+    if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar", "freed"):
+        outputs = [_hold(run, failure.root, at)]
+    record, captured = so_far(run, outputs)
+    if record is None:
+        return None
+    if outputs:
+        held = _captures(kept(run.trace, outputs))
+        failure = replace(failure, values=(held.index(outputs[0].capture),))
+    return note(failure, record, captured)
+
+
+def explain_unconnected(run: Run, error: BackprobeError) -> None:
+    """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
+    returned = [value for value in run.trace.values if any(_is_returned(run, name) for name in value.names)]
+    record, _ = so_far(run, returned)
+    lines = [] if record is None else cuts_towards(record, record.outputs)
+    if lines:
+        error.add_note("\n".join(["backprobe: what was returned is cut off from what is differentiated",
+                                  *(f"  {line}" for line in lines)]))  # fmt: skip
+
+
+def _is_returned(run: Run, name: NamedAs) -> bool:
+    return name[0] is run.trace.root and name[1] == "return"
+
+
+def so_far(run: Run, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:
+    """What a program has recorded, before backward; and the positions of the entries that were captured."""
+    values = kept(run.trace, outputs)
+    with run.tape.quiet():
+        passed = run.tape.unfinished(_captures(values))
+    if passed is None:
+        return None, []
+    captured = [at for at, value in enumerate(values) if value.capture is not None]
+    return transcribe(run.trace, run.backend, values, passed, outputs), captured
+
+
+def _captures(values: Sequence[Value]) -> list[Any]:
+    return [value.capture for value in values if value.capture is not None]
+
+
+def _users(step: TracebackType | None) -> TracebackType | None:
+    """The innermost place in the user's own code that an error came through."""
+    found = None
+    while step is not None:
+        if package(step.tb_frame.f_code.co_filename) is None:
+            found = step
+        step = step.tb_next
+    return found
+
+
+def _mentioned(run: Run, failure: Failure, at: TracebackType) -> Failure:
+    """Of the values that a failure may be about those that the line mentions which raised it, if it does any."""
+    tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
+    names = () if tree is None else names_read(tree)
+    values = [value for value in kept(run.trace, []) if value.capture is not None]
+    found = tuple(one for one in failure.values if any(local in names for _, local, *_ in values[one].names))
+    return replace(failure, values=found or failure.values)
+
+
+def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
+    """An entry for a tensor that backward was called on and that has no name: its line says what it mentions."""
+    if at is None:
+        return run.trace.hold(tensor, "backward()", "")
+    file = at.tb_frame.f_code.co_filename
+    text = linecache.getline(file, at.tb_lineno).strip()
+    tree = parsed(text)
+    call, began = (None, None) if tree is None else _began(tree)
+    origin = Origin() if tree is None else Origin(reads=names_read(tree)) if began is None else Origin.of(began)
+    return run.trace.hold_at(tensor, Site(call or "backward()", at.tb_lineno, text, origin), _scope(run, file))
+
+
+def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
+    """The only call in a line that differentiates, and what stands there for that which it begins at."""
+    calls = {
+        node: node.func.attr for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in DIFFERENTIATING
+    }  # fmt: skip
+    if len(calls) != 1:
+        return None, None
+    ((call, name),) = calls.items()
+    owner = call.func.value  # type: ignore[attr-defined]
+    if not ast.unparse(owner).endswith("autograd"):
+        return f"{name}()", owner
+    given = [word.value for word in call.keywords if word.arg in ("outputs", "tensors")]
+    return f"{name}()", next(iter([*call.args, *given]), None)
+
+
+def _scope(run: Run, file: str) -> Scope:
+    """The scope that a line of a file stands in: the innermost that still runs. A block around a model has none."""
+    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), None)
+    return found or Scope(run.trace, None, "", 0, file)

@@ -1,0 +1,97 @@
+"""The function form: the function itself is rewritten, and its arguments are made differentiable."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from types import FunctionType, MethodType
+from typing import Any
+
+from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
+from backprobe.probe.output import Output
+from backprobe.probe.run import CalledRun, name_of
+from backprobe.record.containers import leaves
+from backprobe.record.names import nearest
+from backprobe.source.reporting import reporting
+from backprobe.source.user_code import innermost
+
+
+class FunctionRun(CalledRun):
+    """The function form: the function itself is rewritten, and its arguments are made differentiable."""
+
+    lifted_numbers: Sequence[str] = ()
+
+    def starts_at(self) -> Any:
+        """What is rewritten: of a callable that is no function, the function that calling it runs."""
+        target = self.probe.target
+        called = self.tape.called(target, False)
+        if called is not None:
+            return called[0]
+        method = type(target).__call__
+        return MethodType(method, target) if innermost(target) is None and isinstance(method, FunctionType) else target
+
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        function = self.starts_at()
+        self.reporting = reporting(function, self.trace.root_opener, operations=self.trace.operations)
+        self.bound = self._bound(function, args, kwargs)
+        return self.bound.arguments
+
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
+        given = self.bound.arguments
+        self.arguments = [leaf for value in inputs.values() for _, leaf in leaves(value)]
+        self.lifted_numbers = [name for name, value in given.items()
+                               if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
+        given.update(inputs)
+        called = self.tape.called(self.probe.target, False)
+        if called is None:
+            return self.reporting(*self.bound.args, **self.bound.kwargs)
+        return self.trace.following.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)
+
+    def explain_error(self, error: BaseException) -> str | None:
+        if not self.lifted_numbers or not isinstance(error, TypeError):
+            return None
+        names = ", ".join(self.lifted_numbers)
+        return (
+            f"backprobe: the numbers given for {names} were made tensors, to be differentiated; "
+            "wrt='x' differentiates x alone and leaves the others as they are"
+        )
+
+    def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
+        signature = inspect.signature(function)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadOption(
+                f"{name_of(function)} cannot be called with these arguments: {error}",
+                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                found=f"{name_of(function)}{signature}", next="the arguments that the function itself takes",
+            ) from error  # fmt: skip
+        unknown = (self.probe.wrt or frozenset()) - bound.arguments.keys()
+        if unknown:
+            asked = sorted(unknown)[0]
+            close = nearest(asked, bound.arguments) or list(bound.arguments)
+            raise BadOption(
+                f"{asked!r} is no argument of {name_of(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
+                found=f"arguments: {', '.join(bound.arguments)}", next=f"wrt={close[0]!r}",
+            )  # fmt: skip
+        return bound
+
+    def output(self, result: Any) -> Output:
+        """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
+        try:
+            return super().output(result)
+        except (BadOutput, NothingToDifferentiate):
+            if not any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for leaf in self.arguments):
+                self._refuse_no_floating(self.arguments)
+            raise
+
+    def _refuse_no_floating(self, every: Sequence[Any]) -> None:
+        tensors = {str(self.tape.describe(value).dtype) for value in every if self.tape.is_tensor(value)}
+        kinds = sorted(tensors | {type(value).__name__ for value in every if not self.tape.is_tensor(value)})
+        raise NothingToDifferentiate(
+            f"{name_of(self.probe.target)} has no floating argument to differentiate",
+            asked=f"bp.probe({name_of(self.probe.target)})",
+            found=f"arguments of type {', '.join(kinds)}" if kinds else "no arguments",
+            why="only floating point and complex values have derivatives",
+            next="pass floating point values, 3.0 instead of 3",
+        )

@@ -1,0 +1,165 @@
+"""The graph form: the target is a graph already, whose values have names; a backend's program runs it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from backprobe.backends.discover import load_arrays
+from backprobe.backends.facts import Backward, Node, Outcome, Sums
+from backprobe.backends.protocol import Arrays, Program
+from backprobe.errors import BackprobeError, BadOption, NothingMatched
+from backprobe.probe.output import SUMMED, choose, weighed
+from backprobe.probe.run import Request
+from backprobe.record.entries import Edge, Entry, Lost, PathSums, Record
+from backprobe.record.names import nearest, strip
+from backprobe.record.patterns import Selection, selection
+from backprobe.record.stamp import stamp
+from backprobe.recording import Recording
+from backprobe.tracing.finiteness import judged
+
+
+class GraphRun:
+    """One run of a graph."""
+
+    def __init__(self, probe: Request, program: Program) -> None:
+        self.probe, self.program, self.unweighed = probe, program, ""
+        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        self.selection: Selection = selection(chosen, True)
+        if probe.wrt is not None:
+            raise BadOption(
+                "wrt is for functions: in a graph every value is differentiated", asked=f"wrt={sorted(probe.wrt)}",
+                next=f"bp.probe({program.name}, {sorted(probe.wrt)!r}), to record only these",
+            )  # fmt: skip
+
+    def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+        """Run forward and backward, at once."""
+        self.program.bind(args, kwargs)
+        try:
+            cotangent, wanted = self._asked()
+            result, differentiated, passed = self.program.run(cotangent, wanted, self.probe.options)
+        except BackprobeError:
+            raise
+        except BaseException as error:
+            error.add_note(f"backprobe: raised while running {self.program.name} under a probe")
+            for explained in (self.program.explain_error(error), self._explain_error()):
+                if explained:
+                    error.add_note(explained)
+            raise
+        weighed(differentiated, self.probe.cotangent, self.program)  # a graph may leave the shape open
+        record = self._record(wanted, passed)
+        if self.probe.options.nonfinite:
+            record = judged(record, load_arrays(self.program.arrays))
+        return Recording(record, result)
+
+    def _asked(self) -> tuple[Any, list[int]]:
+        """The cotangent, and the positions of the nodes that are to be recorded."""
+        target, of = self.program.target(self.probe.of)
+        output = choose(target, of, SUMMED, self.program)
+        known = self.program.describe(output.tensor).shape is not None
+        cotangent = (weighed if known else self._given)(output.tensor, self.probe.cotangent, self.program)
+        self.nodes = self.program.nodes(output.tensor)
+        self.names = _full_names(self.nodes)
+        wanted = [at for at, node in enumerate(self.nodes) if node.is_output or self._is_wanted(at, node)]
+        for pattern in self.selection.unmatched(full for own in self.names for full in own):
+            self._refuse_unmatched(pattern.text)
+        return cotangent, wanted
+
+    def _explain_error(self) -> str | None:
+        if not self.unweighed:
+            return None
+        return f"backprobe: the cotangent has shape {self.unweighed}, and the graph leaves open which the output has"
+
+    def _given(self, output: Any, cotangent: Any, program: Program) -> Any:
+        """The cotangent for an output whose shape only the run tells."""
+        if cotangent is None:
+            return None
+        made = program.cotangent(output, cotangent)
+        self.unweighed = str(program.describe(made).shape)
+        return made
+
+    def _is_wanted(self, at: int, node: Node) -> bool:
+        names = self.names[at]
+        chosen = node.by_default if self.selection.everything else any(
+            pattern.matches(full) for pattern in self.selection.positive for full in names
+        )  # fmt: skip
+        return chosen and not any(pattern.matches(full) for pattern in self.selection.negative for full in names)
+
+    def _refuse_unmatched(self, pattern: str) -> NoReturn:
+        known = [strip(names[0]).removeprefix(":") for names in self.names]
+        close = nearest(pattern, known)
+        asked = f"bp.probe({self.program.name}, {{!r}})"
+        raise NothingMatched(
+            f"the pattern {pattern!r} matches nothing in the graph of {self.program.name}", asked=asked.format(pattern),
+            found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+            next=asked.format(close[0]) if close else f"bp.probe({self.program.name}), for every name",
+        )  # fmt: skip
+
+    def _record(self, wanted: Sequence[int], passed: Backward) -> Record:
+        arrays = load_arrays(self.program.arrays)
+        printed = _printed([self.names[at] for at in wanted])
+        entries = tuple(
+            self._entry(at, outcome, printed, own, arrays)
+            for at, outcome, own in zip(wanted, passed.outcomes, printed, strict=True)
+        )
+        names, written = {}, {}
+        for position, (at, own) in enumerate(zip(wanted, printed, strict=True)):
+            for full, text in zip(self.names[at], own, strict=True):
+                names[full], written[full] = position, text
+        outputs = tuple(position for position, at in enumerate(wanted) if self.nodes[at].is_output)
+        recorded = set(wanted)
+        unseen = dict.fromkeys(strip(own[0]) for at, own in enumerate(self.names) if at not in recorded)
+        return Record(
+            self.program.arrays, entries, names, written, passed.order, outputs, stamp(), tuple(unseen),
+            tuple(self.program.notes()), _path_sums(passed.sums, printed), framework=self.program.framework,
+        )  # fmt: skip
+
+    def _entry(
+        self, at: int, outcome: Outcome, printed: Sequence[Sequence[str]], own: Sequence[str], arrays: Arrays
+    ) -> Entry:
+        held = outcome.value
+        described = self.nodes[at].described if isinstance(held, Lost) else arrays.describe(held)
+        inputs = tuple(Edge(printed[link.position][0], link.partial, link.contribution) for link in outcome.inputs)
+        aliases = tuple(other for other in dict.fromkeys(own) if other != own[0])
+        return Entry(
+            own[0], aliases, outcome.status, outcome.reason, described.shape, described.dtype,
+            described.device, self.program.source(at), self.nodes[at].op, inputs, (), outcome.value, outcome.grad,
+        )  # fmt: skip
+
+
+LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
+
+
+def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
+    """The names of each node with counts, which tell values with the same name apart; a parameter has a path too."""
+    seen: Counter[str] = Counter()
+    often = Counter(name for node in nodes for name in node.names)
+    found = []
+    for node in nodes:
+        full = []
+        for name in node.names:
+            local = LOCAL.fullmatch(name)
+            assert local is not None
+            full.append(f"{local[1]}#{seen[name]}{local[2]}")
+            seen[name] += 1
+        if node.is_parameter and often[node.names[0]] == 1:
+            full.append(node.names[0].removeprefix(":"))
+        found.append(full)
+    return found
+
+
+def _printed(names: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The printed form of each full name: a count only where it tells several apart."""
+    often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
+    return [
+        [(strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for full in own] for own in names
+    ]  # fmt: skip
+
+
+def _path_sums(sums: Sums | None, printed: Sequence[Sequence[str]]) -> PathSums | None:
+    if sums is None:
+        return None
+    worst = None if sums.worst is None else printed[sums.worst][0]
+    return PathSums(sums.judged, sums.difference, worst, sums.agree, tuple(printed[at][0] for at in sums.unjudged))

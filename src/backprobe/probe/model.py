@@ -1,0 +1,137 @@
+"""The model form, and what it shares with a block around a model: how modules report to a trace."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backprobe.backends.protocol import ModelCall, ModuleObserver
+from backprobe.errors import BadOption, NoSource
+from backprobe.probe.run import CalledRun, Run
+from backprobe.record.containers import leaves
+from backprobe.record.entries import GradStatus, Nonfinite
+from backprobe.record.names import quote
+from backprobe.source.reporting import reporting
+from backprobe.tracing.finiteness import unfit
+
+OUTPUTS_AND_OWN = ("**", ":*")
+"""What modules return, parameters, and what the model's own forward takes and binds."""
+
+Versions = dict[str, tuple[Any, int]]
+"""The parameters of a model, with their versions when a block began."""
+
+NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
+
+
+class Modules:
+    """The modules of one model, and how what they return and bind gets its names in a run."""
+
+    def __init__(self, run: Run, versions: Versions | None = None) -> None:
+        self.tape, self.trace, self.selection = run.tape, run.trace, run.selection
+        self.executed: set[str] = {""}
+        self.versions = versions
+
+    def observer(self) -> ModuleObserver:
+        """What is told of the model's parameters and modules while it runs."""
+        return ModuleObserver(
+            self._parameter, self._wants_output, self._wants_locals, self._rewritten, self._returned, self._writing,
+            self._written,
+        )  # fmt: skip
+
+    def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
+        """The modules of a call that were selected, and not seen to run, have a name too.
+
+        They may have run in one of the compiled functions.
+        """
+        hidden = call.hidden_paths()
+        for path in call.module_paths():
+            if path not in self.executed and self._wants_output(path):
+                inside = f"it did not run, or inside of {', '.join(compiled)}, which is compiled" if compiled else ""
+                reason = hidden.get(path, inside)
+                why = (GradStatus.OPAQUE, reason) if reason else NOT_RUN
+                self.trace.name_absent(_quoted(path), *why)
+
+    def _returned(self, path: str, output: Any) -> Any:
+        self.executed.add(path)
+        return self.trace.name_returned(_quoted(path), output)
+
+    def _parameter(self, path: str, tensor: Any) -> Any:
+        if self.versions is not None:
+            self.versions[_quoted(path)] = tensor, self.tape.version(tensor)
+        return self.trace.name_path(_quoted(path), tensor)
+
+    def _wants_output(self, path: str) -> bool:
+        return self.selection.wants_return(_quoted(path))
+
+    def _wants_locals(self, path: str) -> bool:
+        scope = _quoted(path)
+        return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
+
+    def _rewritten(self, path: str, forward: Any) -> Any:
+        try:
+            return reporting(forward, self.trace.module_opener(_quoted(path)), operations=self.trace.operations)
+        except NoSource as error:
+            self.trace.notes[f"the locals of {path or 'the model'} cannot be seen: {error.headline}"] = None
+            return None
+
+    def _writing(self, inputs: Any) -> None:
+        for tensor in self._tensors(inputs):
+            self.trace.writing(tensor)
+
+    def _written(self, inputs: Any) -> None:
+        for tensor in self._tensors(inputs):
+            self.trace.written(tensor)
+
+    def _tensors(self, inputs: Any) -> list[Any]:
+        return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
+
+
+def unfit_buffers(run: Run) -> Mapping[str, Nonfinite]:
+    """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
+    if not run.probe.options.nonfinite:
+        return {}
+    held = run.backend.buffers(run.probe.target)
+    return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend)
+
+
+def names_in(call: ModelCall) -> list[str]:
+    """The names of the modules and parameters of a model."""
+    return [_quoted(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
+
+
+class ModelRun(CalledRun):
+    """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
+
+    in_function = False
+    looked_into = OUTPUTS_AND_OWN
+
+    def starts_at(self) -> Any:
+        return self.backend.call(self.probe.target, (), {}).forward
+
+    def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.probe.wrt is not None:
+            raise BadOption(
+                "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
+                why="the flags requires_grad of parameters and inputs stand",
+                next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
+            )  # fmt: skip
+        self.unfit = unfit_buffers(self)
+        self.call = self.backend.call(self.probe.target, args, kwargs)
+        return self.call.inputs
+
+    def forward(self, inputs: Mapping[str, Any]) -> Any:
+        modules = Modules(self)
+        returned = self.trace.following.call_settled(self.tape.staged, self.call.run, inputs, modules.observer())
+        result = self.call.finish(returned, self.undo)
+        modules.name_unseen(self.call)
+        return result
+
+    def known_names(self) -> Sequence[str]:
+        return names_in(self.call)
+
+
+@functools.lru_cache(65536)
+@functools.lru_cache(65536)
+def _quoted(path: str) -> str:
+    return ".".join(quote(segment) for segment in path.split(".")) if path else ""

@@ -1,0 +1,135 @@
+"""A program that runs is recorded by one block after the other: each ends with a turn of the loop that runs backward.
+
+One block around all of a training run would hold every value that it ever computes. A block is opened in the function
+that runs just now. It is over when some function of the user's begins another turn of a loop, once ``backward()`` has
+run in it, and when the function that it was opened in returns. The next one begins where the program goes on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any
+
+from backprobe.backends.discover import load_backend
+from backprobe.errors import NoSource
+from backprobe.probe.block import PlainBlock
+from backprobe.probe.run import Request, home
+from backprobe.source.bytecode import events
+from backprobe.source.locate import is_module
+from backprobe.source.user_code import package
+
+LISTENING = "torch"
+"""The framework whose programs run backward themselves, so that a block has nothing to choose."""
+MANY = 1000
+"""More values than these are not kept for a ``backward()`` that cannot come through any, as those of an evaluation."""
+Over = Callable[[PlainBlock, BaseException | None], bool]
+"""Is told of each block that is over, and of the error that has ended it. Is nothing more to be recorded?"""
+
+
+class Stopped(SystemExit):
+    """Raised in the program where nothing more is to be recorded of it."""
+
+
+class Turns:
+    """Opens and closes the blocks while the program runs in this thread."""
+
+    def __init__(self, probe: Request, file: str, over: Over) -> None:
+        self.probe, self.over = probe, over
+        self.home = home(file)
+        self.block: PlainBlock | None = None
+        self.tracer: Any = None  # that of the open block
+        self.before: Any = None  # what traced the thread
+        self.is_stopped = False
+        self.process = os.getpid()
+
+    def start(self) -> None:
+        """Look on from the next call of a function on, for as long as no other tracer takes the place."""
+        self.before = sys.gettrace()
+        sys.settrace(self._entered)
+
+    def stop(self) -> None:
+        """The program is over."""
+        self.close(None)
+        sys.settrace(self.before)
+
+    def close(self, error: BaseException | None) -> None:
+        """The open block is over, by an error if there is one."""
+        block, self.block = self.block, None
+        if block is not None:
+            block.exit(error)
+            self.is_stopped = self.over(block, error) or self.is_stopped
+
+    def open(self, frame: FrameType) -> bool:
+        """A block begins where a frame stands, if the framework is there and the frame's source can be read."""
+        if LISTENING not in sys.modules or not _can_hold(frame.f_code):
+            return False
+        block = PlainBlock(self.probe, load_backend(LISTENING), frame)
+        block.enter()
+        self.block, self.tracer = block, sys.gettrace()
+        return True
+
+    def turned(self, frame: FrameType) -> None:
+        """A loop in a frame begins another turn."""
+        if self.block is not None and self._is_over(self.block):
+            self.close(None)
+
+    def _is_over(self, block: PlainBlock) -> bool:
+        values, tape = block.trace.values, block.tape
+        if tape.repeated() is not None or sys.gettrace() != self.tracer:
+            return False  # backward itself runs, or a block of the program's own is open
+        if block.outputs:
+            return True
+        return len(values) > MANY and not any(v.capture is not None and tape.has_history(v.capture) for v in values)
+
+    def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
+        if os.getpid() != self.process:  # such as a worker that loads data: it has the tracer, and all that is open
+            self._forked()
+            return None
+        installed = package(frame.f_code.co_filename)
+        return _Frame(self) if installed is None or (installed and installed == self.home) else None
+
+    def _forked(self) -> None:
+        block, self.block = self.block, None
+        if block is not None:
+            block.installed.close()
+        sys.settrace(None)
+
+
+class _Frame:
+    """The trace function of one frame of the user's."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.turns = turns
+        self.at = -1
+        self.error: BaseException | None = None
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
+        turns = self.turns
+        if event == "line":
+            at, self.at, self.error = self.at, frame.f_lasti, None
+            if frame.f_lasti < at:
+                turns.turned(frame)
+            if turns.is_stopped:
+                raise Stopped
+            if turns.block is None and turns.open(frame):
+                return frame.f_trace
+        elif event == "exception":
+            self.error = arg[1].with_traceback(arg[2])  # which Python sets only where it is caught
+        elif event == "return" and turns.block is not None and turns.block.frame is frame:
+            turns.close(self.error)
+        return self
+
+
+@lru_cache(4096)
+def _can_hold(code: CodeType) -> bool:
+    """Can a block stand in this code? Not in a comprehension, the body of a class, or what has no source."""
+    is_function = bool(code.co_flags & inspect.CO_OPTIMIZED) and not code.co_name.startswith("<")
+    with suppress(NoSource):
+        return (is_function or is_module(code)) and bool(events(code, code, code.co_filename))
+    return False

@@ -1,0 +1,182 @@
+"""Containers of values: what leaves a value holds, under which keys, and the same container with other leaves."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+from backprobe.record.names import quote
+
+DEEPEST = 8
+MANY = 16  # containers in one value
+
+
+def children(value: Any) -> Iterator[tuple[str, Any]] | None:
+    """The keys and values directly inside a container; None where the value is no container."""
+    if isinstance(value, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
+        return ((str(key), item) for key, item in dict.items(value))
+    if isinstance(value, tuple):
+        if hasattr(value, "_fields"):
+            return zip(value._fields, value, strict=True)
+        return ((str(at), item) for at, item in enumerate(tuple.__iter__(value)))  # not the user's own
+    if isinstance(value, list):
+        return ((str(at), item) for at, item in enumerate(list.__iter__(value)))
+    if hasattr(type(value), "__dataclass_fields__"):
+        return _fields(value)
+    return None
+
+
+def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a dataclass. Where they can be seen, the object is not asked: it may run code of its own."""
+    kind: Any = type(value)
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:  # it has slots
+        held = {}
+    return ((name, held[name] if name in held else getattr(value, name, None)) for name in _fields_held(kind))
+
+
+@lru_cache(4096)
+def _fields_held(kind: Any) -> tuple[str, ...]:
+    """The fields of a dataclass that hold what it is about; the others are static, in JAX's word."""
+    return tuple(field.name for field in dataclasses.fields(kind) if not field.metadata.get("static"))
+
+
+CONTAINERS = (dict, tuple, list)
+SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
+
+
+def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
+    """Is one of the ``leaves`` of a container sought? This tells without a path for each; no number or text is.
+
+    >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
+    (True, False)
+    """
+    if not isinstance(value, CONTAINERS) and not hasattr(type(value), "__dataclass_fields__"):
+        return False
+    level, seen = [value], {id(value)}
+    for _ in range(DEEPEST):
+        below = [item for container in level for item in _inside(container) if type(item) not in SIMPLE]
+        if any(map(sought, below)):
+            return True
+        level = []
+        for item in below:
+            if id(item) not in seen:
+                seen.add(id(item))
+                level.append(item)
+        if not level:
+            return False
+    return False
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    """The values directly inside a container, and none for anything else."""
+    if isinstance(value, dict):
+        return dict.values(value)
+    if isinstance(value, tuple):
+        return tuple.__iter__(value)
+    if isinstance(value, list):
+        return list.__iter__(value)
+    return (item for _, item in children(value) or ())
+
+
+def leaves(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every leaf of a container with its path, ``.0.hidden``; a value that is no container is its own leaf, ``""``.
+
+    A container inside itself is not looked into again, nor any twice where there are very many: objects that know each
+    other, as the nodes of a graph do, lead to each other by more ways than can be walked.
+
+    >>> list(leaves((1, {"k": 2})))
+    [('.0', 1), ('.1.k', 2)]
+    """
+    return _leaves(value, "", 0, [], set())
+
+
+def _leaves(value: Any, path: str, depth: int, around: list[int], seen: set[int]) -> Iterator[tuple[str, Any]]:
+    inside = children(value) if depth < DEEPEST else None
+    if inside is None:
+        yield path, value
+    elif id(value) not in around and not (len(seen) > MANY and id(value) in seen):
+        seen.add(id(value))
+        around.append(id(value))
+        for key, item in inside:
+            yield from _leaves(item, f"{path}.{quote(key)}", depth + 1, around, seen)
+        around.pop()
+
+
+def exchanged(
+    value: Any,
+    replace: Callable[[Any], Any],
+    undo: list[Callable[[], None]],
+    is_leaf: Callable[[Any], bool] = lambda value: False,
+    depth: int = 0,
+) -> Any:
+    """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects: what the program adds to
+    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are made anew. What ``is_leaf``
+    says is one is not looked into.
+    """
+    inside = children(value) if depth < DEEPEST and not is_leaf(value) else None
+    if inside is None:
+        return replace(value)
+    pairs = [(item, exchanged(item, replace, undo, is_leaf, depth + 1)) for _, item in inside]
+    changed = [(old, new) for old, new in pairs if old is not new]
+    if not changed:
+        return value
+    if isinstance(value, tuple):
+        new = [new for _, new in pairs]
+        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+    _put(value, changed)
+    undo.append(lambda: _put(value, [(new, old) for old, new in changed]))
+    return value
+
+
+def _put(container: Any, changed: list[tuple[Any, Any]]) -> None:
+    """Exchange these very objects wherever they stand in a container now."""
+    by_identity = {id(old): new for old, new in changed}
+    if isinstance(container, list):
+        for at, item in enumerate(container):
+            container[at] = by_identity.get(id(item), item)
+    elif isinstance(container, dict):
+        for key, item in list(container.items()):
+            if id(item) in by_identity:
+                container[key] = by_identity[id(item)]
+    else:
+        for field in dataclasses.fields(container):
+            item = getattr(container, field.name, None)
+            if id(item) in by_identity:
+                object.__setattr__(container, field.name, by_identity[id(item)])  # frozen ones too
+
+
+def at_path(value: Any, path: str) -> Any:
+    """The value at a dotted path of keys, positions and attributes. Raises KeyError with the failing step."""
+    for step in path.split("."):
+        inside = children(value)
+        found = dict(inside) if inside is not None else {}
+        if step in found:
+            value = found[step]
+        elif hasattr(value, step) and not step.isdigit():
+            value = getattr(value, step)
+        else:
+            raise KeyError(step)
+    return value
+
+
+def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
+    """A copy of the containers in a value with each leaf replaced; the value itself stays as it is.
+
+    >>> refilled({"a": [1, 2]}, lambda leaf: leaf * 10)
+    {'a': [10, 20]}
+    """
+    inside = children(value) if depth < DEEPEST else None
+    if inside is None:
+        return replace(value)
+    pairs = [(item, refilled(item, replace, depth + 1)) for _, item in inside]
+    if isinstance(value, tuple):
+        new = [new for _, new in pairs]
+        return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
+    made = copy.copy(value)
+    _put(made, [(old, new) for old, new in pairs if old is not new])
+    return made

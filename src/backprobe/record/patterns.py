@@ -1,0 +1,245 @@
+"""Patterns over names: which values a selection wants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from backprobe.errors import BadName
+from backprobe.record.names import (
+    GRAPH_TENSOR,
+    canonical,
+    counted_local,
+    outside,
+    partition,
+    split,
+    strip,
+    with_optional_counts,
+)
+
+WITHIN = r"(?:`[^`]*`|[^./:#`(])*"
+ACROSS_MODULES = r"(?:`[^`]*`|[^:/`])*"  # functions below a module are meant only where a pattern says "/" or ":"
+ACROSS = r"(?:`[^`]*`|\[[^\]]*\]|[^:`])*"  # not from a scope into its locals
+MOST_DECISIONS = 65536
+GLOB = re.compile(r"\*\*|\*")
+
+
+def _glob_of_modules(text: str) -> str:
+    return _glob(text, ACROSS_MODULES)
+
+
+def _glob(text: str, across: str = ACROSS) -> str:
+    """The regular expression of a glob: ``*`` stays within a segment, ``**`` goes across; brackets are literal."""
+    read, pieces, at = outside(text), [], 0
+    for star in GLOB.finditer(text):
+        if read[star.start()]:
+            pieces += [re.escape(text[at : star.start()]), across if star[0] == "**" else WITHIN]
+            at = star.end()
+    return "".join([*pieces, re.escape(text[at:])])
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern of a selection, ready to match full names."""
+
+    text: str
+    excludes: bool
+    expression: re.Pattern[str]
+    scope: str | None  # its scope part, None for a regular expression
+    local: str | None
+
+    @property
+    def asks_operations(self) -> bool:
+        """Does it ask for unnamed operations, such as ``mul()``?"""
+        return r"\(" in self.text if self.scope is None else bool(self.local and re.search(r"\(\)(#\d+)?$", self.local))
+
+    def matches(self, full: str) -> bool:
+        if self.scope is None and self.expression.fullmatch(strip(full)):
+            return True
+        return bool(self.expression.fullmatch(full))
+
+
+def compile_pattern(text: str, *, in_function: bool) -> Pattern:
+    """Read one pattern. In the function form a bare ``u`` means the local ``:u`` of the function itself."""
+    excludes, body = text.startswith("!"), text.removeprefix("!")
+    if not body:
+        raise BadName(f"the pattern {text!r} is empty", asked=repr(text), next="'**' for everything, or a name")
+    body = body if body.startswith("re:") else canonical(body)
+    if body.startswith("re:"):
+        try:
+            return Pattern(text, excludes, re.compile(body[3:]), None, None)
+        except re.error as error:
+            raise BadName(
+                f"the pattern {text!r} is no regular expression", asked=repr(text), found=str(error)
+            ) from error
+    if "#-1" in "".join(character for character, read in zip(body, outside(body), strict=True) if read):
+        raise BadName(
+            f"the pattern {text!r} asks for the last one", asked=repr(text),
+            why="which one is the last is known only when the program is over",
+            next=f"the pattern {body.replace('#-1', '')!r}, and then rec[{body!r}]",
+        )  # fmt: skip
+    scope, local = split("**:**" if in_function and body == "**" else body)
+    leaves = r"(?:\..*)?"
+    if local is not None:
+        expression = with_optional_counts(f"{scope}:{local}", _glob) + leaves
+    else:
+        scopes = with_optional_counts(body, _glob if "/" in body else _glob_of_modules)
+        # a scope alone means what it returns; a parameter or buffer of a model has a path and no local
+        expression = rf"(?:{scopes}:return(?:#\d+)?{leaves}|{scopes})"
+        if in_function and "/" not in body:
+            expression = rf"(?:{expression}|:{counted_local(body, _glob)}{leaves})"
+            scope, local = "", body
+    if in_function:
+        expression = rf"(?:{expression}{_of_graph(body)})"
+    return Pattern(text, excludes, re.compile(expression), scope, local)
+
+
+def _of_graph(pattern: str) -> str:
+    """What else a pattern matches that is written as graphs write: ``dense/*`` for back-quoted names, ``u:0``."""
+    found = GRAPH_TENSOR.fullmatch(pattern)
+    if found is None or "`" in pattern or ("/" not in pattern and found[2] is None) or ":" in found[1]:
+        return ""
+    pieces = {"**": r"[^`]*", "*": r"[^/`]*"}
+    operation = "".join(pieces.get(part, re.escape(part)) for part in re.split(r"(\*\*|\*)", found[1]))
+    leaf = {None: r"(?:\.\d+)?", "0": ""}.get(found[2], rf"\.{found[2]}")
+    return rf"|:`?{operation}`?(?:#\d+)?{leaf}"
+
+
+@lru_cache(64)
+def selection(patterns: str | tuple[str, ...] | None, in_function: bool) -> Selection:
+    """The selection of these patterns; what it has decided is kept from one recording to the next."""
+    return Selection(patterns, in_function=in_function)
+
+
+class Selection:
+    """Which names are wanted: a list of patterns, ``!`` ones taking away. None wants whatever is the form's default."""
+
+    def __init__(self, patterns: str | Sequence[str] | None, *, in_function: bool) -> None:
+        texts = [] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
+        for text in texts:
+            if not isinstance(text, str):
+                raise BadName(f"a pattern is a text, not {type(text).__name__}", asked=repr(text), next="'u'")
+        self.in_function = in_function
+        self.patterns = [compile_pattern(text, in_function=in_function) for text in texts]
+        self.positive = [p for p in self.patterns if not p.excludes]
+        self.negative = [p for p in self.patterns if p.excludes]
+        self.everything = not self.positive
+        loose = [compile_pattern(strip(text), in_function=in_function) for text in texts]
+        self.loose_positive = [p for p in loose if not p.excludes]
+        self.loose_negative = [p for p, text in zip(loose, texts, strict=True) if p.excludes and strip(text) == text]
+        self.asks_operations = any(p.asks_operations for p in self.positive)
+        # what has been decided, by name: programs have the same names at each step
+        self._wanted: dict[str, bool] = {}
+        self._might: dict[str, bool] = {}
+        self._returns: dict[str, bool] = {}
+        self._locals: dict[str, bool] = {}
+        self._calls: dict[str, bool] = {}
+        self._scopes: dict[str, Wanted] = {}
+
+    def wants(self, full: str) -> bool:
+        """Is this full name selected?"""
+        known = self._wanted.get(full)
+        if known is None:
+            if len(self._wanted) > MOST_DECISIONS:  # counts make ever new names
+                self._wanted.clear()
+            known = self._wanted[full] = self._decide(full, self.positive, self.negative)
+        return known
+
+    def might_want(self, stripped: str) -> bool:
+        """Is a name selected under some count?"""
+        known = self._might.get(stripped)
+        if known is None:
+            known = self._might[stripped] = self._decide(stripped, self.loose_positive, self.loose_negative)
+        return known
+
+    def of_scope(self, stripped: str) -> Wanted:
+        """Which locals of a scope (without counts) are selected under some count."""
+        known = self._scopes.get(stripped)
+        if known is None:
+            known = self._scopes[stripped] = Wanted(self, stripped)
+        return known
+
+    def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
+        operation = re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
+        wanted = self.everything and not operation and (self.in_function or _by_default(name))
+        wanted = wanted or any(p.matches(name) and (p.asks_operations or not operation) for p in positive)
+        return wanted and not any(p.matches(name) for p in negative)
+
+    def wants_return(self, scope: str) -> bool:
+        """Might what this scope (without counts) returns, or a leaf of that, be selected?"""
+        known = self._returns.get(scope)
+        if known is None:
+            known = self._returns[scope] = self._decide_return(scope)
+        return known
+
+    def _decide_return(self, scope: str) -> bool:
+        return self.might_want(f"{scope}:return") or any(
+            p.scope is None
+            or (p.local is not None and p.local.startswith("return") and re.fullmatch(_glob(strip(p.scope)), scope))
+            for p in self.positive
+        )
+
+    def wants_locals(self, scope: str) -> bool:
+        """Might a local of this scope (without counts) be selected? Then its source must be rewritten."""
+        known = self._locals.get(scope)
+        if known is None:
+            known = self._locals[scope] = self._decide_locals(scope)
+        return known
+
+    def _decide_locals(self, scope: str) -> bool:
+        if self.everything:
+            return self.in_function
+        return any(
+            p.scope is None or (p.local is not None and re.fullmatch(_glob(strip(p.scope)), scope) is not None)
+            for p in self.positive
+        )
+
+    def wants_calls(self, scope: str) -> bool:
+        """Might a function called from this scope hold something selected? Then its calls are followed."""
+        known = self._calls.get(scope)
+        if known is None:
+            known = self._calls[scope] = self._decide_calls(scope)
+        return known
+
+    def _decide_calls(self, scope: str) -> bool:
+        if self.everything:
+            return self.in_function
+        return any(
+            p.scope is None or ((p.local is not None or "/" in p.scope) and _reaches_below(p.scope, scope))
+            for p in self.positive
+        )
+
+    def unmatched(self, names: Iterable[str]) -> list[Pattern]:
+        """The positive patterns that none of these full names matches."""
+        names = list(names)
+        return [p for p in self.positive if not any(p.matches(name) for name in names)]
+
+
+class Wanted(dict[str, bool]):
+    """Which locals of one scope are selected under some count: each is decided once, and its whole name made then."""
+
+    def __init__(self, selection: Selection, stripped: str) -> None:
+        super().__init__()
+        self.selection, self.prefix = selection, f"{stripped}:"
+
+    def __missing__(self, local: str) -> bool:
+        wanted = self[local] = self.selection.might_want(self.prefix + strip(local))
+        return wanted
+
+
+def _by_default(full: str) -> bool:
+    """A model's default selection: what its modules return, and its parameters."""
+    scope, local = split(full)
+    return len(partition(scope, "/")) == 1 and (local is None or re.match(r"return(#\d+)?(\.|$)", local) is not None)
+
+
+def _reaches_below(pattern_scope: str, scope: str) -> bool:
+    """Can a pattern's scope name a function below ``scope``?"""
+    if "**" in pattern_scope:
+        return True
+    asked, here = partition(strip(pattern_scope), "/"), partition(scope, "/")
+    return len(asked) > len(here) and all(
+        re.fullmatch(_glob(a), h) is not None for a, h in zip(asked, here, strict=False)
+    )

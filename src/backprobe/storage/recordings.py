@@ -1,0 +1,198 @@
+"""Recordings on disk: a folder of plain data, whole or not at all, and nothing in it is ever run.
+
+``recording.json`` holds names, texts and layouts; ``storage.safetensors`` the bytes of each storage once, as uint8, so
+that every dtype, stride and shared memory comes back; a strided view that alone lies on a much larger storage comes
+back contiguous, without the rest. The JSON carries the digest of the bytes and its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from backprobe.backends.discover import ARRAYS, load_arrays
+from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend
+from backprobe.record.entries import Record
+from backprobe.storage import plain
+from backprobe.storage.sound import check
+
+FORMAT = "backprobe recording"
+VERSION = 2
+DATA, BYTES = "recording.json", "storage.safetensors"
+OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
+
+
+def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str], *, overwrite: bool) -> None:
+    """Write a record into a new folder: beside its place first, then renamed into it."""
+    from safetensors.numpy import save_file
+
+    target = Path(path)
+    _refuse_to_replace(target, str(path), overwrite)
+    backend = load_arrays(record.backend)
+    blobs: dict[str, Any] = {}
+    seen: dict[Any, str] = {}
+    data = plain.encode_record(record, backend, blobs, seen)
+    data["result"] = plain.encode_kept(result, backend, blobs, seen)
+    storages = {name: blob.bytes() for name, blob in blobs.items()}  # may move layouts, which are in data
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
+    try:
+        save_file(storages, beside / BYTES)
+        data["bytes"] = _digest_file(beside / BYTES)
+        body = json.dumps(data, allow_nan=True)
+        envelope = {"format": FORMAT, "version": VERSION, "digest": _digest(body), "data": body}
+        (beside / DATA).write_text(json.dumps(envelope), encoding="utf-8")
+        readable = (beside / DATA).stat().st_mode & 0o777  # what the umask gave; the other two are made private
+        (beside / BYTES).chmod(readable)
+        beside.chmod(readable | (readable & 0o444) >> 2)
+        _replace(beside, target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
+    """Nothing is replaced unasked, and what is not a recording, and nothing else, never."""
+    if not os.path.lexists(target):
+        return
+    if not overwrite:
+        raise BadOption(
+            f"{target} exists already", asked=f"rec.save({path!r})", why="a recording never replaces anything by "
+            "itself", next=f"rec.save({path!r}, overwrite=True)",
+        )  # fmt: skip
+    foreign = _foreign(target)
+    if foreign:
+        raise BadOption(
+            f"{target} is not a recording, so it is not overwritten", asked=f"rec.save({path!r}, overwrite=True)",
+            found=foreign, why="overwriting would delete it", next="another path",
+        )  # fmt: skip
+
+
+def _foreign(target: Path) -> str:
+    """What tells that a path is not a recording; empty for a recording, be it damaged or of another version."""
+    if not target.is_dir():
+        return "a file"
+    others = sorted({inside.name for inside in target.iterdir()} - {DATA, BYTES})
+    if others:
+        return f"{others[0]!r} in it"
+    if not (target / DATA).is_file():
+        return f"no {DATA} in it"
+    with (target / DATA).open("rb") as opened:
+        begins = opened.read(len(OPENING))
+    return "" if begins == OPENING.encode() else f"a {DATA} that holds something else"
+
+
+def _replace(beside: Path, target: Path) -> None:
+    """Put the new folder in its place; until it is there, the old one is kept."""
+    if not os.path.lexists(target):
+        beside.rename(target)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
+    old = aside / "old"
+    try:
+        target.rename(old)
+        beside.rename(target)
+    except BaseException:
+        if os.path.lexists(old) and not os.path.lexists(target):
+            old.rename(target)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record, tuple[Any] | None]:
+    """Read a record and, if it was saved, the result. Raises BadRecording; runs nothing."""
+    if to is not None and to not in ARRAYS:
+        raise BadOption(
+            f"a recording loads to {', '.join(ARRAYS)}, not to {to!r}", asked=f"to={to!r}", next='to="numpy"'
+        )
+    folder = Path(path)
+    data = _checked(folder)
+    try:
+        blobs = _read_bytes(folder, data["bytes"])
+        backend = load_arrays(to or data["backend"])
+        record = plain.decode_record(data, backend, blobs)
+        check(record, backend)
+        return record, plain.decode_result(data["result"], backend, blobs)
+    except BadRecording:
+        raise
+    except NoBackend as error:
+        raise NoBackend(
+            error.headline, asked=f"bp.load({str(folder)!r})", found=error.found, next=f'{error.next}, or to="numpy"'
+        ) from error
+    except UNFIT as error:
+        raise _bad(folder, "its parts do not fit together", f"{type(error).__name__}: {error}") from error
+
+
+UNFIT = (
+    BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError
+)  # fmt: skip
+"""What decoding raises where a file was written by something else than ``save``."""
+
+
+def _bad(folder: Path, headline: str, found: str, next: str = "save it again") -> BadRecording:
+    return BadRecording(
+        f"{folder} cannot be read: {headline}", asked=f"bp.load({str(folder)!r})", found=found,
+        why="a recording is read whole or not at all", next=next,
+    )  # fmt: skip
+
+
+def _checked(folder: Path) -> dict[str, Any]:
+    try:
+        envelope = json.loads((folder / DATA).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        found = f"no {DATA} in it" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
+        raise _bad(folder, "it is not a recording", found, "the folder that rec.save(path) wrote") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise _bad(folder, "it is cut or damaged", f"{DATA}: {error}") from error
+    if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
+        raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
+    if envelope.get("version") != VERSION:
+        raise _bad(
+            folder, "it was written by another version of backprobe",
+            f"format version {envelope.get('version')}, this backprobe reads {VERSION}", "pip install -U backprobe",
+        )  # fmt: skip
+    body = envelope.get("data")
+    if not isinstance(body, str) or _digest(body) != envelope.get("digest"):
+        raise _bad(folder, "it was changed since it was saved", f"the digest of {DATA} does not match")
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise _bad(folder, "it is cut or damaged", f"{DATA}: {error}") from error
+    if not isinstance(data, dict):
+        raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
+    return data
+
+
+def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    file = folder / BYTES
+    try:
+        found, blobs = _digest_file(file), {}
+        if found == digest:
+            blobs = dict(load_file(file))
+    except FileNotFoundError:
+        raise _bad(folder, "it is cut", f"no {BYTES} in it") from None
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
+        raise _bad(folder, "it is cut or damaged", f"{BYTES}: {error}") from error
+    if found != digest:
+        raise _bad(folder, "it is cut or was changed since it was saved", f"the digest of {BYTES} does not match")
+    if any(blob.dtype.name != "uint8" or blob.ndim != 1 for blob in blobs.values()):
+        raise _bad(folder, "it is not a recording", f"{BYTES} holds something else than bytes")
+    return blobs
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def _digest_file(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""A running program turned into named values."""

@@ -1,0 +1,51 @@
+"""A record whose values and gradients have been judged: do they hold NaN or Inf?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from backprobe.backends.protocol import Arrays
+from backprobe.record.entries import Entry, Finiteness, GradStatus, Nonfinite, Record
+
+
+def judged(record: Record, arrays: Arrays) -> Record:
+    """The record with the counts of NaN and Inf in each value and gradient, all found at once.
+
+    What is held is judged when the run is over. A value that was overwritten where that was seen is held as a copy of
+    what it was, and one that was overwritten out of sight is not judged.
+    """
+    held = [_tensors(entry, arrays) for entry in record.entries]
+    counts = iter(arrays.nonfinite([tensor for both in held for tensor in both if tensor is not None]))
+    entries = []
+    for entry, both in zip(record.entries, held, strict=True):
+        value, grad = (None if tensor is None else next(counts) for tensor in both)
+        made = entry.finiteness.made if entry.finiteness is not None else None
+        entries.append(replace(entry, finiteness=Finiteness(value, grad, made)))
+    return replace(record, entries=tuple(entries))
+
+
+def without_moved(record: Record, names: Collection[str]) -> Record:
+    """The record, where nothing is said of the finite values of some entries: they had others later.
+
+    A parameter has one entry, and what an optimizer writes into it is read by the calls after that.
+    """
+    entries = [
+        replace(entry, finiteness=replace(entry.finiteness, value=None))
+        if entry.name in names and entry.finiteness and entry.finiteness.value and entry.finiteness.value.is_finite
+        else entry
+        for entry in record.entries
+    ]
+    return replace(record, entries=tuple(entries))
+
+
+def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:
+    """Those of some named tensors that hold NaN or Inf now."""
+    counts = arrays.nonfinite(list(held.values()))
+    return {name: count for name, count in zip(held, counts, strict=True) if count and not count.is_finite}
+
+
+def _tensors(entry: Entry, arrays: Arrays) -> tuple[Any, Any]:
+    value = entry.held_value if arrays.is_tensor(entry.held_value) else None
+    return value, entry.held_grad if entry.status is GradStatus.OK else None

@@ -1,0 +1,378 @@
+"""Frames that are watched while they run report to scopes what rewritten code would report."""
+
+from __future__ import annotations
+
+import ast
+import dis
+import functools
+from collections.abc import Mapping
+from operator import itemgetter
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+from backprobe.backends.protocol import BlockTape
+from backprobe.errors import NoSource
+from backprobe.source.bytecode import Does, Event, Events, events, is_rewritten
+from backprobe.source.frames import UNKNOWN, name_in, value_in
+from backprobe.source.tracer import Tracer
+from backprobe.source.user_code import innermost, package
+from backprobe.tracing.mentioned import NO_SITE
+from backprobe.tracing.scope import OWN, Scope
+from backprobe.tracing.trace import Trace
+
+COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
+OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
+TAKEN = (
+    "another tracer took the place of the probe's, or an exception came up while it looked on: what the block ran then "
+    "is not seen"
+)
+OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
+SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
+
+
+class Frame:
+    """One frame of the user's code, and the scope that it reports to."""
+
+    def __init__(self, scope: Scope, events: Events, code: CodeType, unread: dict[str, Any]) -> None:
+        self.scope, self.events, self.code = scope, events, code
+        self.unread = unread  # what the block can read of what was there before it
+        self.pending: Event | None = None  # the instruction that is running
+        self.held: Any = None  # what that may write to, or stores into
+        self.bound: list[tuple[int, Any]] = []  # sites and what this statement has bound there
+        self.own = ""
+        self.transparent: frozenset[CodeType] = frozenset()
+
+    def step(self, frame: FrameType) -> None:
+        at = frame.f_lasti
+        event = self.events.at.get(at)
+        if event is not None and event is self.pending:
+            return  # a prefix and the instruction itself are two steps
+        if self.pending is not None:
+            self._done(frame)
+        if self.bound and (event is None or event.does is not Does.BIND):
+            self._bind_all()
+        if event is not None:
+            self.pending = event
+            BEFORE.get(event.does, Frame._nothing)(self, frame, event)
+        elif self.unread:
+            self._read(frame, self.events.loads.get(at))
+
+    def raised(self) -> None:
+        self.pending = self.held = None
+
+    def left(self, frame: FrameType, value: Any) -> bool:
+        event, self.pending = self.pending, None
+        self._bind_all()
+        if event is not None and event.does is Does.RETURN:
+            self.scope.bind(event.site, value)
+        elif self.code.co_flags & COROUTINE and self._is_suspended(frame):
+            return False
+        self._leave()
+        return True
+
+    def _is_suspended(self, frame: FrameType) -> bool:
+        return opcode(self.code, frame.f_lasti) in SUSPENDED
+
+    def _leave(self) -> None:
+        self.scope.exit()
+
+    def _read(self, frame: FrameType, name: str | None) -> None:
+        """What the block reads for the first time, if it is still what it was, is one of its inputs."""
+        if name in self.unread:
+            value = self.unread.pop(name)
+            if name_in(frame, name) is value:
+                self.scope.trace.name(self.scope, name, value, NO_SITE)
+
+    # before an instruction
+
+    def _nothing(self, frame: FrameType, event: Event) -> None: ...
+
+    def _before_call(self, frame: FrameType, event: Event) -> None:
+        call = event.node
+        function = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
+        self.transparent = _wrappers(function)
+        self.scope.trace.following.note_compiled(function)
+        if function is UNKNOWN or call is None:
+            self._expose_owner(frame, call)
+            self.scope.dirty = True
+            self.scope.calls.append("?")
+            return
+        arguments, named = _arguments(frame, call)
+        self.held = self.scope.called(function, arguments, named, event.flagged)
+
+    def _expose_owner(self, frame: FrameType, call: Any) -> None:
+        """``u[0].mul_(2)``, ``u.detach().numpy()``: what a method may write to is named in what it is called on."""
+        method = getattr(call, "func", None)
+        if isinstance(method, ast.Attribute) and (method.attr.endswith("_") or method.attr in EXPOSING):
+            self._expose(frame, method.value)
+
+    def _before_exposing(self, frame: FrameType, event: Event) -> None:
+        self._expose(frame, event.node)
+
+    def _expose(self, frame: FrameType, node: ast.expr | None) -> None:
+        held = value_in(frame, node)
+        if held is not UNKNOWN:
+            self.scope.expose(held)
+            return
+        for part in ast.walk(node) if node is not None else ():
+            if isinstance(part, ast.Name):
+                self.scope.expose(name_in(frame, part.id))
+
+    def _before_augment(self, frame: FrameType, event: Event) -> None:
+        held, place = value_in(frame, event.node), event.node
+        if held is UNKNOWN and isinstance(place, ast.Subscript):
+            held = value_in(frame, place.value)  # an element of a tensor is on its memory
+        if held is UNKNOWN:
+            self.scope.dirty = True
+        self.held = held
+        self.scope.writing(held)
+
+    def _before_item(self, frame: FrameType, event: Event) -> None:
+        self.held = value_in(frame, event.node.value)  # type: ignore[union-attr]
+        self.scope.writing(self.held)
+
+    def _before_attribute(self, frame: FrameType, event: Event) -> None:
+        if event.node.attr == "data":  # type: ignore[union-attr]
+            self.scope.expose(value_in(frame, event.node.value))  # type: ignore[union-attr]
+
+    # after it
+
+    def _done(self, frame: FrameType) -> None:
+        event, self.pending = self.pending, None
+        while event is not None:
+            AFTER.get(event.does, Frame._nothing)(self, frame, event)
+            event = event.then
+
+    def _bound(self, frame: FrameType, event: Event) -> None:
+        """Python may store the parts of ``a, b = …`` in another order than they are written in."""
+        self.unread.pop(event.name, None)
+        self.bound.append((event.site, name_in(frame, event.name)))
+
+    def _bind_all(self) -> None:
+        bound, self.bound = sorted(self.bound, key=itemgetter(0)), []
+        for site, value in bound:
+            self.scope.bind(site, value)
+
+    def _walrus(self, frame: FrameType, event: Event) -> None:
+        self.unread.pop(event.name, None)
+        self.scope.name(event.site, name_in(frame, event.name))
+
+    def _bound_in_comprehension(self, frame: FrameType, event: Event) -> None:
+        scope, site = self.scope, self.scope.sites[event.site]
+        if scope.dirty:
+            scope.trace.sweep(scope, site)
+        scope.trace.name(scope, site.local, name_in(frame, event.name), site, self.own or OWN)
+
+    def _augmented(self, frame: FrameType, event: Event) -> None:
+        held, self.held = self.held, None
+        self.scope.written(held)
+
+    def _augmented_bound(self, frame: FrameType, event: Event) -> None:
+        self.unread.pop(event.name, None)
+        self.scope.wrote(event.site, name_in(frame, event.name))
+
+    def _called(self, frame: FrameType, event: Event) -> None:
+        written, self.held = self.held, None
+        for tensor in written if isinstance(written, list) else ():
+            self.scope.written(tensor)
+
+    def _set_item(self, frame: FrameType, event: Event) -> None:
+        owner, self.held = self.held, None
+        if owner is not UNKNOWN and self.scope.trace.tape.is_tensor(owner):
+            self.scope.stored(event.site, owner)
+        else:
+            self._bind_place(frame, event)
+
+    def _bind_place(self, frame: FrameType, event: Event) -> None:
+        value = value_in(frame, event.node)
+        if value is not UNKNOWN:
+            self.scope.bind(event.site, value)
+        elif getattr(event.node, "attr", "") in OF_TENSORS:
+            self.scope.trace.tape.look_again((self.scope.file, self.scope.sites[event.site].line))
+        else:
+            site = self.scope.sites[event.site]
+            self.scope.trace.notes[f"{site.local} (line {site.line}) cannot be seen in a block: give it a name"] = None
+            self.scope.done(event.site, None)
+
+    def _ended(self, frame: FrameType, event: Event) -> None:
+        self.scope.done(event.site, None)
+
+    def _deleted(self, frame: FrameType, event: Event) -> None:
+        self.unread.pop(event.name, None)
+        self.scope.forget(event.name)
+
+
+def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
+    """What a call is given, as far as that can be told."""
+    arguments: list[Any] = []
+    for given in call.args:
+        value = value_in(frame, given.value if isinstance(given, ast.Starred) else given)
+        several = isinstance(given, ast.Starred) and isinstance(value, tuple | list)
+        arguments += value if several else [value]
+    named: dict[str, Any] = {}
+    for keyword in call.keywords:
+        value = value_in(frame, keyword.value)
+        if keyword.arg is not None:
+            named[keyword.arg] = value
+        elif type(value) is dict:
+            named |= value
+    return arguments, named
+
+
+BEFORE = {
+    Does.CALL: Frame._before_call, Does.AUGMENT: Frame._before_augment, Does.SET_ITEM: Frame._before_item,
+    Does.SET_ATTRIBUTE: Frame._before_attribute, Does.EXPOSE: Frame._before_exposing,
+}  # fmt: skip
+AFTER = {
+    Does.BIND: Frame._bound, Does.WALRUS: Frame._walrus, Does.EACH: Frame._bound_in_comprehension,
+    Does.AUGMENT: Frame._augmented, Does.STORE_AUGMENTED: Frame._augmented_bound,
+    Does.SET_ATTRIBUTE: Frame._bind_place, Does.SET_ITEM: Frame._set_item,
+    Does.CALL: Frame._called, Does.END: Frame._ended, Does.DELETE: Frame._deleted,
+}  # fmt: skip
+
+
+class ComprehensionFrame(Frame):
+    """The frame of a comprehension reports to the scope that it stands in, under variables of its own."""
+
+    def __init__(self, around: Frame, events: Events, code: CodeType) -> None:
+        super().__init__(around.scope, events, code, around.unread)
+        around.scope.comprehensions += 1
+        self.own = f"{OWN}{around.scope.comprehensions}"
+
+    def left(self, frame: FrameType, value: Any) -> bool:
+        if self.code.co_name == "<genexpr>" and self._is_suspended(frame):
+            self.pending = None
+            return False
+        self._leave()
+        return True
+
+    def _leave(self) -> None:
+        for key in [key for key in self.scope.slots if key.endswith(self.own)]:
+            del self.scope.slots[key]
+
+
+class Watching:
+    """Which of the frames that are entered are watched: the user's own functions, called from a frame that is."""
+
+    def __init__(self, trace: Trace, tape: BlockTape) -> None:
+        self.trace, self.tape = trace, tape
+        self.tracer = Tracer(self._entered)
+        self.users: dict[CodeType, bool] = {}
+        self.callers: dict[Any, Scope] = {}  # of what a checkpoint will compute again
+
+    def start(self, frame: FrameType, scope: Scope, unread: dict[str, Any]) -> None:
+        """Watch a frame from here on. Raises NoSource."""
+        code = frame.f_code
+        found = events(code, code, code.co_filename)
+        scope.sites, scope.file = found.sites, code.co_filename
+        self.trace.live[scope] = None
+        self.tracer.start(frame, Frame(scope, found, code, unread))
+
+    def stop(self) -> None:
+        if not self.tracer.stop():
+            self.trace.notes[TAKEN] = None
+
+    def _entered(self, frame: FrameType) -> Frame | None:
+        code = frame.f_code
+        users = self.users.get(code)
+        if users is None:
+            users = self.users[code] = self._is_users(code)
+        if not users:
+            return None
+        if not self.trace.is_recording:
+            return None
+        above, distance = self._above(frame)
+        if above is not None:
+            return self._watched(frame, above.scope, above, distance)
+        if distance == OWN_WORK:
+            return None
+        caller = self._caller_of_repeated()
+        return None if caller is None else self._watched(frame, caller, None, distance)
+
+    def _caller_of_repeated(self) -> Scope | None:
+        """The scope that called what a checkpoint computes again, in the trace of that repetition."""
+        trace, part = self.trace.repeats.now(), self.tape.repeated()
+        caller = self.callers.get(part)
+        if caller is None:
+            return None
+        return Scope(trace, caller.parent, caller.path, caller.count, caller.file)
+
+    def _is_users(self, code: CodeType) -> bool:
+        installed = package(code.co_filename)
+        users = installed is None or (installed != "" and installed == self.trace.home)
+        if users and is_rewritten(code):
+            self.trace.notes[f"{code.co_qualname} was not followed: it is already being probed"] = None
+            return False
+        return users
+
+    def _above(self, frame: FrameType) -> tuple[Frame | None, int]:
+        """The watched frame that a frame runs in, and how many others lie between."""
+        distance, caller = 0, frame.f_back
+        while caller is not None:
+            known = self.tracer.frames.get(caller)
+            if known is not None:
+                return known.watched, distance  # type: ignore[return-value]
+            if package(caller.f_code.co_filename) == "backprobe":
+                return None, OWN_WORK
+            if self.tape.hides(caller.f_code):
+                return None, distance
+            distance, caller = distance + 1, caller.f_back
+        return None, distance
+
+    def _watched(self, frame: FrameType, caller: Scope, above: Frame | None, distance: int) -> Frame | None:
+        code = frame.f_code
+        if code.co_name in COMPREHENSIONS:
+            if above is None or code not in above.code.co_consts:
+                return None
+            return ComprehensionFrame(above, events(code, above.code, code.co_filename), code)
+        transparent = above.transparent if above is not None else ()
+        if not caller.follows or code in transparent or code.co_name.startswith("<module"):
+            return None
+        part = self.tape.to_be_repeated()
+        if part is not None:
+            self.callers.setdefault(part, caller)
+        try:
+            found = events(code, code, code.co_filename)
+        except NoSource as error:
+            if not distance:
+                self.trace.notes[f"{code.co_qualname} was not followed: {error.headline}"] = None
+            return None
+        self.tape.entering(frame)
+        opener = caller.trace.opener(caller, self._label(frame, distance))
+        scope = opener(code.co_name, code.co_filename, found.sites)()
+        if caller.calls:
+            caller.calls[-1] = ""
+        watched = Frame(scope, found, code, {})
+        for name, site in found.arguments:
+            scope.bind(site, name_in(frame, name))
+        return watched
+
+    def _label(self, frame: FrameType, distance: int) -> str:
+        """A module, or an object with ``__call__``, is called by the name of its type."""
+        code = frame.f_code
+        owner = name_in(frame, code.co_varnames[0]) if code.co_argcount else UNKNOWN
+        if owner is UNKNOWN:
+            return ""
+        called = self.trace.tape.called(owner, True) if distance else None
+        function = type(owner).__call__ if code.co_name == "__call__" and called is None else called and called[0]
+        inner = innermost(function)
+        return type(owner).__name__ if inner is not None and inner.__code__ is code else ""
+
+
+def _wrappers(function: Any) -> frozenset[CodeType]:
+    """The code of the decorators' wrappers around a function."""
+    found = []
+    while isinstance(function, FunctionType) and hasattr(function, "__wrapped__"):
+        found.append(function.__code__)
+        function = function.__wrapped__
+    return frozenset(found)
+
+
+@functools.lru_cache(4096)
+def _opcodes(code: CodeType) -> Mapping[int, str]:
+    return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
+
+
+def opcode(code: CodeType, offset: int) -> str:
+    return _opcodes(code).get(offset, "")
