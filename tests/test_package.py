@@ -107,7 +107,7 @@ def test_the_docstring_check_can_fail():
     from dataclasses import dataclass
 
     @dataclass
-    class BackwardOp:
+    class Made:
         x: int
 
         def method(self):
@@ -127,11 +127,11 @@ def test_the_docstring_check_can_fail():
         pass
 
     class Module:
-        __all__ = ["BackwardOp", "Derived", "Base", "function"]
+        __all__ = ["Made", "Derived", "Base", "function"]
         function = staticmethod(lambda: None)
 
-    Module.BackwardOp, Module.Derived, Module.Base = BackwardOp, Derived, Base
-    assert undocumented(Module) == ["BackwardOp", "BackwardOp.method", "BackwardOp.held", "Derived", "function"]
+    Module.Made, Module.Derived, Module.Base = Made, Derived, Base
+    assert undocumented(Module) == ["Made", "Made.method", "Made.held", "Derived", "function"]
 
 
 def test_errors_are_one_tree_and_also_the_builtin_that_fits():
@@ -140,7 +140,7 @@ def test_errors_are_one_tree_and_also_the_builtin_that_fits():
     assert {name for name, value in errors.items() if not issubclass(value, bp.BackprobeError)} == set()
     assert set(errors) == {
         name for name in PUBLIC
-        if name != "Nonfinite"
+        if name not in ("BackwardOp", "Nonfinite")
         and (name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("StaleSource", "StrategyRefused"))
     }  # fmt: skip
     builtin = (ValueError, TypeError, KeyError, LookupError, RuntimeError)
