@@ -118,7 +118,7 @@ def test_what_is_not_json_is_damaged(copied, text):
     refused(copied, "it is cut or damaged")
 
 
-@pytest.mark.parametrize("version", [1, 99, 0, "2", None])
+@pytest.mark.parametrize("version", [1, 2, 99, 0, "3", None])
 def test_another_version_says_what_to_do(copied, version):
     envelope = json.loads((copied / DATA).read_text())
     (copied / DATA).write_text(json.dumps(envelope | {"version": version}))
@@ -127,7 +127,7 @@ def test_another_version_says_what_to_do(copied, version):
     assert str(caught.value) == (
         f"{copied} cannot be read: it was written by another version of backprobe\n"
         f"  asked: bp.load({str(copied)!r})\n"
-        f"  found: format version {version}, this backprobe reads 2\n"
+        f"  found: format version {version}, this backprobe reads 3\n"
         "  why:   a recording is read whole or not at all\n"
         "  next:  pip install -U backprobe"
     )
@@ -253,8 +253,8 @@ CONTENTS = {
     "entries none": lambda d: d.update(entries=None),
     "an entry of another kind": lambda d: d["entries"].append(7),
     "names a list": lambda d: d.update(names=[1, 2]),
-    "names without printed forms": lambda d: d["written"].popitem(),
-    "a name that is none": lambda d: (d["names"].update({"`x": 0}), d["written"].update({"`x": "`x"})),
+    "names without printed forms": lambda d: d["printed"].popitem(),
+    "a name that is none": lambda d: (d["names"].update({"`x": 0}), d["printed"].update({"`x": "`x"})),
     "a name of no value": lambda d: d["entries"][0].update(name="y"),
     "an alias of no value": lambda d: d["entries"][0].update(aliases=["y"]),
     "the name of another": lambda d: d["entries"][0].update(name="k"),

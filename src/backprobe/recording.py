@@ -132,7 +132,7 @@ class Recording(Mapping[str, Entry]):
             return self._record.entries[positions.pop()]
         if not positions:
             self._refuse_unknown(name)
-        choices = list(dict.fromkeys(self._record.written[full] for found in readings for full in found))
+        choices = list(dict.fromkeys(self._record.printed[full] for found in readings for full in found))
         raise AmbiguousName(
             f"{name!r} means several values", asked=f"rec[{name!r}]",
             found=_listed(choices),

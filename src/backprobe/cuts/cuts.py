@@ -377,7 +377,7 @@ Said = tuple[str, Source | None, tuple[Use, ...] | None]
 
 def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Mention]:
     """What goes into an entry as the program says it, but for what only its shape was asked of."""
-    called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.passages)]
+    called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.indirect)]
     followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
     found: dict[tuple[int, Source | None], Mention] = {}
     for name, line, known in (*_read(entry, followed), *_passed_on(entry, followed)):
@@ -398,7 +398,7 @@ def _read(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
 
 def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
     """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
-    for way in entry.passages:
+    for way in entry.indirect:
         known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
         cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])
         yield (way.name, entry.source, own) if cuts_here else (way.name, way.source, known)

@@ -41,7 +41,7 @@ def _unseen(entry: Entry, empty: frozenset[str] = frozenset()) -> list[Hidden]:
 
 def _in_its_line(entry: Entry, empty: frozenset[str] = frozenset(), *, nested: bool = False) -> list[Hidden]:
     line = entry.source
-    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.passages} - empty
+    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.indirect} - empty
     return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []
 
 
@@ -56,7 +56,7 @@ def _unseen_in(line: Source, text: str, spelled: set[str], nested: bool = False)
 def _before(entry: Entry) -> dict[str, list[Hidden]]:
     """What is cut off in lines that filled or made names which hold no tensor, by those names."""
     found: dict[str, list[Hidden]] = {}
-    for way in entry.passages if entry.status in BARE else ():
+    for way in entry.indirect if entry.status in BARE else ():
         text = way.source.expression or way.source.statement
         cuts = [one for one in _unseen_in(way.source, text, {way.spelled, way.through}) if one.use.kind in FIRM]
         if cuts:

@@ -23,7 +23,7 @@ class Captions:
 
     def __init__(self, record: Record, graph: Graph, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, graph, arrays
-        self.full = {record.written[name]: name for name in reversed(list(record.names))}
+        self.full = {record.printed[name]: name for name in reversed(list(record.names))}
         self.onward: dict[int, list[Flow]] = {}
         for flow in graph.flows:
             if flow.edge is not None:

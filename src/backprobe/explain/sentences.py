@@ -98,4 +98,4 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
 def _rewriting(ways: Ways, entry: Entry) -> Source | None:
     """The line that made the next version of a value, where both have one gradient together."""
     alike = (other for other in ways.entries if other.reason == entry.reason)
-    return next((other.source for other in alike if any(way.name == entry.name for way in other.passages)), None)
+    return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)

@@ -129,7 +129,7 @@ class IndirectInput:
     >>> def f(x):
     ...     n = x.detach().numpy()
     ...     return torch.from_numpy(n) * x
-    >>> [(way.through, way.name, way.source.expression) for way in bp.probe(f)(torch.tensor(2.0))["return"].passages]
+    >>> [(way.through, way.name, way.source.expression) for way in bp.probe(f)(torch.tensor(2.0))["return"].indirect]
     [('n', 'x', 'x.detach().numpy()')]
     """
 
@@ -272,7 +272,7 @@ class Entry:
     recorded values that its expression mentions, whether or not they are differentiated. ``axes`` says what the
     leading axes of value and gradient count where a value is computed many times at once, as inside ``jax.lax.scan``
     and ``jax.vmap``: ``("step",)`` for each step of a loop, ``("batch",)`` for each example. It is empty elsewhere.
-    ``passages`` are the values that went into this one by ways that its expression does not tell. ``cause`` is the
+    ``indirect`` are the values that went into this one by ways that its expression does not tell. ``cause`` is the
     line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
     more than this one (``bp.explain``).
     ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
@@ -295,7 +295,7 @@ class Entry:
     held_value: Any = field(repr=False, metadata=KEPT)
     held_grad: Any = field(repr=False, metadata=KEPT)
     axes: tuple[str, ...] = ()
-    passages: tuple[IndirectInput, ...] = ()
+    indirect: tuple[IndirectInput, ...] = ()
     cause: Source | None = None
     finiteness: Finiteness | None = None
     is_leaf: bool | None = None
@@ -354,7 +354,7 @@ class Entry:
 class Record:
     """The waist: what every backend produces and everything else consumes.
 
-    ``names`` maps each full name (all counts written) to the position of its entry, ``written`` to its printed form.
+    ``names`` maps each full name (all counts written) to the position of its entry, ``printed`` to its printed form.
     ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
     of those that were differentiated. ``path_sums`` is there where partials were asked for.
     ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
@@ -369,7 +369,7 @@ class Record:
     backend: str
     entries: tuple[Entry, ...]
     names: Mapping[str, int]
-    written: Mapping[str, str]
+    printed: Mapping[str, str]
     backward: tuple[int, ...]
     outputs: tuple[int, ...]
     stamp: Stamp

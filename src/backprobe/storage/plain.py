@@ -38,7 +38,7 @@ def encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen: 
         "backend": record.backend,
         "entries": [_encode_entry(entry, backend, blobs, seen) for entry in record.entries],
         "names": dict(record.names),
-        "written": dict(record.written),
+        "printed": dict(record.printed),
         "backward": list(record.backward),
         "outputs": list(record.outputs),
         "stamp": asdict(record.stamp),
@@ -74,7 +74,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
             for edge in entry.inputs
         ],
         "reads": [asdict(read) for read in entry.reads], "axes": list(entry.axes),
-        "passages": [asdict(passage) for passage in entry.passages],
+        "indirect": [asdict(way) for way in entry.indirect],
         "cause": None if entry.cause is None else asdict(entry.cause),
         "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
@@ -90,7 +90,7 @@ def decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         backend.name,
         tuple(_decode_entry(entry, backend, blobs) for entry in data["entries"]),
         data["names"],
-        data["written"],
+        data["printed"],
         tuple(data["backward"]),
         tuple(data["outputs"]),
         Stamp(**data["stamp"]),
@@ -137,8 +137,8 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         reads=tuple(Read(**read) for read in data["reads"]),
         held_value=Lost(data["lost"]) if data["lost"] is not None else decoded(data["value"]),
         held_grad=decoded(data["grad"]), axes=tuple(data.get("axes", ())),
-        passages=tuple(
-            IndirectInput(**{**way, "source": _decode_source(way["source"])}) for way in data.get("passages", ())
+        indirect=tuple(
+            IndirectInput(**{**way, "source": _decode_source(way["source"])}) for way in data.get("indirect", ())
         ),
         cause=None if data.get("cause") is None else _decode_source(data["cause"]),
         finiteness=_decode_finiteness(data.get("finiteness")), is_leaf=data.get("is_leaf"),

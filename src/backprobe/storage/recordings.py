@@ -23,7 +23,7 @@ from backprobe.storage import plain
 from backprobe.storage.sound import check
 
 FORMAT = "backprobe recording"
-VERSION = 2
+VERSION = 3
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
 

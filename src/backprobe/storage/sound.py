@@ -19,13 +19,13 @@ def check(record: Record, backend: Arrays) -> None:
     for at in (*record.names.values(), *record.backward, *record.outputs):
         if type(at) is not int or not 0 <= at < size:
             raise ValueError(f"a position {at!r} among {size} entries")
-    if record.names.keys() != record.written.keys():
+    if record.names.keys() != record.printed.keys():
         raise ValueError("names and their printed forms differ")
-    printed = {(at, record.written[full]) for full, at in record.names.items()}
+    printed = {(at, record.printed[full]) for full, at in record.names.items()}
     if any((at, name) not in printed for at, e in enumerate(record.entries) for name in (e.name, *e.aliases)):
         raise ValueError("an entry has a printed name that none of its names has")
     told = (record.framework, *record.unseen, *record.notes, *_stamp_texts(record.stamp))
-    for text in (*record.names, *record.written.values(), *told):
+    for text in (*record.names, *record.printed.values(), *told):
         _check_text(text)
     if any(scale is not None and type(scale) not in (int, float) for scale in record.scales):
         raise ValueError(f"{record.scales} where numbers belong")
@@ -73,10 +73,10 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
         _check_text(made.towards or "")
         if made.given not in KINDS or made.made not in KINDS:
             raise ValueError(f"{made.given!r} and {made.made!r} where {', '.join(KINDS)} belong")
-    for way in entry.passages:
+    for way in entry.indirect:
         for text in (way.spelled, way.name, way.through):
             _check_text(text)
-    for source in (entry.source, entry.cause, *(way.source for way in entry.passages)):
+    for source in (entry.source, entry.cause, *(way.source for way in entry.indirect)):
         if source is not None:
             for text in (source.file, source.text, source.expression, *source.calls, *source.below):
                 _check_text(text)

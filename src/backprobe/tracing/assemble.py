@@ -78,7 +78,7 @@ def _may_cut(entry: Entry, lost: Set[str]) -> bool:
     edges = {edge.name for edge in entry.inputs}
     if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
         return True
-    mentioned = {read.name for read in entry.reads} | {way.name for way in entry.passages}
+    mentioned = {read.name for read in entry.reads} | {way.name for way in entry.indirect}
     return entry.cause is not None or not (mentioned & lost <= edges)
 
 

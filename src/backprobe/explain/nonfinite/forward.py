@@ -133,7 +133,7 @@ class Forward:
             entry = self.entries[at]
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
             inputs = {self.positions.get(edge.name) for edge in entry.inputs}
-            written = {self.positions.get(way.name) for way in entry.passages}
+            written = {self.positions.get(way.name) for way in entry.indirect}
             for source in self.sources.direct[at] if state is State.FINITE and is_float else ():
                 if self.states.values[source].is_bad and (source in inputs | written or entry.op in HEALING):
                     found[source] = at
@@ -160,7 +160,7 @@ class Forward:
     def _is_written_over(self, at: int) -> bool:
         """Is it a later version of what was there before, as a parameter that is updated? Others may read that."""
         own = strip(self.entries[at].name)
-        return any(strip(way.name) == own for way in self.entries[at].passages)
+        return any(strip(way.name) == own for way in self.entries[at].indirect)
 
     @cached_property
     def _ends_badly(self) -> bool:

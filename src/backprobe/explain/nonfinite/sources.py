@@ -49,7 +49,7 @@ class Sources:
             items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
             parts, unresolved = {**parts, **items}, tuple(name for name in unresolved if name not in items)
             returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
-            passed = [positions[way.name] for way in entry.passages if way.name in positions and _gives_numbers(way)]
+            passed = [positions[way.name] for way in entry.indirect if way.name in positions and _gives_numbers(way)]
             direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
@@ -67,7 +67,7 @@ def scopes_of(record: Record) -> list[str]:
     """The scope that each entry got its name in, with all counts."""
     found = [""] * len(record.entries)
     for full, at in record.names.items():
-        if record.written[full] == record.entries[at].name:
+        if record.printed[full] == record.entries[at].name:
             found[at] = split(full)[0]
     return found
 
