@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from backprobe.record.entries import Edge
-from backprobe.record.graph import Graph
-
-Inputs = Mapping[int, Mapping[int, Edge]]
-"""By the position of an entry: the edges into it, by the positions that they come from."""
+from backprobe.record.graph import Graph, inverted, reached
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,7 @@ class Ways:
     start: int
     end: int
     order: tuple[int, ...]
-    inputs: Inputs  # of these entries, and along these ways only
+    inputs: Mapping[int, Mapping[int, Edge]]  # of these entries, and along these ways only
     counts: Mapping[int, int]  # how many ways lead from the start to each
 
     @property
@@ -29,7 +26,7 @@ class Ways:
 
     def leads(self, start: int, end: int) -> bool:
         """Does any way lead from one of these entries back to another?"""
-        return end in _reached(start, self.inputs)
+        return end in reached([start], self.inputs.__getitem__)
 
     def listed(self) -> list[tuple[int, ...]]:
         """Every way from the start to the end: to be called only where their count is small."""
@@ -44,37 +41,14 @@ class Ways:
         return found
 
 
-def inputs_of(graph: Graph) -> Inputs:
-    """The edges of a graph by position."""
-    inputs: dict[int, dict[int, Edge]] = {at: {} for at in range(len(graph.entries))}
-    for flow in graph.flows:
-        if flow.edge is not None:
-            inputs[flow.target][flow.source] = flow.edge
-    return inputs
-
-
 def ways(graph: Graph, start: int, end: int, usable: Callable[[int, int], bool]) -> Ways:
     """Every way from one value back to another along usable edges, given by the positions of consumer and source."""
-    inputs = inputs_of(graph)
-    forth = {at: [source for source in inputs[at] if usable(at, source)] for at in inputs}
-    back: dict[int, list[int]] = defaultdict(list)
-    for at, sources in forth.items():
-        for source in sources:
-            back[source].append(at)
-    between = _reached(start, forth) & _reached(end, back)
-    own = {at: {source: inputs[at][source] for source in forth[at] if source in between} for at in between}
+    forth = [[source for source in inputs if usable(at, source)] for at, inputs in enumerate(graph.inputs)]
+    between = reached([start], forth.__getitem__) & reached([end], inverted(forth).__getitem__)
+    own = {at: {source: graph.inputs[at][source] for source in forth[at] if source in between} for at in between}
     order = tuple(at for at in reversed(graph.order) if at in between)
     counts = Counter({start: 1})
     for at in order:
         for source in own[at]:
             counts[source] += counts[at]
     return Ways(start, end, order, own, dict(counts))
-
-
-def _reached(start: int, onward: Mapping[int, Iterable[int]]) -> set[int]:
-    found, pending = {start}, [start]
-    while pending:
-        new = [at for at in onward.get(pending.pop(), ()) if at not in found]
-        found.update(new)
-        pending += new
-    return found

@@ -17,9 +17,8 @@ def asked(recording: Recording, name: str, of: str | None) -> Chain:
     """The chain from the output, or from ``of``, to a value. Raises BadOption, and what looking up a name raises."""
     entries = recording.record.entries
     entry, start = recording[name], _output(recording, name, of)
-    position = {each.name: at for at, each in enumerate(entries)}
-    at, top = position[entry.name], position[start.name]
     graph = Graph.of(recording.record)
+    at, top = graph.positions[entry.name], graph.positions[start.name]
     every = ways(graph, top, at, lambda *_: True)
     if len(recording.outputs) == 1 and start is recording.outputs[0]:
         entry.grad  # noqa: B018 - raises where there is none

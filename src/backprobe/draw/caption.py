@@ -23,7 +23,6 @@ class Captions:
 
     def __init__(self, record: Record, graph: Graph, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, graph, arrays
-        self.full = {record.printed[name]: name for name in reversed(list(record.names))}
         self.onward: dict[int, list[Flow]] = {}
         for flow in graph.flows:
             if flow.edge is not None:
@@ -32,7 +31,7 @@ class Captions:
     def title(self, at: int) -> str:
         """The name of a value within its box."""
         written = self.record.entries[at].name
-        scope, local = split(self.full[written])
+        scope, local = split(self.graph.full_names[at])
         if local is None:
             box = self.graph.box_of[at]
             return written.removeprefix(strip(self.graph.boxes[box].full) + ".") if box else written

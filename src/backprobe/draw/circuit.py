@@ -90,7 +90,7 @@ class Draft:
         self.record, self.graph, self.view = record, graph, view
         self.entries = record.entries
         self.captions = Captions(record, self.graph, load_arrays(record.backend))
-        self.rolls = _rolls(self.graph, self.captions) if view.roll else {}
+        self.rolls = _rolls(self.graph) if view.roll else {}
         self.members: dict[str, list[int]] = defaultdict(list)  # the values that share a node, by its key
         self.hidden = [at for at in range(len(self.entries)) if not self._is_drawn(at)]
         for at in sorted(set(range(len(self.entries))) - set(self.hidden)):
@@ -290,7 +290,7 @@ def _tooltip(entry: Entry) -> str:
     return f"{names}  {place(entry.source.file, entry.source.line)}  {entry.source.text}"
 
 
-def _rolls(graph: Graph, captions: Captions) -> dict[str, str]:
+def _rolls(graph: Graph) -> dict[str, str]:
     """The loop that a box, or a value outside of boxes that are alike, belongs to: by box or position."""
     alike: dict[str, list[str]] = defaultdict(list)
     for box in graph.boxes:
@@ -299,7 +299,7 @@ def _rolls(graph: Graph, captions: Captions) -> dict[str, str]:
     places: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
     for at, entry in enumerate(graph.entries):
         box = graph.box_of[at] or ""
-        local = strip(split(captions.full[entry.name])[1] or _without_counts(entry.name))
+        local = strip(split(graph.full_names[at])[1] or _without_counts(entry.name))
         line = entry.source.line if entry.source is not None else 0
         places[boxes.get(box, box), local, entry.source.expression if entry.source else "", line].append(at)
     values = {
