@@ -13,7 +13,8 @@ import torch
 
 import backprobe as bp
 from backprobe.derive import Derivation, derive
-from backprobe.record.entries import Edge, Lost, Read
+from backprobe.record.entries import Lost
+from backprobe.record.inputs import Edge, Read
 from backprobe.recording import Recording
 
 

@@ -1,7 +1,7 @@
 """A report is plain data that prints with the file and line of each cause."""
 
 from backprobe.findings.report import Finding, Report
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 LINE = Source("train.py", 12, "    d = v.detach()", "v.detach()", ("torch.detach",))
 CUT = Finding("detached", "d", "'d' is cut off by detach()", LINE, ("v requires a gradient",), ("u", "v", "d"), "d = v")

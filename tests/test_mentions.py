@@ -6,7 +6,7 @@ import pytest
 
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.usage import has_part, uses
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 
 def _divided(statement):

@@ -14,7 +14,7 @@ import backprobe as bp
 from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
 from backprobe.explain.nonfinite.backward import Backward
 from backprobe.explain.nonfinite.forward import Forward
-from backprobe.record.entries import BackwardOp, Finiteness, Nonfinite
+from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
 
 
 def line_of(function, text):

@@ -27,18 +27,10 @@ from backprobe.explain import explain
 from backprobe.findings.report import Finding, Report
 from backprobe.health import health
 from backprobe.probe import Probe, load, probe
-from backprobe.record.entries import (
-    BackwardOp,
-    Edge,
-    Entry,
-    Finiteness,
-    GradStatus,
-    IndirectInput,
-    Nonfinite,
-    PathSums,
-    Read,
-    Source,
-)
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
+from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
+from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording
 

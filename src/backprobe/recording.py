@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
-from backprobe.record.entries import Entry, GradStatus, PathSums, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.inputs import PathSums
 from backprobe.record.names import COUNT, canonical, counts_agree, nearest, of_graph, outside, split, strip
 from backprobe.record.patterns import compile_pattern
 from backprobe.record.stamp import Stamp

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.record.entries import GradStatus, Source, WhyNone
+from backprobe.record.entries import GradStatus, WhyNone
+from backprobe.record.source import Source
 
 
 class Effect(Enum):

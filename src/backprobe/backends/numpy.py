@@ -10,7 +10,7 @@ import numpy
 
 from backprobe.backends.facts import Description, Summary
 from backprobe.errors import BadRecording
-from backprobe.record.entries import Nonfinite
+from backprobe.record.nonfinite import Nonfinite
 
 
 class NumpyArrays:

@@ -21,7 +21,8 @@ from backprobe.backends.facts import (
     Summary,
 )
 from backprobe.backends.recheck import Calls
-from backprobe.record.entries import Nonfinite, Source
+from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.source import Source
 
 
 class Tensors(Protocol):

@@ -10,7 +10,7 @@ from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
 from backprobe.check.verdict import Verdict
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 from backprobe.show.table import place
 from backprobe.source.calls import CallSite
 

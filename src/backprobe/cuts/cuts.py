@@ -16,8 +16,9 @@ from functools import cached_property
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.unrecorded import CERTAIN, FIRM, LOSING
 from backprobe.cuts.usage import Use, as_called, uses
-from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record, Source
+from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import partition, split, strip
+from backprobe.record.source import Source
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from backprobe.cuts.usage import parsed
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 
 @lru_cache(4096)

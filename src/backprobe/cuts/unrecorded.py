@@ -9,7 +9,8 @@ import re
 from typing import NamedTuple
 
 from backprobe.cuts.usage import Use, as_called, may_cut, unseen_uses
-from backprobe.record.entries import Entry, GradStatus, Source
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 FIRM = ("detach", "data", "number", "numpy", "copied", "parameter", "stop_gradient", "assigned", "index",

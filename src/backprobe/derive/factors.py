@@ -14,7 +14,8 @@ from backprobe.derive.formula import Unwritten, parse
 from backprobe.derive.tree import Apply, Tree, parts
 from backprobe.derive.writing import Text, write
 from backprobe.errors import Overwritten
-from backprobe.record.entries import Edge, Entry, GradStatus
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.inputs import Edge
 from backprobe.record.names import split
 
 WHOLE = 16_384  # elements up to which all are checked

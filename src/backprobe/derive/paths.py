@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from backprobe.record.entries import Edge
 from backprobe.record.graph import Graph, inverted, reached
+from backprobe.record.inputs import Edge
 
 
 @dataclass(frozen=True)

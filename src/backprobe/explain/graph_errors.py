@@ -13,8 +13,9 @@ from backprobe.explain.cutting import cut_finding
 from backprobe.explain.sentences import is_returned, merged
 from backprobe.explain.without_history import hidden_findings
 from backprobe.findings.report import Finding
-from backprobe.record.entries import Entry, GradStatus, Record, Source
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 MOST = 8

@@ -15,8 +15,9 @@ from backprobe.explain.unconnected import not_connected
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings.report import Finding, Report
-from backprobe.record.entries import Entry, GradStatus, Source
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import partition, split, strip
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 from backprobe.tracing.provenance import LIMIT
 

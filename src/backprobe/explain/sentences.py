@@ -9,8 +9,9 @@ from typing import Any
 from backprobe.cuts.cuts import Ways
 from backprobe.explain.catalogue import CAUSES
 from backprobe.findings.report import Finding
-from backprobe.record.entries import Entry, GradStatus, Source
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.source import Source
 
 LISTED = 8
 UPDATED = "uses of its new numbers"  # in the reason of a leaf that was written when its older numbers had been used

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backprobe.findings import text as shown
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 ARROW = " -> "
 

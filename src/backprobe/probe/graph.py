@@ -13,7 +13,8 @@ from backprobe.backends.protocol import Arrays, Program
 from backprobe.errors import BackprobeError, BadOption, NothingMatched
 from backprobe.probe.output import SUMMED, choose, weighed
 from backprobe.probe.run import Request
-from backprobe.record.entries import Edge, Entry, Lost, PathSums, Record
+from backprobe.record.entries import Entry, Lost, Record
+from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.names import nearest, strip
 from backprobe.record.patterns import Selection, selection
 from backprobe.record.stamp import stamp

@@ -10,8 +10,9 @@ from backprobe.backends.protocol import ModelCall, ModuleObserver
 from backprobe.errors import BadOption, NoSource
 from backprobe.probe.run import CalledRun, Run
 from backprobe.record.containers import leaves
-from backprobe.record.entries import GradStatus, Nonfinite
+from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
+from backprobe.record.nonfinite import Nonfinite
 from backprobe.source.reporting import reporting
 from backprobe.tracing.finiteness import unfit
 

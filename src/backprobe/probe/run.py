@@ -14,8 +14,9 @@ from backprobe.backends.protocol import Backend, Tape
 from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
 from backprobe.probe.error_notes import explain_unconnected, explained
 from backprobe.probe.output import Output, choose
-from backprobe.record.entries import Nonfinite, Record
+from backprobe.record.entries import Record
 from backprobe.record.names import nearest, strip
+from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.patterns import Pattern, selection
 from backprobe.recording import Recording
 from backprobe.show.table import place

@@ -8,6 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 from backprobe.errors import NoGradient, Overwritten
+from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
+from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
+from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 
 
@@ -47,9 +50,6 @@ MEANINGS = {
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
 """The statuses that the line which computes a value gives it."""
 
-KEPT = {"static": True}
-"""Of fields that hold tensors which are the recording's: a program that looks at an entry has not made them."""
-
 
 def plain_text(value: Any) -> str:
     """A number or None as text. Python itself refuses to write out an integer of thousands of digits."""
@@ -57,107 +57,6 @@ def plain_text(value: Any) -> str:
         return repr(value)
     except ValueError:
         return f"an integer of {value.bit_length()} bits"
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a value got its name: file, line (from 1), the text of that line, and the expression that computes it.
-
-    The expression is empty where none stands for exactly this value: an argument, one part of what a call returned.
-    ``calls`` are the functions that it called, in the order in which it came to them: ``torch.relu``, by the library
-    and the function's own name, and an empty text for a function of the user's that was followed.
-    ``below`` are the lines that follow, where the statement goes over several.
-    """
-
-    file: str
-    line: int
-    text: str
-    expression: str = ""
-    calls: tuple[str, ...] = ()
-    below: tuple[str, ...] = ()
-
-    @property
-    def statement(self) -> str:
-        """The whole statement, or of one that has a body the head."""
-        return "\n".join((self.text, *self.below))
-
-
-@dataclass(frozen=True)
-class Edge:
-    """One recorded value that flows directly into another, and what was asked for of the derivative along that way.
-
-    ``partial`` is the local partial: the derivative of the value towards this input alone, the other inputs held
-    still. It has the input's shape where the value has one element; otherwise it is there only where
-    ``partials="full"`` asked for the whole Jacobian block, of the value's shape followed by the input's.
-    ``contribution`` is what flows into the input's gradient along this edge, the value's own gradient times the local
-    partial (a vector-Jacobian product), in the input's shape. Either is None where it was not asked for or not there.
-
-    >>> import torch, backprobe as bp
-    >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0))["return"].inputs
-    (Edge(name='x', partial=tensor(3.), contribution=tensor(3.)),)
-    """
-
-    name: str
-    partial: Any = field(default=None, metadata=KEPT)
-    contribution: Any = field(default=None, metadata=KEPT)
-
-
-@dataclass(frozen=True)
-class Read:
-    """One recorded value that an expression mentions, and how the expression spells it.
-
-    ``u``, ``self.scale``, ``pair.0`` for a leaf of ``pair``, and ``func()`` for what a call of ``func`` returned, once
-    for each call in the order in which they returned.
-
-    >>> import torch, backprobe as bp
-    >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0))["return"].reads
-    (Read(spelled='x', name='x'),)
-    """
-
-    spelled: str
-    name: str
-
-
-@dataclass(frozen=True)
-class IndirectInput:
-    """One recorded value that went into another by a way that no expression of its own tells.
-
-    It went ``through`` a name that holds no tensor, such as a NumPy array: ``source`` is the line that took it from the
-    value ``name``, which that line calls ``spelled``. Or a statement wrote in place to what is called ``through``.
-
-    >>> import torch, backprobe as bp
-    >>> def f(x):
-    ...     n = x.detach().numpy()
-    ...     return torch.from_numpy(n) * x
-    >>> [(way.through, way.name, way.source.expression) for way in bp.probe(f)(torch.tensor(2.0))["return"].indirect]
-    [('n', 'x', 'x.detach().numpy()')]
-    """
-
-    spelled: str
-    name: str
-    through: str
-    source: Source
-
-
-@dataclass(frozen=True)
-class PathSums:
-    """Whether the contributions along all edges sum to the recorded gradients, as the chain rule says they must.
-
-    By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
-    is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
-    ``unjudged`` names those that the sum says nothing about: a hook of the user's changes them, or they are nested.
-    ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
-
-    >>> import torch, backprobe as bp
-    >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0)).path_sums
-    PathSums(judged=2, difference=0.0, worst=None, agree=True, unjudged=())
-    """
-
-    judged: int
-    difference: float
-    worst: str | None
-    agree: bool
-    unjudged: tuple[str, ...] = ()
 
 
 class WhyNone(StrEnum):
@@ -188,77 +87,6 @@ class Lost:
     """Stands for a value that was overwritten where no copy could be taken before."""
 
     reason: str
-
-
-@dataclass(frozen=True)
-class Nonfinite:
-    """How many numbers of a tensor are NaN and how many are infinite, of how many.
-
-    >>> import torch, backprobe as bp
-    >>> bp.probe(lambda x: 1 / x, nonfinite=True)(torch.tensor(0.0))["return"].finiteness.value
-    Nonfinite(nan=0, inf=1, of=1)
-    """
-
-    nan: int
-    inf: int
-    of: int
-
-    @property
-    def is_finite(self) -> bool:
-        """Is there neither?"""
-        return not (self.nan or self.inf)
-
-    def __str__(self) -> str:
-        """``1 NaN and 2 Inf of 8``, or ``finite``."""
-        kinds = [f"{count} {kind}" for count, kind in ((self.nan, "NaN"), (self.inf, "Inf")) if count]
-        return f"{' and '.join(kinds)} of {self.of}" if kinds else "finite"
-
-
-@dataclass(frozen=True)
-class BackwardOp:
-    """One operation in the backward of an entry that made a NaN or Inf: ``operation`` is what the framework calls it.
-
-    ``towards`` is the printed name of the entry whose gradient it is a part of, None where that has no name. ``given``
-    is what came to the operation and ``made`` what it gave: ``finite``, ``inf``, or ``nan`` where a NaN was among it.
-    """
-
-    operation: str
-    towards: str | None
-    given: str
-    made: str
-
-
-@dataclass(frozen=True)
-class Finiteness:
-    """What ``nonfinite=True`` found about one entry: its value and its gradient, None where there is nothing to judge.
-
-    ``made`` are the operations of its line that took a finite gradient and gave one that is not, or a NaN for an Inf;
-    None where the framework does not let each operation be seen.
-    """
-
-    value: Nonfinite | None
-    grad: Nonfinite | None
-    made: tuple[BackwardOp, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Update:
-    """A statement that wrote NaN or Inf into parameters which held none, or NaN into those that held Inf.
-
-    ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
-    type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,
-    and ``made`` what they hold now: ``finite``, ``inf``, or ``nan`` where a NaN was among it; ``none`` where there was
-    no gradient. ``source`` is the line and ``after`` the printed name of the last entry before it, None where that is
-    not known.
-    """
-
-    parameters: tuple[str, ...]
-    size: int
-    optimizer: str
-    gradient: str
-    made: str
-    source: Source | None
-    after: str | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,8 @@ from typing import cast
 
 from backprobe.errors import BadRecording
 from backprobe.record.boxes import Box, box_of_each, boxes_of, returned_by
-from backprobe.record.entries import Edge, GradStatus, Record
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.inputs import Edge
 from backprobe.record.names import split
 
 NO_DERIVATIVE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.FROZEN, GradStatus.DETACHED,

@@ -14,7 +14,8 @@ from typing import Any
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.protocol import Arrays
 from backprobe.errors import Overwritten
-from backprobe.record.entries import Entry, GradStatus, PathSums, Record, plain_text
+from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.inputs import PathSums
 
 SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")

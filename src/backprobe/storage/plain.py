@@ -8,23 +8,10 @@ from typing import Any
 
 from backprobe.backends.protocol import Arrays
 from backprobe.errors import NotSaved
-from backprobe.record.entries import (
-    BackwardOp,
-    Edge,
-    Entry,
-    Finiteness,
-    GradStatus,
-    IndirectInput,
-    Lost,
-    NoneGiven,
-    Nonfinite,
-    PathSums,
-    Read,
-    Record,
-    Source,
-    Update,
-    WhyNone,
-)
+from backprobe.record.entries import Entry, GradStatus, Lost, NoneGiven, Record, WhyNone
+from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
+from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite, Update
+from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 
 DEEPEST = 64  # containers within containers of a result; a list that holds itself has no end

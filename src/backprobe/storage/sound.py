@@ -6,8 +6,9 @@ from types import NoneType
 from typing import Any
 
 from backprobe.backends.protocol import Arrays
-from backprobe.record.entries import Entry, GradStatus, Lost, Record, Update
+from backprobe.record.entries import Entry, GradStatus, Lost, Record
 from backprobe.record.names import strip
+from backprobe.record.nonfinite import Update
 from backprobe.record.stamp import Stamp
 
 KINDS = ("finite", "inf", "nan")  # what ``BackwardOp`` says of a gradient

@@ -9,21 +9,10 @@ from functools import lru_cache
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Link, MadeAt, NotGiven, Outcome, Sums
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.cuts import causes, places
-from backprobe.record.entries import (
-    BackwardOp,
-    Edge,
-    Entry,
-    Finiteness,
-    GradStatus,
-    IndirectInput,
-    NoneGiven,
-    PathSums,
-    Read,
-    Record,
-    Source,
-    Update,
-    plain_text,
-)
+from backprobe.record.entries import Entry, GradStatus, NoneGiven, Record, plain_text
+from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
+from backprobe.record.nonfinite import BackwardOp, Finiteness, Update
+from backprobe.record.source import Source
 from backprobe.record.stamp import stamp
 from backprobe.source.sites import Site
 from backprobe.tracing.provenance import Carried

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.protocol import Arrays
-from backprobe.record.entries import Entry, Finiteness, GradStatus, Nonfinite, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.nonfinite import Finiteness, Nonfinite
 
 
 def judged(record: Record, arrays: Arrays) -> Record:

@@ -14,7 +14,7 @@ from backprobe.backends.tensorflow.graph_mode import GraphProgram, user_line
 from backprobe.backends.tensorflow.graph_private import called_graph, inlined, is_compiled
 from backprobe.backends.tensorflow.graph_values import Variable
 from backprobe.errors import BadOption, Unsupported
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 HANDING_ON = frozenset({"Identity", "NoOp"})

@@ -27,7 +27,7 @@ from backprobe.backends.tensorflow.graph_values import (
 from backprobe.backends.tensorflow.graph_walk import Upstream, executed, is_floating
 from backprobe.errors import BadOutput, Unsupported
 from backprobe.record.containers import leaves
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})

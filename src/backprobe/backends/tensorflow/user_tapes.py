@@ -19,7 +19,8 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import describe, is_eager, variable_of
-from backprobe.record.entries import Source, WhyNone
+from backprobe.record.entries import WhyNone
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 

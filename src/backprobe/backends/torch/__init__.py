@@ -16,7 +16,7 @@ from backprobe.backends.torch.block import ListeningTape
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.recheck import TorchCalls
 from backprobe.backends.torch.tape import TorchTape
-from backprobe.record.entries import Nonfinite
+from backprobe.record.nonfinite import Nonfinite
 
 
 class TorchBackend:

@@ -39,7 +39,8 @@ from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.cuts.unrecorded import WRITTEN_SINCE
-from backprobe.record.entries import GradStatus, Source
+from backprobe.record.entries import GradStatus
+from backprobe.record.source import Source
 
 NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
 ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")

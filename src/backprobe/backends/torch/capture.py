@@ -10,7 +10,8 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.torch.tensors import Geometry
-from backprobe.record.entries import GradStatus, Source
+from backprobe.record.entries import GradStatus
+from backprobe.record.source import Source
 
 
 @dataclass(eq=False, slots=True)

@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 from torch import Tensor
 
 from backprobe.backends.torch.backward_passes import users_line
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
 IN_VAIN = "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"

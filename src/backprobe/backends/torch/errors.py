@@ -22,7 +22,7 @@ from backprobe.backends.torch.backward_passes import BACKWARD, GRAD, BackwardCal
 from backprobe.backends.torch.capture import Capture, gradient_edge, version
 from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.optimizer_steps import Step
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 
 KINDS = {
     "has been modified by an inplace operation": "in_place",

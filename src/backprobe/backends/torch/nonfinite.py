@@ -23,7 +23,7 @@ from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, key
 from backprobe.backends.torch.tensors import COMPRESSED, here, is_there
-from backprobe.record.entries import Nonfinite
+from backprobe.record.nonfinite import Nonfinite
 
 FINITE, INF, NAN = "finite", "inf", "nan"
 BADNESS = {FINITE: 0, INF: 1, NAN: 2}

@@ -25,7 +25,7 @@ from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import LEAF
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 NOT_JUDGED = -1

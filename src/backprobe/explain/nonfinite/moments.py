@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from backprobe.explain.nonfinite.sources import Sources, parsed, statement
 from backprobe.explain.nonfinite.states import States
-from backprobe.record.entries import Source
+from backprobe.record.source import Source
 from backprobe.source.sites import operation
 
 MODES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_", "zero_grad"})

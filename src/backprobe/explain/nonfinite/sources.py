@@ -14,7 +14,8 @@ from functools import lru_cache
 
 from backprobe.cuts.cuts import NO_NUMBERS
 from backprobe.cuts.usage import uses
-from backprobe.record.entries import Entry, IndirectInput, Record
+from backprobe.record.entries import Entry, Record
+from backprobe.record.inputs import IndirectInput
 from backprobe.record.names import split, strip
 
 COMPUTING = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda)

@@ -11,7 +11,8 @@ from typing import Any
 import numpy
 
 from backprobe.backends.protocol import Arrays
-from backprobe.record.entries import BackwardOp, Entry, GradStatus, Nonfinite, Record
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.nonfinite import BackwardOp, Nonfinite
 from backprobe.tracing.finiteness import judged
 
 

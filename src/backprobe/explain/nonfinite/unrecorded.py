@@ -13,8 +13,9 @@ from functools import cached_property
 
 from backprobe.explain.nonfinite.sources import Sources, parsed, scopes_of
 from backprobe.explain.nonfinite.states import State
-from backprobe.record.entries import Nonfinite, Record
+from backprobe.record.entries import Record
 from backprobe.record.names import split
+from backprobe.record.nonfinite import Nonfinite
 
 LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
 LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "nn.")

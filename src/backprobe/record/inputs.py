@@ -1,0 +1,89 @@
+"""The recorded values that a value was computed from, and the derivatives along the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from backprobe.record.source import Source
+
+KEPT = {"static": True}
+"""Of fields that hold tensors which are the recording's: a program that looks at an entry has not made them."""
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One recorded value that flows directly into another, and what was asked for of the derivative along that way.
+
+    ``partial`` is the local partial: the derivative of the value towards this input alone, the other inputs held
+    still. It has the input's shape where the value has one element; otherwise it is there only where
+    ``partials="full"`` asked for the whole Jacobian block, of the value's shape followed by the input's.
+    ``contribution`` is what flows into the input's gradient along this edge, the value's own gradient times the local
+    partial (a vector-Jacobian product), in the input's shape. Either is None where it was not asked for or not there.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0))["return"].inputs
+    (Edge(name='x', partial=tensor(3.), contribution=tensor(3.)),)
+    """
+
+    name: str
+    partial: Any = field(default=None, metadata=KEPT)
+    contribution: Any = field(default=None, metadata=KEPT)
+
+
+@dataclass(frozen=True)
+class Read:
+    """One recorded value that an expression mentions, and how the expression spells it.
+
+    ``u``, ``self.scale``, ``pair.0`` for a leaf of ``pair``, and ``func()`` for what a call of ``func`` returned, once
+    for each call in the order in which they returned.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0))["return"].reads
+    (Read(spelled='x', name='x'),)
+    """
+
+    spelled: str
+    name: str
+
+
+@dataclass(frozen=True)
+class IndirectInput:
+    """One recorded value that went into another by a way that no expression of its own tells.
+
+    It went ``through`` a name that holds no tensor, such as a NumPy array: ``source`` is the line that took it from the
+    value ``name``, which that line calls ``spelled``. Or a statement wrote in place to what is called ``through``.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x):
+    ...     n = x.detach().numpy()
+    ...     return torch.from_numpy(n) * x
+    >>> [(way.through, way.name, way.source.expression) for way in bp.probe(f)(torch.tensor(2.0))["return"].indirect]
+    [('n', 'x', 'x.detach().numpy()')]
+    """
+
+    spelled: str
+    name: str
+    through: str
+    source: Source
+
+
+@dataclass(frozen=True)
+class PathSums:
+    """Whether the contributions along all edges sum to the recorded gradients, as the chain rule says they must.
+
+    By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
+    is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
+    ``unjudged`` names those that the sum says nothing about: a hook of the user's changes them, or they are nested.
+    ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3, partials=True)(torch.tensor(2.0)).path_sums
+    PathSums(judged=2, difference=0.0, worst=None, agree=True, unjudged=())
+    """
+
+    judged: int
+    difference: float
+    worst: str | None
+    agree: bool
+    unjudged: tuple[str, ...] = ()

@@ -1,0 +1,78 @@
+"""NaN and Inf in a recording: in values and gradients, in backward, and in what was written into parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backprobe.record.source import Source
+
+
+@dataclass(frozen=True)
+class Nonfinite:
+    """How many numbers of a tensor are NaN and how many are infinite, of how many.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: 1 / x, nonfinite=True)(torch.tensor(0.0))["return"].finiteness.value
+    Nonfinite(nan=0, inf=1, of=1)
+    """
+
+    nan: int
+    inf: int
+    of: int
+
+    @property
+    def is_finite(self) -> bool:
+        """Is there neither?"""
+        return not (self.nan or self.inf)
+
+    def __str__(self) -> str:
+        """``1 NaN and 2 Inf of 8``, or ``finite``."""
+        kinds = [f"{count} {kind}" for count, kind in ((self.nan, "NaN"), (self.inf, "Inf")) if count]
+        return f"{' and '.join(kinds)} of {self.of}" if kinds else "finite"
+
+
+@dataclass(frozen=True)
+class BackwardOp:
+    """One operation in the backward of an entry that made a NaN or Inf: ``operation`` is what the framework calls it.
+
+    ``towards`` is the printed name of the entry whose gradient it is a part of, None where that has no name. ``given``
+    is what came to the operation and ``made`` what it gave: ``finite``, ``inf``, or ``nan`` where a NaN was among it.
+    """
+
+    operation: str
+    towards: str | None
+    given: str
+    made: str
+
+
+@dataclass(frozen=True)
+class Finiteness:
+    """What ``nonfinite=True`` found about one entry: its value and its gradient, None where there is nothing to judge.
+
+    ``made`` are the operations of its line that took a finite gradient and gave one that is not, or a NaN for an Inf;
+    None where the framework does not let each operation be seen.
+    """
+
+    value: Nonfinite | None
+    grad: Nonfinite | None
+    made: tuple[BackwardOp, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """A statement that wrote NaN or Inf into parameters which held none, or NaN into those that held Inf.
+
+    ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
+    type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,
+    and ``made`` what they hold now: ``finite``, ``inf``, or ``nan`` where a NaN was among it; ``none`` where there was
+    no gradient. ``source`` is the line and ``after`` the printed name of the last entry before it, None where that is
+    not known.
+    """
+
+    parameters: tuple[str, ...]
+    size: int
+    optimizer: str
+    gradient: str
+    made: str
+    source: Source | None
+    after: str | None
