@@ -196,12 +196,12 @@ def _show(recording: Recording) -> None:
     """The table and the circuit, below what the cell itself has printed; why not, where that cannot be drawn."""
     from IPython.display import display
 
-    import backprobe
+    from backprobe.draw import draw
 
     table = {"text/plain": str(recording), "text/html": recording._repr_html_()}
     display(table, raw=True)  # type: ignore[no-untyped-call]
     try:
-        drawing: Any = backprobe.draw(recording)
+        drawing: Any = draw(recording)
     except BackprobeError as error:  # too large to draw: the cell has run and is recorded all the same
         display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]
     else:

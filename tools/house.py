@@ -1,0 +1,143 @@
+"""The house in numbers and as a picture: code lines by folder, and which folder imports which.
+
+    python tools/house.py lines                      # code lines of src/backprobe and tests, by folder
+    python tools/house.py lines --base /path/to/src  # beside those of another checkout
+    python tools/house.py draw house.svg             # folders with their files, and the imports between them
+
+A code line is one that holds a token of code: blank lines, comments and docstrings do not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import html
+import io
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+import grimp
+import pygraphviz
+
+ROOT = Path(__file__).parents[1]
+MOST_ROWS = 16  # files below each other, before a second column begins
+IGNORED = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
+
+
+def code_lines(file: Path) -> int:
+    """How many lines of a file hold code."""
+    text = file.read_text(encoding="utf-8")
+    lines = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in IGNORED:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - _docstring_lines(ast.parse(text)))
+
+
+def _docstring_lines(tree: ast.Module) -> set[int]:
+    """The lines of expressions that are a lone text: docstrings, and those below an attribute."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            found.update(range(node.lineno, node.end_lineno + 1))
+    return found
+
+
+def lines_by_folder(package: Path) -> Counter[str]:
+    """Code lines of each folder directly below a package, and of its loose files."""
+    found: Counter[str] = Counter()
+    for file in sorted(package.rglob("*.py")):
+        parts = file.relative_to(package).parts
+        found[parts[0] + "/" if len(parts) > 1 else parts[0]] += code_lines(file)
+    return found
+
+
+def show_lines(base: Path | None) -> None:
+    for name in ("src/backprobe", "tests"):
+        now = lines_by_folder(ROOT / name)
+        before = lines_by_folder(base / name) if base else Counter()
+        print(f"{name:32} {sum(before.values()) or '':>8} {sum(now.values()):>8}")
+        for folder in sorted({*now, *before}, key=lambda one: (not one.endswith("/"), one)):
+            if name != "tests" or folder.endswith("/"):
+                print(f"  {folder:30} {before.get(folder, ''):>8} {now.get(folder, ''):>8}")
+
+
+def imports(source: Path) -> dict[str, set[str]]:
+    """Which modules of the package each of its modules imports."""
+    sys.path.insert(0, str(source))
+    graph = grimp.build_graph("backprobe", cache_dir=None)
+    return {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+
+
+def _folder(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "backprobe"
+
+
+def _label(folder: str, package: Path) -> str:
+    """A folder's name above its files, each with its code lines, in columns."""
+    files = sorted((package / folder).rglob("*.py"))
+    names = [(file.relative_to(package / folder).with_suffix("").as_posix(), code_lines(file)) for file in files]
+    texts = [f'<td align="left"><font point-size="9">{html.escape(name)} {lines}</font></td>' for name, lines in names]
+    height = max(MOST_ROWS, -(-len(texts) // 4))
+    rows = ["".join(texts[row::height]) for row in range(min(height, len(texts)))]
+    head = f'<td align="left"><b>{html.escape(folder)}</b></td>'
+    table = "".join(f"<tr>{row}</tr>" for row in [head, *rows])
+    return f'<<table border="0" cellborder="0" cellspacing="0">{table}</table>>'
+
+
+def draw(target: Path, source: Path) -> None:
+    """Folders and loose files with the imports between them; red ones are part of a circle of modules.
+
+    What is imported by way of something else too is not drawn, so that the floors can be seen.
+    """
+    package = source / "backprobe"
+    edges = imports(source)
+    circular = {(a, b) for a in edges for b in edges[a] if a in _reached(edges, b)}
+    drawn: dict[tuple[str, str], bool] = {}
+    for importer, imported in ((a, b) for a in sorted(edges) for b in sorted(edges[a])):
+        pair = (_folder(importer), _folder(imported))
+        drawn[pair] = drawn.get(pair, False) or (importer, imported) in circular
+    picture = pygraphviz.AGraph(directed=True, rankdir="TB", fontname="sans-serif", nodesep="0.15", ranksep="0.4")
+    picture.node_attr.update(shape="box", fontname="sans-serif", fontsize="12", style="rounded")
+    for folder in sorted({_folder(module) for module in edges}):
+        picture.add_node(folder, label=_label(folder, package))
+    for (importer, imported), is_circular in drawn.items():
+        if is_circular or (importer != imported and not _is_implied(drawn, importer, imported)):
+            picture.add_edge(importer, imported, color="red" if is_circular else "#888888")
+    picture.draw(str(target), prog="dot")
+
+
+def _is_implied(drawn: dict[tuple[str, str], bool], importer: str, imported: str) -> bool:
+    """Does a way of several imports lead there too?"""
+    others: dict[str, set[str]] = {}
+    for pair in drawn.keys() - {(importer, imported)}:
+        others.setdefault(pair[0], set()).add(pair[1])
+    return imported in _reached(others, importer)
+
+
+def _reached(edges: dict[str, set[str]], start: str) -> set[str]:
+    found, pending = {start}, [start]
+    while pending:
+        new = edges.get(pending.pop(), set()) - found
+        found |= new
+        pending += new
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    counting = commands.add_parser("lines")
+    counting.add_argument("--base", type=Path, help="the root of another checkout")
+    drawing = commands.add_parser("draw")
+    drawing.add_argument("target", type=Path)
+    drawing.add_argument("--source", type=Path, default=ROOT / "src", help="the folder that holds the package")
+    asked = parser.parse_args()
+    show_lines(asked.base) if asked.command == "lines" else draw(asked.target, asked.source)
+
+
+if __name__ == "__main__":
+    main()
