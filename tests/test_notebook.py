@@ -689,7 +689,7 @@ def test_a_recording_that_cannot_be_drawn_is_made_all_the_same(book, monkeypatch
     def too_large(recording):
         raise bp.BadOption("too many to draw")
 
-    monkeypatch.setattr(bp, "draw", too_large)
+    monkeypatch.setattr(sys.modules["backprobe.draw"], "draw", too_large)
     ran = book.run("%%probe a rec\n" + TOY + "a\n")
     assert ran.error is None and ran.value.item() == 7.0 and "rec" in book.names
     assert ran.displayed[1]["text/plain"] == "too many to draw"
