@@ -1,6 +1,7 @@
 """The command line: what a user's file, arguments and mistakes give."""
 
 import importlib.metadata
+import inspect
 import os
 import re
 import subprocess
@@ -79,7 +80,7 @@ def folder(tmp_path, monkeypatch):
 
 def ran(*words):
     """The exit code, standard output and standard error; an exception that is not an exit comes out."""
-    result = CliRunner().invoke(main, ["run", *words], catch_exceptions=False)
+    result = CliRunner().invoke(main, ["probe", *words], catch_exceptions=False)
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -93,7 +94,7 @@ def shown(*words):
 def refused(*words):
     """Standard error of a run that is refused: one message, no traceback, no output."""
     code, out, err = ran(*words)
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     return err
 
 
@@ -104,7 +105,7 @@ def command(*words, **options):
 
 
 def test_a_real_run_from_end_to_end(folder):
-    done = command("run", "toy.py:f", "x=3", "w=2", "b=1", "--save", "runs/first", cwd=folder)
+    done = command("probe", "toy.py:f", "x=3", "w=2", "b=1", "--save", "runs/first", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "name    value  gradient  source\n"
@@ -123,7 +124,7 @@ def test_a_real_run_from_end_to_end(folder):
 
 def test_what_the_function_raises_is_shown_as_python_shows_it(folder):
     """Decided: the program's own error keeps its type and traceback, with the user's line and a note of where."""
-    done = command("run", "toy.py:boom", "x=3.0", cwd=folder)
+    done = command("probe", "toy.py:boom", "x=3.0", cwd=folder)
     assert (done.returncode, done.stdout) == (1, "")
     lines = done.stderr.splitlines()
     at = TOY.splitlines().index('    raise LookupError("mine")') + 1
@@ -239,7 +240,7 @@ def test_cotangent(folder):
     assert err.startswith("BadOutput: the cotangent has another shape than the output\n")
     err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "ones")
     assert err == (
-        "BadOption: 'ones' is no Python literal, or a list of unequal lists\n"
+        "BadOption: 'ones' is not a Python literal\n"
         "  asked: cotangent=ones\n"
         "  found: a name or an expression\n"
         "  next:  cotangent=3.0, or cotangent='[1.0, 2.0]' for a tensor\n"
@@ -249,8 +250,8 @@ def test_cotangent(folder):
 def test_backend(folder):
     assert shown("pure.py:f", "x=3", "--backend", "torch")[1][:3] == ["x", "3", "6"]
     assert refused("pure.py:f", "x=3", "--backend", "bogus").startswith("NoBackend: there is no backend 'bogus'\n")
-    done = command("run", "pure.py:f", "x=3", cwd=folder)
-    assert (done.returncode, done.stdout) == (1, "")
+    done = command("probe", "pure.py:f", "x=3", cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("NoBackend: the arguments do not tell which framework computes\n")
 
 
@@ -261,7 +262,7 @@ def test_save_refuses_what_is_there_and_what_cannot_be_made(folder):
         ("letter/rec", "BadOption: the recording cannot be saved into letter/rec\n  asked: --save letter/rec\n"),
     ):
         code, out, err = ran("toy.py:f", "x=3", "w=2", "b=1", "--save", target)
-        assert code == 1
+        assert code == 2
         assert out.startswith("name "), "the table is printed all the same"
         assert err.startswith(text)
     assert (folder / "letter").read_text() == "dear"
@@ -298,14 +299,14 @@ def test_a_file_named_like_a_module_does_not_take_its_place(folder):
 def test_a_misspelled_function(folder):
     assert refused("toy.py:vektor", "x=1") == (
         "BadOption: toy.py has no function 'vektor'\n"
-        "  asked: backprobe run toy.py:vektor\n"
+        "  asked: backprobe probe toy.py:vektor\n"
         "  found: f, vector, pair, pick, boom, missing_key, opened, helped, nothing, Net\n"
-        "  next:  backprobe run toy.py:vector\n"
+        "  next:  backprobe probe toy.py:vector\n"
     )
     (folder / "empty.py").write_text("")
     assert refused("empty.py:f") == (
-        "BadOption: empty.py has no function 'f'\n  asked: backprobe run empty.py:f\n  found: no functions\n"
-        "  next:  a function\n"
+        "BadOption: empty.py has no function 'f'\n  asked: backprobe probe empty.py:f\n  found: no functions\n"
+        "  next:  define a function in empty.py\n"
     )
 
 
@@ -313,22 +314,23 @@ def test_a_misspelled_function(folder):
     ("words", "found"),
     [
         ("nowhere.py:f", "no file 'nowhere.py'"), ("toy.py", "no colon"), (":f", "no file ''"), ("", "no colon"),
-        (".:f", "no file '.'"),
+        (".", "no colon"), (".:f", "no file '.'"),
     ],
 )  # fmt: skip
 def test_no_such_file(words, found, folder):
     assert refused(words, "x=1") == (
-        f"BadOption: {words!r} names no function in a file\n"
-        f"  asked: backprobe run {words}\n"
+        f"BadOption: {words!r} does not name a function in a file\n"
+        f"  asked: backprobe probe {words}\n"
         f"  found: {found}\n"
-        "  next:  backprobe run toy.py:f x=3\n"
+        "  next:  backprobe probe toy.py:f x=3\n"
     )
 
 
 def test_a_file_that_is_no_python(folder):
     (folder / "notes.txt").write_text("x")
     assert refused("notes.txt:f") == (
-        "BadOption: 'notes.txt' is no Python file\n  asked: backprobe run notes.txt:f\n  next:  a .py file\n"
+        "BadOption: 'notes.txt' is not a Python file\n  asked: backprobe probe notes.txt:f\n"
+        "  next:  a file whose name ends in .py\n"
     )
 
 
@@ -347,7 +349,7 @@ def test_what_is_no_function(folder):
         ("__import__('os').system('touch ran')", "a name or an expression"),
         ("1+", "invalid syntax"),
         ("", "invalid syntax"),
-        ("[[1.0], [1, 2]]", "setting an array element with a sequence."),
+        ("[[1.0], [1, 2]]", "nested lists of different lengths"),
         ("{[]: 1}", "unhashable type: 'list'"),
         ("(" * 300 + ")" * 300, "too many nested parentheses"),
         ("'a\x00b'", "source code string cannot contain null bytes"),
@@ -356,7 +358,7 @@ def test_what_is_no_function(folder):
 )
 def test_a_bad_literal(text, found, folder):
     err = refused("toy.py:vector", f"x={text}")
-    assert err.startswith(f"BadOption: {text!r} is no Python literal, or a list of unequal lists\n  asked: x={text}")
+    assert err.startswith(f"BadOption: {text!r} is not a Python literal\n  asked: x={text}")
     assert f"  found: {found}" in err
     assert err.endswith("  next:  x=3.0, or x='[1.0, 2.0]' for a tensor\n")
     assert "0x" not in err
@@ -366,7 +368,7 @@ def test_a_bad_literal(text, found, folder):
 @pytest.mark.parametrize("text", ["3", "=3", "1x=3", "x y=3", "x-y=3"])
 def test_what_is_no_argument(text, folder):
     assert refused("toy.py:vector", text) == (
-        f"BadOption: {text!r} is no argument\n  asked: {text}\n  found: no NAME=VALUE\n  next:  x=3\n"
+        f"BadOption: {text!r} is not of the form NAME=VALUE\n  asked: {text}\n  next:  x=3\n"
     )
 
 
@@ -409,14 +411,35 @@ def test_a_pattern_that_matches_nothing(folder):
 def test_a_misspelled_option(folder):
     code, out, err = ran("toy.py:vector", "x=1", "--selct", "y")
     assert (code, out) == (2, "")
-    assert "No such option" in err
+    assert err.startswith("BadOption: No such option '--selct'")
     assert "--select" in err
+    assert err.endswith("  asked: backprobe probe toy.py:vector x=1 --selct y\n  next:  backprobe probe --help\n")
 
 
-def test_no_arguments_at_all_show_the_usage(folder):
-    code, out, err = ran()
-    assert (code, out) == (2, "")
-    assert err.startswith("Usage: main run [OPTIONS] FILE:FUNCTION [NAME=VALUE]...")
+@pytest.mark.parametrize("verb", ["probe", "explain", "check", "health", "draw", "derive"])
+def test_a_verb_without_its_program(verb, folder):
+    result = CliRunner().invoke(main, [verb])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("BadOption: Missing argument ")
+    assert result.stderr.endswith(f"  asked: backprobe {verb}\n  next:  backprobe {verb} --help\n")
+
+
+def test_the_old_name_of_probe(folder):
+    result = CliRunner().invoke(main, ["run", "toy.py:pair", "x=1", "--of", "a b"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "BadOption: `backprobe run` is now `backprobe probe`\n"
+        "  asked: backprobe run toy.py:pair x=1 --of 'a b'\n"
+        "  found: commands: probe, explain, check, health, draw, derive, demo\n"
+        "  next:  backprobe probe toy.py:pair x=1 --of 'a b'\n"
+    )
+
+
+def test_a_misspelled_verb(folder):
+    result = CliRunner().invoke(main, ["exlpain", "toy.py:f"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("BadOption: there is no command 'exlpain'\n")
+    assert result.stderr.endswith("  next:  backprobe explain toy.py:f\n")
 
 
 # help
@@ -427,12 +450,36 @@ def test_help():
         result = CliRunner().invoke(main, [flag])
         assert result.exit_code == 0
         assert "The gradient of any value inside a computation, by name." in result.stdout
-        assert re.findall(r"^  (demo|run)  ", result.stdout, re.M) == ["demo", "run"]
-    result = CliRunner().invoke(main, ["run", "--help"], terminal_width=100)
+        listed = re.findall(r"^  (\w+)  ", result.stdout.partition("Commands:")[2], re.M)
+        assert listed == ["probe", "explain", "check", "health", "draw", "derive", "demo"]
+
+
+PROBING = {"select", "of", "wrt", "cotangent", "strategy", "values", "partials", "nonfinite", "backend"}
+NOT_IN_A_SHELL = {"create_graph", "session"}  # a gradient that is only printed, and a tensor's own session
+
+
+def test_the_options_of_a_verb_are_those_of_the_api():
+    def options(verb):
+        return {parameter.name for parameter in main.commands[verb].params if parameter.param_type_name == "option"}
+
+    def keywords(function):
+        parameters = inspect.signature(function).parameters.values()
+        return {each.name for each in parameters if each.default is not inspect.Parameter.empty}
+
+    assert keywords(bp.probe) - {"target"} == PROBING | NOT_IN_A_SHELL
+    assert options("probe") == PROBING | {"path", "overwrite"}
+    assert options("explain") == options("health") == options("derive") == PROBING
+    assert options("draw") == PROBING | (keywords(bp.draw) - {"path"})
+    assert options("check") == keywords(bp.check)
+
+
+@pytest.mark.parametrize("verb", ["probe", "explain", "check", "health", "draw", "derive"])
+def test_the_help_of_a_verb(verb):
+    result = CliRunner().invoke(main, [verb, "--help"], terminal_width=100)
     assert result.exit_code == 0
-    assert "backprobe run toy.py:f x=3 w=2 b=1\n" in result.stdout
-    for option in ("--select", "--of", "--wrt", "--cotangent", "--backend", "--save", "--draw"):
-        assert option in result.stdout
+    assert f"  backprobe {verb} toy.py:f " in result.stdout
+    for option in main.commands[verb].params:
+        assert option.param_type_name == "argument" or option.opts[0] in result.stdout
 
 
 def test_version_of_the_installed_command():
@@ -453,17 +500,124 @@ def test_help_imports_no_framework():
 # drawing
 
 
-def test_a_run_draws_its_circuit(folder):
-    code, out, _ = ran("toy.py:f", "x=3", "w=2", "b=1", "--draw", "toy.svg")
-    assert code == 0
-    assert out.endswith("agrees with 6 gradients, exactly\nthe circuit: toy.svg\n")
+ARGUMENTS = ("x=3", "w=2", "b=1")
+
+
+def invoked(*words):
+    """The exit code, standard output and standard error of any command."""
+    result = CliRunner().invoke(main, words, catch_exceptions=False)
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_draw(folder):
+    assert invoked("draw", "toy.py:f", "toy.svg", *ARGUMENTS) == (0, "the circuit: toy.svg\n", "")
     assert Drawn((folder / "toy.svg").read_text()).edges["x", "u"] == "2"
+    assert invoked("draw", "toy.py:f", "toy.png", *ARGUMENTS, "--partials", "false", "--direction", "down")[0] == 0
+    assert (folder / "toy.png").read_bytes()[1:4] == b"PNG"
 
 
-def test_a_drawing_that_cannot_be_written_is_refused(folder):
-    code, _, err = ran("toy.py:f", "x=3", "w=2", "b=1", "--draw", "no/such/toy.svg")
-    assert code == 1
-    assert err.startswith("BadOption: the drawing cannot be written to no/such/toy.svg\n")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no/such/toy.svg", *ARGUMENTS], "BadOption: the drawing cannot be written to no/such/toy.svg\n"),
+        ([*ARGUMENTS], "BadOption: a drawing is saved as .svg or .png\n"),
+        (["toy.svg", *ARGUMENTS, "--direction", "up"], 'BadOption: direction is "right" or "down"\n'),
+        (["toy.svg", *ARGUMENTS, "--depth", "0"], "BadOption: depth is "),
+        (["toy.svg", *ARGUMENTS, "--depth", "two"], "BadOption: Invalid value for '--depth'"),
+        (["toy.svg", *ARGUMENTS, "--contributions", "--partials", "false"], "BadOption: the recording has no contr"),
+        (["toy.svg", *ARGUMENTS, "--partials", "some"], "BadOption: partials is True, False or "),
+    ],
+)
+def test_drawings_that_are_refused(folder, words, said):
+    code, out, err = invoked("draw", "toy.py:f", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+    assert not (folder / "toy.svg").exists()
+
+
+def test_derive(folder):
+    code, out, err = invoked("derive", "toy.py:f", "x", *ARGUMENTS)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].endswith("= 2")
+    code, out, err = invoked("derive", "toy.py:f", "x", "v", *ARGUMENTS)
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == "∂v/∂x = ∂v/∂u · ∂u/∂x = 1·w = 1·2 = 2"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["y", *ARGUMENTS], "UnknownName: no value is named 'y'\n"),
+        (["x", *ARGUMENTS, "--partials", "false"], "BadOption: the recording has no partials\n"),
+        (["x", "nothing", *ARGUMENTS], "UnknownName: no value is named 'nothing'\n"),
+        ([*ARGUMENTS], "BadOption: no value to differentiate with respect to\n"
+                       "  asked: backprobe derive toy.py:f x=3 w=2 b=1\n"
+                       "  next:  backprobe derive toy.py:f x x=3 w=2 b=1\n"),
+    ],
+)  # fmt: skip
+def test_derivations_that_are_refused(folder, words, said):
+    code, out, err = invoked("derive", "toy.py:f", *words)
+    assert (code, out) == (2, "")
+    assert err.startswith(said)
+
+
+SICK = "import torch\ndef f(x):\n    a = torch.relu(x - 100)\n    b = x.sum() * 2\n    return a.sum() + b * 0\n"
+
+
+def test_health(folder):
+    assert invoked("health", "toy.py:f", *ARGUMENTS)[0] == 0
+    (folder / "sick.py").write_text(SICK)
+    code, out, err = invoked("health", "sick.py:f", "x=[[1.0, 2.0], [3.0, 4.0]]")
+    assert (code, err) == (1, "")
+    assert "finding" in out.splitlines()[0]
+    code, out, err = invoked("health", "toy.py:f", "x=3")
+    assert (code, out) == (2, "")
+    assert err.startswith("BadOption: f cannot be called with these arguments")
+
+
+# a saved recording in the place of a function
+
+
+def test_a_saved_recording_is_read_as_the_function_would_be(folder):
+    (folder / "sick.py").write_text(SICK)
+    (folder / "cut.py").write_text(CUT)
+    for program, value in (("toy.py:f", "u"), ("cut.py:f", "d"), ("sick.py:f", "a")):
+        words = (
+            ARGUMENTS if program == "toy.py:f" else ("x=[1.0, 2.0]", "w=[3.0, 4.0]") if "cut" in program else ["x=3"]
+        )
+        save = ("--save", "saved", "--overwrite", "--partials", "true")
+        assert invoked("probe", program, *words, *save)[0] == 0
+        for verb in (["explain"], ["explain", value], ["health"], ["derive", "x"]):
+            asked = verb[1:]
+            live = invoked(verb[0], program, *asked, *words, *(["--partials", "true"] if verb[0] != "explain" else []))
+            assert invoked(verb[0], "saved", *asked) == live, (program, verb)
+        assert invoked("draw", program, "live.svg", *words) == (0, "the circuit: live.svg\n", "")
+        assert invoked("draw", "saved", "read.svg") == (0, "the circuit: read.svg\n", "")
+        assert (folder / "live.svg").read_text() == (folder / "read.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["explain", "saved", "x=3"], "x=3"), (["explain", "saved", "u", "--nonfinite"], None),
+        (["health", "saved", "--wrt", "x"], "--wrt"), (["draw", "saved", "x.svg", "--partials", "true"], "--partials"),
+        (["derive", "saved", "x", "--of", "a"], "--of"),
+    ],
+)  # fmt: skip
+def test_what_is_for_functions_is_refused_beside_a_recording(folder, words, given):
+    assert invoked("probe", "toy.py:f", *ARGUMENTS, "--save", "saved", "--partials", "true")[0] == 0
+    code, out, err = invoked(*words)
+    assert (code, out) == (2, "")
+    if given is not None:
+        assert err.startswith(f"BadOption: {given} is for a function, and saved is a saved recording\n")
+
+
+def test_a_folder_that_is_not_a_recording(folder):
+    (folder / "empty").mkdir()
+    for words in (["explain", "empty"], ["health", "empty"], ["draw", "empty", "x.svg"], ["derive", "empty", "x"]):
+        code, out, err = invoked(*words)
+        assert (code, out) == (2, "")
+        assert err.startswith("BadRecording: ")
 
 
 def test_the_demo_draws_its_circuits_and_says_where(folder):
@@ -479,7 +633,7 @@ def test_the_demo_draws_its_circuits_and_says_where(folder):
 def test_the_demo_says_where_it_cannot_draw(folder):
     (folder / "taken").write_text("")
     result = CliRunner().invoke(main, ["demo", "--into", "taken/in"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "nothing can be drawn into taken/in" in result.stderr
 
 
@@ -530,8 +684,8 @@ def test_check_leaves_out_what_is_named(folder):
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert "Bad: left out as asked, 1 call" in result.stdout
     result = CliRunner().invoke(main, [*words[:-1], "Bda"], catch_exceptions=False)
-    assert result.exit_code == 1
-    assert "checked.py has no 'Bda' to leave out" in result.stderr
+    assert result.exit_code == 2
+    assert "checked.py has no 'Bda'" in result.stderr
 
 
 def test_check_says_what_it_does_not_understand(folder):
@@ -541,7 +695,7 @@ def test_check_says_what_it_does_not_understand(folder):
         (["checked.py:wrong", "y=1"], "BadOption: wrong cannot be called with these arguments"),
     ):
         result = CliRunner().invoke(main, ["check", *words], catch_exceptions=False)
-        assert result.exit_code == 1
+        assert result.exit_code == 2
         assert said in result.stderr
 
 
@@ -596,16 +750,16 @@ def test_the_exit_status_says_whether_something_was_found(explained):
     assert explained("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--nonfinite")[0] == 0
 
 
-def test_explain_takes_the_options_of_run(explained):
+def test_explain_takes_the_options_of_probe(explained):
     code, out, err = explained("cut.py:f", "w", "x=1.0", "w=2.0", "--wrt", "x", "-s", "**")
-    assert code == 1
+    assert code == 2
     assert err.startswith("NothingToDifferentiate: ")
     assert "d = u.detach()" in err
 
 
 def test_explain_a_name_that_is_not_there(explained):
     code, out, err = explained("cut.py:f", "v", "x=1.0", "w=2.0")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith("UnknownName: no value is named 'v'")
 
 
@@ -631,20 +785,20 @@ def test_explain_nonfinite(explained, folder):
 def test_explain_nonfinite_is_of_all_values(explained, folder):
     (folder / "bad.py").write_text(NOT_FINITE)
     code, out, err = explained("bad.py:g", "y", "x=[0.0, 1.0]", "--nonfinite")
-    assert (code, out) == (1, "")
-    assert "--nonfinite is of all values" in err
+    assert (code, out) == (2, "")
+    assert "--nonfinite is about all values" in err
 
 
 def test_explain_errors_name_the_command(explained):
     code, out, err = explained("nowhere.py:f", "x=1")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "next:  backprobe explain toy.py:f x=3" in err
     code, out, err = explained("cut.py", "x=1")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "next:  backprobe explain cut.py:f x=3, for a function f in it" in err
 
 
 def test_explain_an_output_that_is_cut_off(explained):
     code, out, err = explained("cut.py:all_cut", "x", "x=1.0")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert "cut.py:9: d = x.detach()" in err

@@ -309,25 +309,25 @@ def test_workers_that_load_data_are_left_alone(tmp_path):
     assert done.stdout.endswith(" gradients were judged, in 2 turns\n")
 
 
-@pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend"])
+@pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend", "--partials"])
 def test_options_that_are_for_functions(script, option):
     code, out, err = script(CUT, option, "x")
-    assert (code, out) == (1, "")
+    assert (code, out) == (2, "")
     assert err.startswith(f"BadOption: {option} is for functions, and train.py runs as a script\n")
     assert f"backprobe explain train.py -- {option} ..." in err
 
 
 def test_nothing_that_can_be_explained(script):
     code, out, err = script("print('hello')\n")
-    assert (code, out) == (1, "hello\n")
-    assert err.startswith("BadOption: nothing was computed with PyTorch while train.py ran\n")
+    assert (code, out) == (2, "hello\n")
+    assert err.startswith("BadOption: train.py computed nothing with PyTorch\n")
     result = CliRunner().invoke(main, ["explain", "nowhere.py"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr.startswith("BadOption: there is no script 'nowhere.py'\n")
 
 
 def test_a_function_that_runs_backward_itself_is_pointed_to_its_script(script):
     script("import torch\ndef main():\n    torch.ones(2, requires_grad=True).sum().backward()\n")
     result = CliRunner().invoke(main, ["explain", "train.py:main"])
-    assert result.exit_code == 1
-    assert "backprobe explain train.py, which runs the file as a script" in result.stderr
+    assert result.exit_code == 2
+    assert "run its file as a script: backprobe explain train.py" in result.stderr

@@ -1,0 +1,234 @@
+"""The command line: the verbs of the API with their options, and no logic of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+import backprobe as bp
+from backprobe.cli import program as programs
+from backprobe.cli import script
+from backprobe.cli.arguments import arguments
+from backprobe.cli.refusal import Verbs
+from backprobe.draw import check_path
+from backprobe.errors import BadOption, NothingToDifferentiate
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(bp.__version__, prog_name="backprobe")
+def main() -> None:
+    """The gradient of any value inside a computation, by name.
+
+    \b
+    backprobe probe toy.py:f x=3 w=2 b=1
+
+    Exit status: 0, 1 if something was found or the program raised, 2 for bad input.
+    """
+
+
+def probing(command: Callable[..., None]) -> Callable[..., None]:
+    """The arguments and options of ``bp.probe``."""
+    for option in [
+        click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several."),
+        click.option("--nonfinite", is_flag=True, help="Record where NaN and Inf were born."),
+        click.option("--values", metavar="HOW", help='"copy" copies every value at once; the default is "alias".'),
+        click.option("--strategy", metavar="NAME", help="edges (the default), retain_grad, hooks or separate."),
+        click.option("--partials", metavar="WHICH", help='"true" adds local partials, "full" their whole matrices.'),
+        click.option("--cotangent", metavar="VALUE", help="The vector of the vector-Jacobian product, if the output "
+                     "is not a scalar."),
+        click.option("--wrt", metavar="NAME", multiple=True, help="Differentiate with respect to this argument only; "
+                     "may be repeated."),
+        click.option("--of", metavar="PATH", help="What to differentiate in the return value."),
+        click.option("--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; "
+                     "may be repeated."),
+        click.argument("words", nargs=-1, metavar="[NAME=VALUE]..."),
+    ]:  # fmt: skip
+        command = option(command)
+    return command
+
+
+@main.command()
+@click.argument("program", metavar="FILE:FUNCTION")
+@probing
+@click.option("--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording; bp.load reads it.")
+@click.option("--overwrite", is_flag=True, help="Let --save replace a recording.")
+def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: bool, **options: Any) -> None:
+    """Print each value that a function computes, and its gradient.
+
+    The gradient is that of the result with respect to the value.
+
+    \b
+    backprobe probe toy.py:f x=3 w=2 b=1
+    backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]' --save toy.recording
+
+    A value is a Python literal; a list of numbers becomes a tensor. If nothing is floating point, integers are taken
+    as floating point. An exception of the function comes out with its traceback.
+    """
+    recording = programs.probed(program, words, **options)
+    click.echo(str(recording))
+    if path is not None:
+        _save(recording, path, overwrite)
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("program", metavar="PROGRAM")
+@probing
+def explain(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
+    """Say why a gradient is missing, or where NaN was born.
+
+    \b
+    backprobe explain toy.py:f x=3 w=2 b=1        every missing gradient
+    backprobe explain toy.py:f u x=3 w=2 b=1      the value u alone
+    backprobe explain toy.py:f x=0 --nonfinite    NaN and Inf
+    backprobe explain toy.recording u             of a saved recording
+    backprobe explain train.py --lr 0.1           a whole script
+
+    A script runs as "python train.py --lr 0.1" would, must use PyTorch, and must call backward() itself. The first
+    iteration of its loop that does is explained, or with --nonfinite the first one with NaN or Inf; then the script
+    is stopped. An option of the script that is spelled like one of ours goes behind "--".
+
+    The exit status is 1 if something was found.
+    """
+    if ":" in program or programs.is_saved(program):
+        _answer(_explained(program, words, **options))
+    _answer(script.explained(program, words, **options))
+
+
+def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Report:
+    named, words = _first_name(words)
+    if named and options["nonfinite"]:
+        raise BadOption(
+            "--nonfinite is about all values", asked=programs.asked(program, *named, "--nonfinite"),
+            next=programs.asked(program, "--nonfinite"),
+        )  # fmt: skip
+    try:
+        recording = programs.recorded(program, words, **options)
+    except NothingToDifferentiate as error:
+        if not words:
+            error.add_note(f"If the function calls backward() itself, run its file as a script: "
+                           f"{programs.asked(program.rpartition(':')[0])}")  # fmt: skip
+        raise
+    return bp.explain(recording, *named)
+
+
+@main.command()
+@click.argument("program", metavar="FILE:FUNCTION")
+@click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; "
+              "may be repeated.")  # fmt: skip
+@click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several.")
+def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: str | None) -> NoReturn:
+    """Compare each derivative with finite differences.
+
+    \b
+    backprobe check toy.py:f x=3 w=2 b=1
+
+    The exit status is 1 if a derivative is wrong, or none could be checked.
+    """
+    target = programs.load(program)
+    left_out = [programs.beside(target, program, name) for name in skip]
+    _answer(bp.check(target, skip=left_out, backend=backend)(**arguments(words)))
+
+
+@main.command()
+@click.argument("program", metavar="PROGRAM")
+@probing
+def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
+    """Look for dead units and vanishing or exploding gradients.
+
+    \b
+    backprobe health toy.py:f x=3 w=2 b=1
+    backprobe health toy.recording
+
+    The exit status is 1 if something was found.
+    """
+    _answer(bp.health(programs.recorded(program, words, **options)))
+
+
+@main.command()
+@click.argument("program", metavar="PROGRAM")
+@click.argument("path", type=click.Path(dir_okay=False))
+@probing
+@click.option("--depth", type=int, metavar="N", help="Collapse modules and functions N deep; 1 is the outermost.")
+@click.option("--roll", is_flag=True, help="Draw repeated modules, and bindings of a loop, as one.")
+@click.option("--contributions", is_flag=True, help="Write upstream × local = contribution on the edges.")
+@click.option("--apart", type=int, metavar="N", default=12, show_default=True,
+              help="Name a value that flows into N others beside each of them instead.")  # fmt: skip
+@click.option("--direction", metavar="WAY", help="right or down: the way in which values flow.")
+def draw(
+    program: str, path: str, words: tuple[str, ...], depth: int | None, roll: bool, contributions: bool, apart: int,
+    direction: str | None, **options: Any,
+) -> None:  # fmt: skip
+    """Draw the circuit into PATH, an .svg or .png file.
+
+    \b
+    backprobe draw toy.py:f toy.svg x=3 w=2 b=1
+    backprobe draw toy.recording toy.png
+
+    A function is recorded with --partials true, so that edges have numbers.
+    """
+    check_path(path)
+    recording = programs.recorded(program, words, by_default="true", **options)
+    bp.draw(recording, path, depth=depth, roll=roll, contributions=contributions, apart=apart, direction=direction)
+    click.echo(f"the circuit: {path}")
+
+
+@main.command()
+@click.argument("program", metavar="PROGRAM")
+@click.argument("name", metavar="VALUE")
+@probing
+def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> None:
+    """Write out a derivative by the chain rule.
+
+    It is the derivative of the result with respect to VALUE.
+
+    \b
+    backprobe derive toy.py:f x x=3 w=2 b=1      of the result
+    backprobe derive toy.py:f x v x=3 w=2 b=1    of the value v
+    backprobe derive toy.recording x
+
+    A function is recorded with --partials true, which the chain rule needs.
+    """
+    if name.partition("=")[0].isidentifier() and "=" in name:
+        raise BadOption(
+            "no value to differentiate with respect to", asked=programs.asked(program, name, *words),
+            next=programs.asked(program, name.partition("=")[0], name, *words),
+        )  # fmt: skip
+    of, words = _first_name(words)
+    recording = programs.recorded(program, words, by_default="true", **options)
+    click.echo(str(bp.derive(recording, name, *of)))
+
+
+@main.command()
+@click.option("--into", default="backprobe-demo", show_default=True, type=click.Path(file_okay=False),
+              help="The folder for the drawings.")  # fmt: skip
+def demo(into: str) -> None:
+    """Show a toy graph, the chain rule, and the inside of a GPT-2."""
+    from backprobe import demo as shown  # imports PyTorch, which no other command needs
+
+    shown.run(Path(into))
+
+
+def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The name of a value, if one comes before the arguments, and the arguments."""
+    count = int(bool(words) and "=" not in words[0])
+    return words[:count], words[count:]
+
+
+def _answer(report: bp.Report | bp.CheckReport) -> NoReturn:
+    click.echo(str(report))
+    sys.exit(0 if report.ok else 1)
+
+
+def _save(recording: bp.Recording, path: str, overwrite: bool) -> None:
+    try:
+        recording.save(path, overwrite=overwrite)
+    except OSError as error:
+        raise BadOption(
+            f"the recording cannot be saved into {path}", asked=f"--save {path}", found=str(error),
+            next="--save with a folder that can be made",
+        ) from error  # fmt: skip
