@@ -5,6 +5,7 @@ Each program is run as it is and rewritten; both must return or raise the same, 
 
 import ast
 import asyncio
+import contextlib
 import functools
 import linecache
 import sys
@@ -12,16 +13,15 @@ import sys
 import pytest
 
 from backprobe.errors import NoSource, StaleSource
+from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.locate import locate
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import operation
 from backprobe.source.user_code import innermost, package
 
 
-class Log:
-    """What rewritten code talks to: notes the names, in order, and passes every value on."""
-
-    slice = slice
+class Log(CodeListener):
+    """A listener that notes the names, in order."""
 
     def __init__(self, sites, names, follow):
         self.sites, self.names, self.follow = sites, names, follow
@@ -32,23 +32,14 @@ class Log:
 
     name = wrote = bind
 
-    def done(self, at, value):
-        return value
-
     def storing(self, at, owner, value):
         return self.bind(at, value)
-
-    def stored(self, at, owner):
-        pass
 
     def writing(self, value):
         self.names.append("writing")
 
     def written(self, value):
         self.names.append("written")
-
-    def expose(self, value):
-        return value
 
     def each(self, template, values):
         for value in values:
@@ -58,7 +49,7 @@ class Log:
     def forget(self, *names):
         self.names.append(("forget", *names))
 
-    def call(self, function, flagged=False):
+    def call(self, function, may_write=False, at=NO_CALL):
         if (
             self.follow
             and innermost(function) is not None
@@ -66,9 +57,6 @@ class Log:
         ):
             return reporting(function, opener(self.names, True))
         return function
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *error):
         self.exit()
@@ -466,3 +454,63 @@ def test_a_cell_whose_statements_are_compiled_one_by_one_as_notebooks_do():
         assert names == ["x", "y", "return", "return"]  # inner, which the rewritten outer has made, is found as well
     finally:
         del linecache.cache[file]
+
+
+class Calls(CodeListener):
+    """A listener that notes each call and operator: what it binds, how it is written, and what is given to it."""
+
+    def __init__(self, sites, noted):
+        self.sites, self.noted = sites, noted
+
+    def call(self, function, may_write=False, at=NO_CALL):
+        self._note(self.sites[at])
+        return function
+
+    def operate(self, at, *operands):
+        self._note(self.sites[at])
+        return super().operate(at, *operands)
+
+    def _note(self, site):
+        self.noted.append((site.local, site.spelled, *(text for _, text in site.arguments)))
+
+
+def test_calls_and_operators_with_their_sites():
+    def f(x):
+        table = {}
+        table[int(abs(-x))] = max(x, 2, key=abs) if x > 9 else x**2
+        x //= len(str(table))
+        return [not x, sorted([x, *[1, 2]], reverse=True)[1:][0]]
+
+    noted = []
+    made = reporting(f, lambda name, file, sites: lambda: Calls(sites, noted), calls=True)
+    assert made(3) == f(3)
+    assert noted == [
+        ("table[int(abs(-x))]", "pow", "x", "2"),
+        ("table[int(abs(-x))]", "int", "abs(-x)"),
+        ("table[int(abs(-x))]", "abs", "-x"),
+        ("table[int(abs(-x))]", "neg", "x"),
+        ("x", "len", "str(table)"),
+        ("x", "str", "table"),
+        ("x", "ifloordiv", "x", "len(str(table))"),
+        ("return", "sorted", "[x, *[1, 2]]", "True"),
+        ("return", "getitem", "sorted([x, *[1, 2]], reverse=True)", "1:"),
+        ("return", "getitem", "sorted([x, *[1, 2]], reverse=True)[1:]", "0"),
+    ]
+
+
+def test_listener_that_overrides_nothing_changes_nothing():
+    class Deaf(CodeListener):
+        def __init__(self, sites):
+            self.sites = sites
+
+    def f(a):
+        a += 1
+        box, [b, *c] = [0], (a, a, 3)
+        box[0] -= (d := b * 2)
+        box[:1] = [box[0] & 7 | 2]
+        del b
+        with contextlib.nullcontext(d) as e:
+            return [k / e for k in box if k], c
+
+    for choice in ({}, {"operations": True}, {"calls": True}):
+        assert reporting(f, lambda name, file, sites: lambda: Deaf(sites), **choice)(4) == f(4)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -14,27 +13,19 @@ from backprobe.check.left_out import LeftOut
 from backprobe.errors import NoSource
 from backprobe.record.names import quote
 from backprobe.source import frame_builtins
-from backprobe.source.calls import CallSite
+from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.reporting import reporting
-from backprobe.source.sites import Site
+from backprobe.source.sites import CallSite, Site, operator_of
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.followed_calls import Following
 from backprobe.tracing.scope import LOOKS_AT_FRAME
-
-OPERATORS: Mapping[str, Callable[..., Any]] = {
-    "div": operator.truediv, "idiv": operator.itruediv, "and": operator.and_, "or": operator.or_,
-    "iand": operator.iand, "ior": operator.ior,
-}  # fmt: skip
-"""The operators whose name in Python's own module is another."""
 
 Judge = Callable[["HearingScope", CallSite, Operation | str], None]
 """What is told of each call that was made: an operation to judge, or why it can't be."""
 
 
-class HearingScope:
+class HearingScope(CodeListener):
     """One entry of a function, and the calls that it makes."""
-
-    slice = slice
 
     def __init__(
         self, hearing: Hearing, parent: HearingScope | None, path: str, file: str, sites: Sequence[Any]
@@ -56,7 +47,7 @@ class HearingScope:
 
     # calls
 
-    def call(self, at: int, function: Any) -> Any:
+    def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of a function: its reporting version, or what calls and judges it."""
         if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
@@ -70,41 +61,17 @@ class HearingScope:
             return functools.partial(self.hearing.make, function) if is_users_class(function) else function
         return functools.partial(self.hearing.call, self, self.sites[at], function)
 
-    def operate(self, at: int, *operands: Any) -> Any:
-        """Apply an operator."""
-        site = self.sites[at]
-        function = OPERATORS.get(site.spelled) or getattr(operator, site.spelled)  # type: ignore[attr-defined]
-        return self.hearing.call(self, site, function, *operands)
+    def operate(self, at: int, /, *operands: Any) -> Any:
+        return self.hearing.call(self, self.sites[at], operator_of(self.sites[at]), *operands)
 
     # what is bound is of no interest, but for how often
 
-    def bind(self, at: int, value: Any) -> Any:
+    def bind(self, at: int, value: Any, /) -> Any:
         local = self.sites[at].local
         self.counts[local] = self.counts.get(local, 0) + 1
         return value
 
     name = wrote = bind
-
-    def done(self, at: int, value: Any) -> Any:
-        return value
-
-    def storing(self, at: int, owner: Any, value: Any) -> Any:
-        return value
-
-    def each(self, template: Any, values: Any) -> Iterator[Any]:
-        return iter(values)
-
-    def expose(self, value: Any) -> Any:
-        return value
-
-    def ignore(self, *args: Any) -> None: ...
-
-    writing = written = stored = forget = ignore
-
-    def __enter__(self) -> HearingScope:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
 
 
 class Hearing:

@@ -12,7 +12,7 @@ from backprobe.check.narrow import Element, Wrong
 from backprobe.check.verdict import Verdict
 from backprobe.record.source import Source
 from backprobe.show.table import place
-from backprobe.source.calls import CallSite
+from backprobe.source.sites import CallSite
 
 MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
 

@@ -16,7 +16,7 @@ from backprobe.check.verdict import Verdict, judge
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
 from backprobe.probe.run import home, name_of
 from backprobe.show.table import place
-from backprobe.source.calls import CallSite
+from backprobe.source.sites import CallSite
 from backprobe.source.user_code import innermost
 
 
@@ -84,7 +84,7 @@ class CheckRun:
             return followed
         site = CallSite("", 0, "", spelled=name_of(self.target))
         scope = HearingScope(self.hearing, None, "", "", (site,))
-        return scope.call(0, target)
+        return scope.call(target, False, 0)
 
     def _judge(self, scope: HearingScope, site: CallSite, made: Operation | str) -> None:
         if isinstance(made, str):

@@ -11,13 +11,14 @@ from backprobe.probe.output import Output, choose
 from backprobe.probe.run import CalledRun, name_of
 from backprobe.record.containers import leaves
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
+from backprobe.source.listener import NO_CALL, ModuleListener
 from backprobe.source.sites import Site
 from backprobe.tracing.mentioned import NO_SITE
 from backprobe.tracing.scope import LOOKS_AT_FRAME, Scope, Value
 from backprobe.tracing.trace import Trace
 
 
-class CellScope(Scope):
+class CellScope(Scope, ModuleListener):
     """The scope of a notebook cell, which runs at module level: its names are those of the notebook.
 
     The cell keeps its temporaries here too, as attributes whose names begin with ``@``.
@@ -49,7 +50,7 @@ class CellScope(Scope):
             self.bound.pop(name, None)
         super().forget(*names)
 
-    def call(self, function: Any, flagged: bool = False) -> Any:
+    def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """``locals`` and its kin have no name of ours to hide here, and write into the namespace itself."""
         return function if any(function is known for known in LOOKS_AT_FRAME) else super().call(function, flagged)
 

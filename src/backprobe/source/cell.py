@@ -16,6 +16,7 @@ from types import CodeType
 from typing import Any
 
 from backprobe.errors import NoSource, NothingToDifferentiate, Unsupported
+from backprobe.source.listener import ModuleListener
 from backprobe.source.rewrite_module import rewrite_module
 from backprobe.source.sites import Site
 
@@ -123,8 +124,8 @@ class ReportingCell:
     mark: str
     sites: tuple[Site, ...]
 
-    def run(self, scope: Any) -> None:
-        exec(_placed(self.code, self.mark, scope), self.cell.globals, self.cell.locals)
+    def run(self, listener: ModuleListener) -> None:
+        exec(_placed(self.code, self.mark, listener), self.cell.globals, self.cell.locals)
 
 
 @contextmanager

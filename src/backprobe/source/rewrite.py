@@ -6,22 +6,36 @@ The rewritten body talks to one object, its scope, in the local variable ``@scop
     a, b = f(u)          ->  @0, @1 = @scope.call(f)(u); a = @scope.bind(1, @0); b = @scope.bind(2, @1)
     u += 1               ->  @scope.writing(u); u += 1; u = @scope.wrote(3, u)
 
+Where calls are numbered, each call and operator has a site of its own and each operator is a call as well:
+
+    y = square(x @ w)    ->  y = @scope.bind(2, @scope.call(square, False, 1)(@scope.operate(0, x, w)))
+
 Every compound target is first lowered to single ones, in the order in which Python itself assigns, so that there is
 one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
 
-The code of a module, of a notebook cell, talks to a constant instead (``rewrite_module.py``): there a variable would be
-one of the user's.
+What each method means stands in ``listener.py``. The code of a module, of a notebook cell, talks to a constant instead
+(``rewrite_module.py``): there a variable would be one of the user's.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.source.sites import Origin, Site, augmented, lines_of, names_read, operation
+from backprobe.source.sites import (
+    OPERATORS,
+    CallSite,
+    Origin,
+    Site,
+    augmented,
+    binding_of,
+    lines_of,
+    names_read,
+    operation,
+)
 
 SCOPE = "@scope"
 OPEN = "@open"
@@ -37,19 +51,27 @@ class Rewritten:
 
 
 def rewrite(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, lines: Sequence[str], *, operations: bool
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+    lines: Sequence[str],
+    *,
+    operations: bool = False,
+    calls: bool = False,
 ) -> Rewritten:
-    """The reporting version of a function; with ``operations``, of every subexpression as well."""
-    rewriter = Rewriter(lines, operations)
+    """The reporting version of a function.
+
+    With ``operations`` each subexpression gets a name, with ``calls`` each call and operator is reported with its site.
+    """
+    rewriter = Rewriter(lines, operations, calls)
     return Rewritten(rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites))
 
 
 class Rewriter(ast.NodeTransformer):
-    def __init__(self, lines: Sequence[str], operations: bool) -> None:
-        self.lines, self.operations = lines, operations
+    def __init__(self, lines: Sequence[str], operations: bool, calls: bool = False) -> None:
+        self.lines, self.operations, self.calls = lines, operations, calls
         self.sites: list[Site] = []
         self.at: ast.AST = ast.Pass()  # the statement being rewritten, in the original text
         self.own: tuple[str, ...] = ("",)  # the lines of it
+        self.binds = ""  # what it binds, where calls are reported
         self.temporaries = 0
         self.named: set[int] = set()  # expressions whose value gets a name anyway
 
@@ -82,12 +104,13 @@ class Rewriter(ast.NodeTransformer):
         """Rewrite a list of statements; each may become several."""
         result: list[ast.stmt] = []
         for statement in statements:
-            outer = self.at, self.own
+            outer = self.at, self.own, self.binds
             self.at, self.own = statement, lines_of(statement, self.lines)
+            self.binds = binding_of(statement) if self.calls else ""
             new = self.visit(statement)
             for piece in new if isinstance(new, list) else [new]:
                 result.append(self._place(piece, statement))
-            self.at, self.own = outer
+            self.at, self.own, self.binds = outer
         return result
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
@@ -131,13 +154,17 @@ class Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> list[ast.stmt]:
         origin = augmented(node)
         text, held, operand = ast.unparse(node.target), self._temporary(), self._temporary()
+        step: ast.stmt = ast.AugAssign(stored(held), node.op, operand)  # type: ignore[arg-type]
+        if self.calls:
+            call = self._call_site(node, f"i{OPERATORS[type(node.op)]}", {"0": node.target, "1": node.value}, origin)
+            step = self._assign(held, self._report("operate", call, held, operand))
         before, place, used = self._opened(node.target)
         writing = [
             *before,
             self._assign(held, place),
             self._assign(operand, self.visit(node.value)),
             ast.Expr(self._report("writing", held)),
-            ast.AugAssign(stored(held), node.op, operand),  # type: ignore[arg-type]
+            step,
         ]
         if isinstance(place, ast.Name):
             site = ast.Constant(self._site(text, origin))
@@ -282,13 +309,23 @@ class Rewriter(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         origin = self._asked(node)
         if not (isinstance(node.func, ast.Name) and node.func.id == "super"):
-            writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
-            function = self.visit(node.func) if isinstance(node.func, ast.Attribute | ast.Call) else node.func
-            node.func = self._report("call", function, *([ast.Constant(True)] if writes else []))
+            node.func = self._called(node)
         node.args = [self.visit(argument) for argument in node.args]
         for keyword in node.keywords:
             keyword.value = self.visit(keyword.value)
         return self._operation(node, origin)
+
+    def _called(self, node: ast.Call) -> ast.Call:
+        """What is called instead of the function of a call."""
+        details: list[ast.expr] = []
+        writes = any(keyword.arg is None or keyword.arg in MAY_WRITE for keyword in node.keywords)
+        if writes or self.calls:
+            details.append(ast.Constant(writes))
+        if self.calls:
+            details.append(self._call_site(node, ast.unparse(node.func), _arguments(node)))
+        is_visited = isinstance(node.func, ast.Attribute | ast.Call) or self.calls
+        function = self.visit(node.func) if is_visited else node.func
+        return self._report("call", function, *details)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         node.value = self.visit(node.value)
@@ -297,10 +334,19 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _visit_operator(self, node: Any) -> ast.expr:
+        loads = not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
+        operands = _operands(node) if self.calls and loads else {}
+        if operands:
+            return self._operated(node, operands)
         origin = self._asked(node)
         self.generic_visit(node)
-        loads = not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load)
         return self._operation(node, origin) if loads else node
+
+    def _operated(self, node: ast.expr, operands: Mapping[str, ast.expr]) -> ast.expr:
+        """A call of the listener in the place of an operator."""
+        site = self._call_site(node, operation(node), operands)
+        visited = [self._index(self.visit(operand)) for operand in operands.values()]
+        return self._report("operate", site, *visited)
 
     visit_BinOp = visit_UnaryOp = visit_Compare = visit_Subscript = _visit_operator
 
@@ -355,6 +401,17 @@ class Rewriter(ast.NodeTransformer):
         self.sites.append(Site(local, getattr(self.at, "lineno", 1), text, origin, tuple(below)))
         return len(self.sites) - 1
 
+    def _call_site(
+        self, node: Any, spelled: str, arguments: Mapping[str, ast.expr], origin: Origin | None = None
+    ) -> ast.Constant:
+        """The number of a call; taken before anything in it is rewritten."""
+        at: Any = node.func if isinstance(node, ast.Call) else node
+        line = at.end_lineno if at is not node else at.lineno  # of the function's name, in a chain over several lines
+        text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        texts = tuple((key, ast.unparse(part)) for key, part in arguments.items())
+        self.sites.append(CallSite(self.binds, line, text, origin or Origin.of(node), spelled=spelled, arguments=texts))
+        return ast.Constant(len(self.sites) - 1)
+
     def _place(self, node: ast.AST, at: ast.AST) -> Any:
         """New nodes stand where the statement stands that they replace, so that tracebacks show the user's line."""
         for part in ast.walk(node):
@@ -363,6 +420,25 @@ class Rewriter(ast.NodeTransformer):
             if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and not hasattr(part, "ctx"):
                 part.ctx = ast.Load()
         return node
+
+
+def _arguments(call: ast.Call) -> dict[str, ast.expr]:
+    """The arguments of a call, by position or keyword as far as the source tells them."""
+    is_known = not any(isinstance(part, ast.Starred) for part in call.args)
+    positional = {str(at): part for at, part in enumerate(call.args)} if is_known else {}
+    return positional | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
+
+
+def _operands(node: ast.expr) -> dict[str, ast.expr]:
+    """What an operator is applied to, by position; none where it is not one that derivatives go through."""
+    match node:
+        case ast.Subscript(value=owner, slice=index):
+            return {"0": owner, "1": index}
+        case ast.BinOp(left=left, right=right):
+            return {"0": left, "1": right}
+        case ast.UnaryOp(op=op, operand=operand) if not isinstance(op, ast.Not):
+            return {"0": operand}
+    return {}
 
 
 def untyped(node: Any) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,12 @@ OPERATORS = {
     ast.BitOr: "or", ast.BitXor: "xor", ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert", ast.Not: "not",
     ast.Eq: "eq", ast.NotEq: "ne", ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge",
 }  # fmt: skip
+
+OPERATOR_FUNCTIONS = {
+    "div": operator.truediv, "idiv": operator.itruediv, "and": operator.and_, "or": operator.or_,
+    "iand": operator.iand, "ior": operator.ior,
+}  # fmt: skip
+"""The operators whose name in Python's own module is another."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,35 @@ class Site:
     @property
     def reads(self) -> tuple[str, ...]:
         return self.origin.reads
+
+
+@dataclass(frozen=True)
+class CallSite(Site):
+    """One place in the source that makes a call, or applies an operator.
+
+    ``local`` is what the statement binds, empty where it binds nothing, and ``spelled`` how the source writes the
+    function (for an operator its name). ``arguments`` are the texts of the arguments, by position or keyword as far as
+    the source tells them.
+    """
+
+    spelled: str = ""
+    arguments: tuple[tuple[str, str], ...] = ()
+
+
+def operator_of(site: CallSite) -> Callable[..., Any]:
+    """The function that does what an operator does."""
+    found: Callable[..., Any] = OPERATOR_FUNCTIONS.get(site.spelled) or getattr(operator, site.spelled)
+    return found
+
+
+def binding_of(statement: ast.AST) -> str:
+    """What a statement binds, as far as it is one name."""
+    match statement:
+        case ast.Assign(targets=[target]) | ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return "" if isinstance(target, ast.Tuple | ast.List) else ast.unparse(target)
+        case ast.Return():
+            return "return"
+    return ""
 
 
 def lines_of(node: Any, lines: Sequence[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from backprobe.backends.facts import Effect
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import strip
 from backprobe.source import frame_builtins
+from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.provenance import Carried, Carrying, fill
 
@@ -61,7 +62,7 @@ class Value:
     is_explained: bool = False  # is it said what computes it? A loop comes by the same statement again
 
 
-class Scope:
+class Scope(CodeListener):
     """One entry of a function or of a module's forward, and what it has bound so far."""
 
     def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
@@ -89,8 +90,6 @@ class Scope:
         self.full: str = f"{above}{self.path}#{count}" if self.path else ""
 
     # what rewritten code calls
-
-    slice = slice
 
     def bind(self, at: int, value: Any) -> Any:
         """A statement binds ``value`` to the local of site ``at``."""
@@ -169,7 +168,7 @@ class Scope:
         for name in names:
             self.slots.pop(name, None)
 
-    def call(self, function: Any, flagged: bool = False) -> Any:
+    def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
         trace = self.trace
         if type(function) is BuiltinFunctionType:

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
-from backprobe.source.reporting import rebuilt
 from backprobe.source.user_code import innermost
+from backprobe.source.wrappers import rebuilt
 
 FOLDER = jax.__file__.removesuffix("__init__.py")
 

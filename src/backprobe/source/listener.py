@@ -1,0 +1,98 @@
+"""The interface between rewritten code and whoever listens to it: one method for each thing that the code reports."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar, Protocol
+
+from backprobe.source.sites import CallSite, Site, operator_of
+
+NO_CALL = -1  # in place of a call's site, in code that does not number its calls
+
+
+class CodeListener(Protocol):
+    """One entry of a function, from its first line to its last, as its rewritten code reports it.
+
+    Sites are given by their index in ``sites``. What a method returns takes the place of what it was given. As written
+    here each method does what the code would have done by itself, so a listener overrides those that it needs.
+    """
+
+    sites: Sequence[Site]
+    slice: ClassVar[type[Any]] = builtins.slice
+
+    def bind(self, at: int, value: Any, /) -> Any:
+        """A statement binds ``value`` to the local of a site."""
+        return value
+
+    def name(self, at: int, value: Any, /) -> Any:
+        """As ``bind``, in the middle of a statement: a walrus, or an operation that gets a name of its own."""
+        return value
+
+    def done(self, at: int, value: Any, /) -> Any:
+        """A statement that binds nothing is over; ``value`` is that of its expression."""
+        return value
+
+    def writing(self, value: Any, /) -> None:
+        """A statement is about to write into ``value``, as ``u += 1`` may."""
+        return
+
+    def written(self, value: Any, /) -> None:
+        """It has written, and binds no name."""
+        return
+
+    def wrote(self, at: int, value: Any, /) -> Any:
+        """It has written and binds ``value``, the same object or a new one, to the local of a site."""
+        return value
+
+    def storing(self, at: int, owner: Any, value: Any, /) -> Any:
+        """``owner[...] = value`` is about to run."""
+        return value
+
+    def stored(self, at: int, owner: Any, /) -> None:
+        """``owner[...] = value`` is over."""
+        return
+
+    def expose(self, value: Any, /) -> Any:
+        """``value.data`` is read: what is done to that is done to the value."""
+        return value
+
+    def each(self, template: Any, values: Any, /) -> Iterator[Any]:
+        """The items of a comprehension's iterable; ``template`` holds the sites of its targets, nested as they are."""
+        return iter(values)
+
+    def forget(self, *names: str) -> None:
+        """The code has deleted these names."""
+        return
+
+    def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
+        """What to call instead of ``function``. Its keywords, as ``out=``, tell whether it may write to an argument."""
+        return function
+
+    def operate(self, at: int, /, *operands: Any) -> Any:
+        """Apply the operator of a site; reported only by code that numbers its calls."""
+        site = self.sites[at]
+        assert isinstance(site, CallSite)
+        return operator_of(site)(*operands)
+
+    def __enter__(self) -> CodeListener:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return
+
+
+class ModuleListener(CodeListener, Protocol):
+    """The code of a module, whose temporaries are attributes of the listener: names that begin with ``@``."""
+
+    def reads(self, *names: str) -> None:
+        """A statement is about to read these names, which are among those announced."""
+        return
+
+    def last(self, at: int, value: Any, /) -> None:
+        """The value of the last expression."""
+        return
+
+
+Opener = Callable[[str, str, tuple[Site, ...]], Callable[[], CodeListener]]
+"""From (function name, file, its sites) to what gives a listener each time that the function is entered."""

@@ -1,0 +1,76 @@
+"""Exchanging the function inside methods, partials and decorators, with all that is around it made anew."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from types import CodeType, FunctionType, MethodType
+from typing import Any
+
+from backprobe.errors import NoSource
+
+DEEPEST = 8
+
+
+def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> Callable[..., Any]:
+    """``function`` with the plain function inside it exchanged. Raises NoSource where it holds none, or hides it."""
+    if isinstance(function, MethodType):
+        return MethodType(around(function.__func__, exchanged), function.__self__)
+    if isinstance(function, functools.partial):
+        return functools.partial(around(function.func, exchanged), *function.args, **function.keywords)
+    if not isinstance(function, FunctionType):
+        raise NoSource(
+            f"{_describe(function)} has no Python source to read names from",
+            asked=f"the names in {_describe(function)}",
+            found=f"an object of type {type(function).__name__}",
+            why="names come from the source text of a Python function",
+            next="probe a Python function that calls it, or its __wrapped__ if it has one",
+        )
+    wrapped = getattr(function, "__wrapped__", None)
+    if wrapped is None:
+        return exchanged(function)
+    made = rebuilt(function, wrapped, around(wrapped, exchanged))
+    if made is None:
+        raise NoSource(
+            f"the decorator around {_describe(wrapped)} hides it",
+            asked=f"the names in {_describe(wrapped)}",
+            found=f"its wrapper {function.__code__.co_qualname} keeps the function in none of its closure cells",
+            why="the wrapper can be rebuilt around a rewritten function only where its closure holds it",
+            next="probe the function's __wrapped__, without the decorator",
+        )
+    return made
+
+
+def rebuilt(wrapper: FunctionType, wrapped: Any, inner: Any, depth: int = 0) -> FunctionType | None:
+    """A wrapper around another function; a wrapper may hold what it wraps through wrappers of its own."""
+    cells = [_exchanged(cell, wrapped, inner, depth) for cell in wrapper.__closure__ or ()]
+    if all(new is old for new, old in zip(cells, wrapper.__closure__ or (), strict=True)):
+        return None
+    return copied(wrapper, wrapper.__code__, tuple(cells))
+
+
+def _exchanged(cell: Any, wrapped: Any, inner: Any, depth: int) -> Any:
+    try:
+        held = cell.cell_contents
+    except ValueError:  # an empty cell
+        return cell
+    if held is wrapped:
+        return types.CellType(inner)
+    if not isinstance(held, FunctionType) or depth == DEEPEST:
+        return cell
+    made = rebuilt(held, wrapped, inner, depth + 1)
+    return cell if made is None else types.CellType(made)
+
+
+def copied(function: FunctionType, code: CodeType, closure: tuple[Any, ...]) -> FunctionType:
+    """The same function with other code."""
+    copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    copy.__dict__.update(function.__dict__)
+    return copy
+
+
+def _describe(function: Any) -> str:
+    return str(getattr(function, "__name__", None) or type(function).__name__)
