@@ -1,4 +1,4 @@
-"""What looks ill is found, each thing by its kind, and nothing in models that are well."""
+"""Each problem is found by its kind, and none in healthy models."""
 
 import logging
 
@@ -49,7 +49,7 @@ def test_gpt2_is_well(layers, select):
     model, tokens = small_gpt2(layers)
     report = bp.health(bp.probe(model, select, of="loss")(tokens, labels=tokens))
     assert report.ok, report
-    assert report.heading.startswith("nothing looks ill: ")
+    assert report.heading.startswith("no problems found: ")
 
 
 @pytest.mark.parametrize("select", [None, ["**", "**:*"]])
@@ -99,7 +99,7 @@ def test_dead_units():
     report = examined(stack(1, nn.ReLU, bias=-50.0))
     dead = report.of_kind("dead")[0]
     assert dead.headline == "32 of 32 units of '1' are dead"
-    assert dead.facts[0].startswith("judged dead: a unit of a ReLU that is 0 in the whole batch")
+    assert dead.facts[0].startswith("dead means: a ReLU unit that is 0 for the whole batch")
 
 
 def test_a_few_dead_units_are_no_finding():
@@ -146,7 +146,7 @@ def test_growth_of_small_gradients_says_so():
 
     torch.manual_seed(0)
     (found,) = bp.health(bp.probe(Heads())(torch.randn(8, 32))).of_kind("exploding")
-    assert found.facts[1].startswith("by its ratio alone: it is below 1 everywhere")
+    assert found.facts[1].startswith("only the ratio is large: the gradient is below 1 everywhere")
 
 
 def test_one_row_is_too_few_to_call_a_unit_dead():
@@ -193,20 +193,18 @@ def test_zero_local_derivatives():
 def test_vanishing_over_depth():
     (found,) = examined(stack(20, nn.Sigmoid)).of_kind("vanishing")
     assert found.headline == "the gradient vanishes over 40 layers, from '39' to '0'"
-    assert found.facts[0].startswith("judged by neighbours: the variance changes more than 10 times")
+    assert found.facts[0].startswith("compared with neighbours: the variance changes more than 10-fold")
 
 
 def test_vanishing_slowly():
     (found,) = examined(stack(20, nn.Tanh, gain=0.4)).of_kind("vanishing")
-    assert (
-        found.facts[0] == "judged vanishing: mean |gradient| < 1e-7 (SageMaker Debugger), and falling towards the input"
-    )
+    assert found.facts[0].startswith("vanishing means: mean |gradient| < 1e-7 (SageMaker Debugger), and falling")
 
 
 def test_exploding_over_depth():
     found = examined(stack(10, nn.ReLU, gain=5.0)).of_kind("exploding")
     assert found[0].headline == "the gradient explodes over 20 layers, from '19' to '0'"
-    assert found[1].facts == ("judged exploding: rms > 1e4 (TorchLens)",)
+    assert found[1].facts == ("exploding means: rms > 1e4 (TorchLens)",)
 
 
 def test_a_loop_has_layers():
@@ -233,7 +231,7 @@ def test_gradients_flushed_to_zero():
         return (y.float() * 1e-6).sum()
 
     (found,) = bp.health(bp.probe(f)(ROWS.half())).of_kind("underflow")
-    assert "all of them became 0: 'x', of gradients below that number" in found.facts
+    assert "'x': all numbers became 0, and the gradients they come from are below that number" in found.facts
 
 
 # the scale
@@ -253,7 +251,7 @@ def test_a_scale_that_is_not_known_forbids_a_verdict_on_magnitudes():
     assert rec.record.scales == (None,)
     report = bp.health(rec)
     assert "vanishing" not in kinds(report)
-    assert report.notes[0].startswith("the loss was multiplied by a number that is not known before backward()")
+    assert report.notes[0].startswith("the loss was multiplied by an unknown number before backward()")
 
 
 @pytest.mark.parametrize("scale", [1 / 3, 0.5, 65536.0])
@@ -311,11 +309,11 @@ def test_a_loaded_recording_is_judged_alike(tmp_path):
 
 def test_what_is_not_finite_is_left_out():
     report = bp.health(bp.probe(lambda x: torch.log(x - x).sum())(ROWS))
-    assert any("hold NaN or Inf and were left out" in note for note in report.notes)
+    assert any("hold NaN or Inf and were not checked" in note for note in report.notes)
 
 
 def test_only_recordings_have_a_health():
-    with pytest.raises(bp.BadOption, match="health is of a recording, not of int"):
+    with pytest.raises(bp.BadOption, match="health takes a recording, not int"):
         bp.health(3)
 
 

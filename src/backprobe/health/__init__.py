@@ -1,4 +1,4 @@
-"""Health at a glance: what of a recording looks ill, each finding with its threshold and where that comes from."""
+"""Common problems of training, found in one recording; each finding names its threshold and where that comes from."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from backprobe.recording import Recording
 
 
 def health(recording: Recording) -> Report:
-    """What looks ill in a recording: dead and saturated units, zero gradients, vanishing, exploding, underflow.
+    """Check a recording for dead and saturated units, zero gradients, vanishing, exploding and underflow.
 
     Kinds of findings: ``dead``, ``saturated``, ``zero_gradient``, ``zero_derivative``, ``vanishing``, ``exploding``,
-    ``underflow``. Each says by which threshold it was judged and where that comes from. Gradients are compared with
-    those of neighbouring layers, by their root mean square. Where a loss was scaled by a number that is not known, as
-    ``GradScaler`` does, nothing is said about magnitudes, and a note says so.
+    ``underflow``. Each states its threshold and where that comes from. Gradients are compared with those of
+    neighbouring layers, by their root mean square. Where the loss was scaled by an unknown number, as ``GradScaler``
+    may do, magnitudes are not checked, and a note says so.
 
     >>> import torch, backprobe as bp
     >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
@@ -24,23 +24,23 @@ def health(recording: Recording) -> Report:
     >>> report.findings[0].headline
     "8 of 8 units of '1' are dead"
 
-    It needs no framework: a recording that was loaded to NumPy is judged alike. Raises BadOption for what is no
-    recording.
+    No framework is needed: a recording loaded as NumPy arrays gives the same report. Raises BadOption for anything
+    but a recording.
     """
     if not isinstance(recording, Recording):
         raise BadOption(
-            f"health is of a recording, not of {type(recording).__name__}", asked="bp.health(...)",
+            f"health takes a recording, not {type(recording).__name__}", asked="bp.health(...)",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
-    from backprobe.health.checks import CHECKS, RecordArrays  # which import NumPy
+    from backprobe.health import depth, precision, units, zeros  # which import NumPy
+    from backprobe.health.record_arrays import RecordArrays
 
-    patient = RecordArrays(recording.record, load_arrays(recording.record.backend))
-    found = [finding for check in CHECKS for finding in check(patient)]
-    values, grads = patient.counts
-    well = "nothing else looks ill" if patient.not_finite else "nothing looks ill"
-    heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else well
-    judged = f"{values} values and {grads} gradients were looked at"
-    return Report(f"{heading}: {judged}", tuple(found), tuple(patient.notes))
+    arrays = RecordArrays(recording.record, load_arrays(recording.record.backend))
+    found = [finding for check in (units, zeros, depth, precision) for finding in check.check(arrays)]
+    values, grads = arrays.counts
+    nothing = "no other problems found" if arrays.not_finite else "no problems found"
+    heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else nothing
+    return Report(f"{heading}: {values} values and {grads} gradients were checked", tuple(found), tuple(arrays.notes))
 
 
 __all__ = ["health"]

@@ -1,4 +1,4 @@
-"""Gradients that low precision cannot hold: numbers below the smallest normal one, or flushed to zero."""
+"""Gradients that are too small for their dtype: subnormal, or flushed to zero."""
 
 from __future__ import annotations
 
@@ -7,48 +7,46 @@ from collections.abc import Iterator
 import numpy
 
 from backprobe.findings.report import Finding
-from backprobe.health.record_arrays import RecordArrays, listed
+from backprobe.health.record_arrays import RecordArrays
 
 SMALLEST_NORMAL = {"float16": 6.103515625e-05, "bfloat16": 1.1754943508222875e-38}
 HALF = 0.5
 UNDERFLOW = (
-    "judged underflow: more than half of the numbers that are not 0 are below the smallest normal one of {dtype}, "
-    "{limit:.3g} (IEEE 754), where digits are lost"
+    "underflow means: more than half of the nonzero numbers are below the smallest normal {dtype} number, {limit:.3g} "
+    "(IEEE 754), where digits are lost"
 )
-FLUSHED = "all of them became 0: {names}, of gradients below that number"
-REMEDY = "scale the loss (torch.amp.GradScaler), or take this part in float32 or bfloat16"
+FLUSHED = "{names}: all numbers became 0, and the gradients they come from are below that number"
+REMEDY = "scale the loss (torch.amp.GradScaler), or compute this part in float32 or bfloat16"
 
 
-def check(patient: RecordArrays) -> Iterator[Finding]:
-    """Look at the gradients of each low-precision dtype: one finding a dtype."""
+def check(arrays: RecordArrays) -> Iterator[Finding]:
+    """Check the gradients of each low-precision dtype: one finding a dtype."""
     for dtype, limit in SMALLEST_NORMAL.items():
-        places = [at for at, entry in enumerate(patient.entries) if entry.dtype == dtype]
-        small = {at: share for at in places if (share := _lost(patient, at, limit)) > HALF}
-        flushed = [at for at in places if is_flushed(patient, at)]
+        places = [at for at, entry in enumerate(arrays.entries) if entry.dtype == dtype]
+        small = {at: share for at in places if (share := _share_below(arrays, at, limit)) > HALF}
+        flushed = [at for at in places if is_flushed(arrays, at)]
         if small or flushed:
-            worst = max(small, key=small.__getitem__) if small else flushed[0]
+            worst = arrays.entries[max(small, key=small.__getitem__) if small else flushed[0]]
             facts = [UNDERFLOW.format(dtype=dtype, limit=limit)]
             if small:
-                facts.append(f"{small[worst]:.0%} of those of {patient.entries[worst].name!r}")
+                facts.append(f"{max(small.values()):.0%} of the nonzero numbers of {worst.name!r}")
             if flushed:
-                facts.append(FLUSHED.format(names=listed([patient.entries[at].name for at in flushed])))
-            names = listed([patient.entries[at].name for at in (*small, *flushed)])
-            entry = patient.entries[worst]
-            headline = f"the gradients of {names} underflow in {dtype}"
-            yield Finding("underflow", entry.name, headline, entry.source, tuple(facts), (), REMEDY)
+                facts.append(FLUSHED.format(names=arrays.names(flushed)))
+            headline = f"the gradients of {arrays.names([*small, *flushed])} underflow in {dtype}"
+            yield Finding("underflow", worst.name, headline, worst.source, tuple(facts), (), REMEDY)
 
 
-def _lost(patient: RecordArrays, at: int, limit: float) -> float:
-    """The share of the numbers of a gradient, those that are 0 left out, that are below a limit."""
-    grad = patient.grad(at)
+def _share_below(arrays: RecordArrays, at: int, limit: float) -> float:
+    """The share of the nonzero numbers of a gradient that are below a limit."""
+    grad = arrays.grad(at)
     size = numpy.abs(grad[grad != 0]) if grad is not None else numpy.empty(0)
     return float((size < limit).mean()) if size.size else 0.0
 
 
-def is_flushed(patient: RecordArrays, at: int) -> bool:
-    """Is a gradient 0 that comes from ones which are not, and already too small for their dtype?"""
-    grad, limit = patient.grad(at), SMALLEST_NORMAL.get(patient.entries[at].dtype or "")
+def is_flushed(arrays: RecordArrays, at: int) -> bool:
+    """Is a gradient 0 although those that it comes from are not, and those are already too small for their dtype?"""
+    grad, limit = arrays.grad(at), SMALLEST_NORMAL.get(arrays.entries[at].dtype or "")
     if grad is None or limit is None or grad.any():
         return False
-    given = [g for one in patient.consumers.get(at, ()) if (g := patient.grad(one)) is not None]
+    given = [g for one in arrays.graph.consumers[at] if (g := arrays.grad(one)) is not None]
     return any(g.any() for g in given) and all(numpy.abs(g).max() < limit for g in given)

@@ -1,92 +1,86 @@
-"""One record as the checks see it: the numbers of its values and gradients, in double precision, and what is known of
-its scale."""
+"""The values and gradients of one record as NumPy arrays in double precision, for the checks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 
 from backprobe.backends.protocol import Arrays
-from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.entries import Edge, Entry, GradStatus, Record
+from backprobe.record.graph import Graph
 
-UNKNOWN_SCALE = (
-    "the loss was multiplied by a number that is not known before backward(): nothing is said of how large gradients "
-    "are"
-)
-SEVERAL_SCALES = "backward() ran from several multiples of a loss: nothing is said of how large gradients are"
-NOT_FINITE = "{} of the entries hold NaN or Inf and were left out: bp.explain(rec) says where they were born"
+UNKNOWN_SCALE = "the loss was multiplied by an unknown number before backward(): magnitudes were not checked"
+SEVERAL_SCALES = "backward() ran on several multiples of a loss: magnitudes were not checked"
+NOT_FINITE = "{} entries hold NaN or Inf and were not checked: bp.explain(rec) shows where those begin"
 
 
 class RecordArrays:
-    """A record, and what the checks ask of it."""
+    """A record with its index, its numbers, and the number that its loss was multiplied by."""
 
-    def __init__(self, record: Record, arrays: Arrays) -> None:
-        self.record, self.arrays = record, arrays
+    def __init__(self, record: Record, backend: Arrays) -> None:
+        self.record, self.graph, self.backend = record, Graph.of(record), backend
         self.entries: Sequence[Entry] = record.entries
-        self.positions: Mapping[str, int] = {entry.name: at for at, entry in enumerate(record.entries)}
         self._values: dict[int, Any] = {}
         self._grads: dict[int, Any] = {}
         self.not_finite: set[int] = set()
 
     def value(self, at: int) -> Any:
-        """The numbers of a floating value; None where they are not held, are not finite, or there are none."""
+        """A floating value; None where it is not kept, is empty or is not finite."""
         if at not in self._values:
             entry = self.entries[at]
             is_float = entry.status not in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
-            self._values[at] = self._numbers(at, entry.held_value) if is_float else None
+            self._values[at] = self._finite(at, entry.held_value) if is_float else None
         return self._values[at]
 
     def grad(self, at: int) -> Any:
-        """The numbers of a gradient; None where there is none, or it is not finite."""
+        """A gradient; None where there is none, or it is not finite."""
         if at not in self._grads:
-            self._grads[at] = self._numbers(at, self.entries[at].grad_or_none)
+            self._grads[at] = self._finite(at, self.entries[at].grad_or_none)
         return self._grads[at]
 
-    def _numbers(self, at: int, tensor: Any) -> Any:
-        numbers = self.arrays.numbers(tensor) if self.arrays.is_tensor(tensor) else None
-        if numbers is None or not numbers.size:
-            return None
-        if not numpy.isfinite(numbers).all():
+    def _finite(self, at: int, tensor: Any) -> Any:
+        numbers = self._numbers(tensor)
+        if numbers is not None and not numpy.isfinite(numbers).all():
             self.not_finite.add(at)
             return None
         return numbers
 
-    def only_input(self, at: int) -> int | None:
-        """The one recorded value that flows into an entry, where its shape is the same."""
-        names = {edge.name for edge in self.entries[at].inputs}
-        if len(names) != 1:
-            return None
-        source = self.positions.get(names.pop())
-        return source if source is not None and self.entries[source].shape == self.entries[at].shape else None
+    def partial(self, edge: Edge) -> Any:
+        """The local partial of an edge; None where it was not recorded."""
+        return self._numbers(edge.partial)
 
-    @cached_property
-    def consumers(self) -> Mapping[int, Sequence[int]]:
-        """The entries that each flows into."""
-        found: dict[int, list[int]] = {}
-        for at, entry in enumerate(self.entries):
-            for edge in entry.inputs:
-                if edge.name in self.positions:
-                    found.setdefault(self.positions[edge.name], []).append(at)
-        return found
+    def _numbers(self, tensor: Any) -> Any:
+        numbers = self.backend.numbers(tensor) if self.backend.is_tensor(tensor) else None
+        return numbers if numbers is not None and numbers.size else None
+
+    def names(self, places: Sequence[int]) -> str:
+        """The names of some entries as text, the first of them where they are many."""
+        return listed([self.entries[at].name for at in places])
+
+    def only_input(self, at: int) -> int | None:
+        """The one entry that flows into another, where it has the same shape."""
+        if len(self.graph.inputs[at]) != 1:
+            return None
+        (source,) = self.graph.inputs[at]
+        return source if self.entries[source].shape == self.entries[at].shape else None
 
     @property
     def scale(self) -> float | None:
-        """By what the gradients are multiplied; None where that is not known."""
+        """The number that the loss was multiplied by; None where it is not known."""
         scales = self.record.scales
         return 1.0 if not scales else scales[0] if len(scales) == 1 else None
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many values and gradients were looked at."""
-        values = sum(self.value(at) is not None for at in range(len(self.entries)))
-        return values, sum(self.grad(at) is not None for at in range(len(self.entries)))
+        """How many values and gradients were checked."""
+        every = range(len(self.entries))
+        return sum(self.value(at) is not None for at in every), sum(self.grad(at) is not None for at in every)
 
     @property
     def notes(self) -> list[str]:
-        """What was not judged."""
+        """What was not checked."""
         notes = []
         if self.scale is None:
             notes.append(SEVERAL_SCALES if len(self.record.scales) > 1 else UNKNOWN_SCALE)

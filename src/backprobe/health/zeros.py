@@ -1,58 +1,52 @@
-"""Gradients and local derivatives that are all zero: where they begin, the nearest to the output first."""
+"""Gradients and local partials that are zero everywhere: the places where that begins, nearest to the output first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from backprobe.findings.report import Finding
 from backprobe.health.precision import is_flushed
-from backprobe.health.record_arrays import RecordArrays, listed
+from backprobe.health.record_arrays import RecordArrays
+from backprobe.record.graph import reached
 
-ZERO = "judged zero: every number of the gradient is exactly 0, whatever the scale"
-DERIVATIVE = "judged zero: every number of the local partial is exactly 0"
+ZERO = "zero means: every number of the gradient is exactly 0, whatever the scale"
+DERIVATIVE = "zero means: every number of the local partial is exactly 0"
 
 
-def check(patient: RecordArrays) -> Iterator[Finding]:
-    """Gradients that are zero though one that they come from is not, and recorded partials that are."""
-    zero = {at for at in range(len(patient.entries)) if (g := patient.grad(at)) is not None and not g.any()}
-    for at in reversed(range(len(patient.entries))):
-        entry = patient.entries[at]
-        consumers = [one for one in patient.consumers.get(at, ()) if patient.grad(one) is not None]
-        if at in zero and not is_flushed(patient, at) and (not consumers or not zero.issuperset(consumers)):
-            behind = _behind(patient, at, zero)
-            facts = [ZERO]
-            if consumers:
-                facts.append(f"not so the gradient of {_names(patient, consumers)}")
-            if behind:
-                facts.append(f"{_more(len(behind))} 0 because of it: {_names(patient, behind)}")
-            source = patient.entries[consumers[0]].source if consumers else entry.source
-            yield Finding(
-                "zero_gradient", entry.name, f"the gradient of {entry.name!r} is all zero", source, tuple(facts)
-            )
-    for entry in patient.entries:
-        for edge in entry.inputs:
-            numbers = None if edge.partial is None else patient.arrays.numbers(edge.partial)
-            if numbers is not None and numbers.size and not numbers.any():
-                headline = f"the derivative of {entry.name!r} towards {edge.name!r} is all zero"
+def check(arrays: RecordArrays) -> Iterator[Finding]:
+    """Report gradients that are zero though one that flows into them is not, and local partials that are zero."""
+    yield from _gradients(arrays)
+    yield from _partials(arrays)
+
+
+def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
+    graph = arrays.graph
+    zero = {at for at in range(len(arrays.entries)) if (g := arrays.grad(at)) is not None and not g.any()}
+    for at in sorted(zero, reverse=True):
+        consumers = [one for one in graph.consumers[at] if arrays.grad(one) is not None]
+        if is_flushed(arrays, at) or (consumers and zero.issuperset(consumers)):
+            continue
+        behind = reached([at], lambda one: zero.intersection(graph.inputs[one])) - {at}
+        facts = [ZERO]
+        if consumers:
+            facts.append(f"it comes from the gradient of {arrays.names(consumers)}, which is not zero")
+        if behind:
+            facts.append(f"{_more(len(behind))} 0 because of it: {arrays.names(sorted(behind, reverse=True))}")
+        entry = arrays.entries[at]
+        source = arrays.entries[consumers[0]].source if consumers else entry.source
+        headline = f"the gradient of {entry.name!r} is zero everywhere"
+        yield Finding("zero_gradient", entry.name, headline, source, tuple(facts))
+
+
+def _partials(arrays: RecordArrays) -> Iterator[Finding]:
+    for at, entry in enumerate(arrays.entries):
+        for source, edge in arrays.graph.inputs[at].items():
+            partial = arrays.partial(edge)
+            if partial is not None and not partial.any():
+                towards = arrays.entries[source].name
+                headline = f"the derivative of {entry.name!r} with respect to {towards!r} is zero everywhere"
                 yield Finding("zero_derivative", entry.name, headline, entry.source, (DERIVATIVE,))
 
 
 def _more(count: int) -> str:
     return "1 more gradient is" if count == 1 else f"{count} more gradients are"
-
-
-def _names(patient: RecordArrays, places: Sequence[int]) -> str:
-    return listed([patient.entries[at].name for at in places])
-
-
-def _behind(patient: RecordArrays, at: int, zero: set[int]) -> list[int]:
-    """The other zero gradients that come from one."""
-    found: dict[int, None] = {}
-    pending = [at]
-    while pending:
-        for edge in patient.entries[pending.pop()].inputs:
-            source = patient.positions.get(edge.name)
-            if source in zero and source not in found:
-                found[source] = None
-                pending.append(source)
-    return list(found)
