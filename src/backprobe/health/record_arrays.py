@@ -8,8 +8,9 @@ from typing import Any
 import numpy
 
 from backprobe.backends.protocol import Arrays
-from backprobe.record.entries import Edge, Entry, GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
+from backprobe.record.inputs import Edge
 
 UNKNOWN_SCALE = "the loss was multiplied by an unknown number before backward(): magnitudes were not checked"
 SEVERAL_SCALES = "backward() ran on several multiples of a loss: magnitudes were not checked"
