@@ -307,7 +307,7 @@ def test_a_debugger_that_starts_in_the_block(x, capsys):
     assert sys.gettrace() is None
     assert capsys.readouterr() == ("", "")  # bdb prints a complaint for each event that it does not know
     assert ("doubled", doubled.__code__.co_firstlineno + 1) in debugger.lines
-    assert rec.notes == (TAKEN,)
+    assert rec.record.notes == (TAKEN,)
     assert [*rec][:2] == ["x", "u"]
     sys._getframe().f_trace = None
 
@@ -349,7 +349,7 @@ def test_a_tracer_that_is_set_in_the_block(x):
         sys.settrace(None)
         w = v + 1
     assert sys.gettrace() is None
-    assert rec.notes == (TAKEN,)
+    assert rec.record.notes == (TAKEN,)
     assert not any("/doubled" in name for name in rec)
     with bp.probe() as rec:
         u = x * 2

@@ -15,6 +15,7 @@ import backprobe as bp
 from backprobe.derive import Derivation, derive
 from backprobe.record.entries import Lost
 from backprobe.record.inputs import Edge, Read
+from backprobe.record.reasons import Reason
 from backprobe.recording import Recording
 
 
@@ -854,7 +855,7 @@ def test_several_outputs_want_of():
 def test_a_value_that_is_lost_cannot_be_checked():
     rec = bp.probe(squared, partials=True)(double(1.5))
     lost = tuple(
-        dataclasses.replace(entry, held_value=Lost("it was overwritten")) if entry.name == "v" else entry
+        dataclasses.replace(entry, held_value=Lost(Reason("overwritten_unseen"))) if entry.name == "v" else entry
         for entry in rec.record.entries
     )
     derivation = derive(Recording(dataclasses.replace(rec.record, entries=lost)), "x")

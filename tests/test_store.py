@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import backprobe as bp
 from backprobe.record.entries import Lost
+from backprobe.record.reasons import Note, Reason
 from backprobe.recording import Recording
 from stored import (
     BIG,
@@ -337,13 +338,21 @@ def test_names_that_were_not_selected_are_suggested_after_loading(tmp_path):
     assert list(after) == ["u", "return"]
 
 
+ODD = Note("not_followed", {"name": "one – ü", "why": "two\nlines"})
+
+
 def test_reasons_of_missing_gradients_and_lost_values_come_back(tmp_path):
     before = toy()._record
-    lost = replace(before.entries[3], held_value=Lost("a kernel wrote to it"))
-    noted = replace(before, entries=(*before.entries[:3], lost, *before.entries[4:]), notes=("one – ü", "two\nlines"))
+    lost = replace(before.entries[3], held_value=Lost(Reason("overwritten_unseen")))
+    noted = replace(
+        before,
+        entries=(*before.entries[:3], lost, *before.entries[4:]),
+        notes=(ODD, Note("tracer_replaced", about="ü")),
+    )
     after = round_trip(Recording(noted), tmp_path)
-    assert after.notes == ("one – ü", "two\nlines")
-    with pytest.raises(bp.Overwritten, match="a kernel wrote to it"):
+    assert after.record.notes == (ODD, Note("tracer_replaced", about="ü"))
+    assert after.notes[0] == "one – ü was not followed: two\nlines"
+    with pytest.raises(bp.Overwritten, match="a call that backprobe does not see into"):
         after["u"].value
     assert after["u"].grad.item() == 1.0
     mixed = everything()
@@ -403,9 +412,9 @@ def test_a_stamp_cannot_be_changed_through_another():
 
 def test_texts_that_are_not_unicode_are_saved(tmp_path):
     """A file name of undecodable bytes reaches Python with lone surrogates."""
-    before = Recording(replace(toy()._record, notes=("file \udcff.py",)), "\ud800")
+    before = Recording(replace(toy()._record, notes=(Note("already_probed", {"name": "\udcff.py"}),)), "\ud800")
     after = round_trip(before, tmp_path)
-    assert (after.notes, after.result) == (("file \udcff.py",), "\ud800")
+    assert (after.record.notes[0].fields["name"], after.result) == ("\udcff.py", "\ud800")
 
 
 # tensors that cannot be saved

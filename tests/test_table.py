@@ -22,6 +22,7 @@ from rich.console import Console
 import backprobe as bp
 from backprobe.backends.discover import load_arrays
 from backprobe.record.entries import Lost
+from backprobe.record.reasons import Note, Reason
 from backprobe.recording import Recording
 from backprobe.show.table import SMALL, describe
 
@@ -238,7 +239,7 @@ def test_a_module_that_did_not_run_and_a_value_that_is_lost():
 
     assert re.search(r"^idle +not_executed: its module did not run$", str(bp.probe(Model())(torch.ones(1))), re.M)
     record = bp.probe(toy)(3.0, 2.0, 1.0)._record
-    lost = replace(record.entries[3], held_value=Lost("a kernel wrote to it"))
+    lost = replace(record.entries[3], held_value=Lost(Reason("overwritten_unseen")))
     shown = lines_of(Recording(replace(record, entries=(*record.entries[:3], lost, *record.entries[4:]))))
     assert shown["u"].split()[:3] == ["u", "overwritten", "1"]
 
@@ -505,14 +506,24 @@ def test_html_escapes_names_and_source_texts():
 def test_html_escapes_notes_plain_values_reasons_and_aliases():
     evil = "<img src=x onerror=alert(1)>&\"'"
     record = bp.probe(toy)(3.0, 2.0, 1.0)._record
-    entry = replace(record.entries[3], name=evil, aliases=(evil + "2",), status=bp.GradStatus.OPAQUE, reason=evil)
+    entry = replace(
+        record.entries[3],
+        name=evil,
+        aliases=(evil + "2",),
+        status=bp.GradStatus.OPAQUE,
+        why=Reason("not_tensor", {"kind": evil}),
+    )
     plain = replace(record.entries[0], status=bp.GradStatus.NOT_TENSOR, held_value=evil)
     entries = (plain, *record.entries[1:3], entry, *record.entries[4:])
-    found = parsed(Recording(replace(record, entries=entries, notes=(evil,))))
+    found = parsed(Recording(replace(record, entries=entries, notes=(Note("already_probed", {"name": evil}),))))
     assert "img" not in found.tags
     assert f"{evil}\n= {evil}2" in found.cells
-    assert f"opaque: {evil}" in found.cells
-    assert found.below == [f"not tensors: x = {evil!r}", "gradients are of return", f"note: {evil}"]
+    assert f"opaque: it is {evil}" in found.cells
+    assert found.below == [
+        f"not tensors: x = {evil!r}",
+        "gradients are of return",
+        f"note: {evil} was not followed: it is already being probed",
+    ]
 
 
 def test_repr_is_one_line():

@@ -53,7 +53,7 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
 
 
 def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
-    if recording.notes:
+    if any(note.code == "block_too_large" for note in recording.record.notes):
         raise BadOption(
             "the Jacobian is too large", asked=f"an output of shape {output.shape} towards {entry.shape}",
             found=" ".join(recording.notes), next="bp.probe(f, cotangent=...), one vector-Jacobian product at a time",

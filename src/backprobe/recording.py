@@ -100,7 +100,7 @@ class Recording(Mapping[str, Entry]):
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what could not be seen."""
-        return self._record.notes
+        return tuple(map(str, self._record.notes))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._entries)

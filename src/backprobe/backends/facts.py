@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from backprobe.record.entries import GradStatus, WhyNone
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 
@@ -75,7 +76,7 @@ class Outcome(NamedTuple):
     """What the backward pass gave one captured value."""
 
     status: GradStatus
-    reason: str
+    why: Reason | None
     value: Any
     grad: Any
     inputs: tuple[Link, ...]
@@ -107,10 +108,6 @@ class Sums:
     unjudged: tuple[int, ...]
 
 
-HOOKED = "a hook of the program's is on it, and may change the gradient that comes here"
-"""What is noted of a capture that the program has put a hook on."""
-
-
 @dataclass(frozen=True)
 class Backward:
     """What running backward gave: the outcome of each capture, and their positions in the order they were visited."""
@@ -118,7 +115,7 @@ class Backward:
     outcomes: list[Outcome]
     order: tuple[int, ...]
     sums: Sums | None = None
-    notes: tuple[tuple[int, str], ...] = ()  # sentences about captures
+    notes: tuple[tuple[int, Reason], ...] = ()  # about captures
     scales: tuple[float | None, ...] = ()  # see ``Record``
     updates: tuple[UpdatedAt, ...] = ()
     none_given: tuple[NotGiven, ...] = ()  # see ``Record``

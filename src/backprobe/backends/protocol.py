@@ -22,6 +22,7 @@ from backprobe.backends.facts import (
 )
 from backprobe.backends.recheck import Calls
 from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 
 
@@ -375,7 +376,7 @@ class ModelCall(Protocol):
 
     def parameter_paths(self) -> Iterable[str]: ...
 
-    def hidden_paths(self) -> Mapping[str, str]:
+    def hidden_paths(self) -> Mapping[str, Reason]:
         """The modules that run where nothing of them can be seen, and why."""
         ...
 
@@ -423,8 +424,8 @@ class Program(Tensors, Protocol):
         """The line of the user's that made a node."""
         ...
 
-    def notes(self) -> Sequence[str]:
-        """Sentences about what could not be seen."""
+    def notes(self) -> Sequence[Note]:
+        """What could not be seen."""
         ...
 
     def explain_error(self, error: BaseException) -> str | None:

@@ -12,6 +12,7 @@ from backprobe.backends.recheck import HOLDS, Calls, Operation
 from backprobe.check.left_out import LeftOut
 from backprobe.errors import NoSource
 from backprobe.record.names import quote
+from backprobe.record.reasons import Note
 from backprobe.source import frame_builtins
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.reporting import reporting
@@ -86,7 +87,7 @@ class Hearing:
         self.tape, self.judge, self.home, self.paths, self.left_out = tape, judge, home, paths, left_out
         self.selection = self  # of which what follows asks no more than in_function
         self.values: list[Any] = []
-        self.notes: dict[str, None] = {}
+        self.notes: dict[Note, None] = {}
         self.entered: dict[str, int] = {}
         self.following = HearingFollowing(self)
         self.last: tuple[HearingScope, Site] | None = None
@@ -107,7 +108,7 @@ class Hearing:
     def make(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
         """Make an object of a class of the user's, which may compute."""
         if self.tape.hear(_given, args, kwargs) not in (None, HOLDS):
-            self.notes[f"{kind.__qualname__} was not followed: what a class does when it is made is not judged"] = None
+            self.notes[Note("class_not_followed", {"name": kind.__qualname__})] = None
         return kind(*args, **kwargs)
 
     def call(self, scope: HearingScope, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -173,7 +174,8 @@ class HearingFollowing(Following):
         try:
             followed = reporting(forward, opener, calls=True)
         except NoSource as error:
-            self.trace.notes[f"{path or type(module).__name__} was not followed: {error.headline}"] = None
+            name = path or type(module).__name__
+            self.trace.notes[Note("not_followed", {"name": name, "why": error.headline})] = None
             return None
         return functools.partial(self.call_settled, call, followed)
 

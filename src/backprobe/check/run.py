@@ -48,7 +48,9 @@ class CheckRun:
             untold = self.calls.untold()
             self.calls.release()
         self.left_out.refuse_unused(name_of(self.target))
-        return self.hearsay.report(name_of(self.target), [*self.left_out.notes(), *self.hearing.notes], untold)
+        return self.hearsay.report(
+            name_of(self.target), [*self.left_out.notes(), *map(str, self.hearing.notes)], untold
+        )
 
     def _refuse_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise BadOption for arguments that the target does not take, as far as it says what it takes."""

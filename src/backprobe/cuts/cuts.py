@@ -23,8 +23,6 @@ from backprobe.record.source import Source
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 LOOPS = ("for ", "async for ")
-LIMITED = "backward(inputs="
-"""In the reason of a value that a call may have left out, which is the entry's cause then."""
 
 
 @dataclass(frozen=True)
@@ -345,7 +343,7 @@ class Ways:
 
     def _silent(self, source: int, target: int) -> Cut:
         entry = self.entries[source]
-        if LIMITED in entry.reason and entry.cause is not None:
+        if entry.is_because("no_path_to_inputs") and entry.cause is not None:
             return Cut(Mention(source, target, entry.cause), is_silent=True, is_limited=True)
         found = next((mention for mention in self.mentions[target] if mention.source == source), None)
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)

@@ -20,10 +20,6 @@ CERTAIN = ("detach", "data", "number", "stop_gradient")
 """Those that cut also where the same expression uses the value in another way as well."""
 LOSING = (*CERTAIN, "numpy", "copied", "parameter", "assigned")
 """Those that lose a derivative; what an index is computed of has none to lose."""
-SWITCHED_OFF = "gradients were switched off there:"
-"""In the reason of a value that was computed of nothing that is known to require a gradient, in such a place."""
-WRITTEN_SINCE = "it was written since"
-"""In the reason of what was written, where the output does not depend on it: perhaps it depends on a later value."""
 BARE = (GradStatus.FROZEN, GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
@@ -83,6 +79,6 @@ def hidden_cuts(entry: Entry) -> list[Hidden]:
     """
     before = _before(entry)
     found = _unseen(entry, frozenset(before))
-    if SWITCHED_OFF in entry.reason:
+    if entry.is_because("frozen_no_grad"):
         return [one._replace(use=Use("no_grad", one.text)) for one in found[:1]]
     return [*(one for cuts in before.values() for one in cuts), *(one for one in found if one.use.kind in FIRM)]

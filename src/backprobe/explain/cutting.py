@@ -12,9 +12,6 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 
-INHERITED = "from a value that is itself"  # in the reason of what has its status from what it was computed from
-IN_VAIN = "reentrant checkpoint"  # in the reason of what one has computed that was given nothing differentiated
-
 
 def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     """One cut, in words."""
@@ -26,7 +23,7 @@ def cut_finding(ways: Ways, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     fields = {
         "value": repr(source.name), "plain": strip(source.name).rpartition(":")[2], "target": repr(target.name),
         "text": f"`{use.text or whole}`", "call": f"`{call}`",
-        "dtype": target.dtype, "mode": mode_of(target.reason), "function": call.partition("(")[0] or "f",
+        "dtype": target.dtype, "mode": mode_of(target.why), "function": call.partition("(")[0] or "f",
         "instead": flat,
     }  # fmt: skip
     facts = [f"{source.name!r} is {_state(source)}, {target.name!r} is {_state(target)}"]
@@ -73,7 +70,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
     if is_in_vain(target):
         return "checkpoint"
-    if target.status is GradStatus.NO_GRAD and use.kind != "number" and INHERITED not in target.reason:
+    if target.status is GradStatus.NO_GRAD and use.kind != "number" and not target.is_because("inherited"):
         return "no_grad"
     if use.kind:
         return use.kind
@@ -90,7 +87,7 @@ def _state(entry: Entry) -> str:
     if is_of_whole_numbers(entry):
         return f"of dtype {entry.dtype}"
     if entry.status is GradStatus.NOT_TENSOR:
-        return entry.reason.removeprefix("it is ")
+        return entry.why.fields["kind"] if entry.why is not None else ""
     known = {
         GradStatus.OK: "differentiated", GradStatus.NOT_CONNECTED: "differentiated",
         GradStatus.BACKWARD_NOT_RUN: "differentiated", GradStatus.OPAQUE: "differentiated",
@@ -106,7 +103,7 @@ def _onward(ways: Ways, at: int) -> str:
 
 def is_in_vain(entry: Entry) -> bool:
     """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
-    return entry.status is GradStatus.DETACHED and IN_VAIN in entry.reason
+    return entry.is_because("reentrant_checkpoint")
 
 
 def in_vain(ways: Ways, entry: Entry) -> Finding:

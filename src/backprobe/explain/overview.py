@@ -7,19 +7,19 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 
 from backprobe.cuts.cuts import DIFFERENTIATED, HISTORY, Cut, Mention, Ways
-from backprobe.cuts.unrecorded import WRITTEN_SINCE, hidden_beside, hidden_cuts
+from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.cutting import cut_finding, in_vain, is_in_vain
 from backprobe.explain.partial_loss import lost_beside, place
 from backprobe.explain.sentences import LISTED, by_status, is_of_whole_numbers, is_returned, made_at, merged, with_fact
-from backprobe.explain.unconnected import not_connected
+from backprobe.explain.unconnected import not_connected, passing_on_many
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import partition, split, strip
+from backprobe.record.reasons import WRITTEN_SINCE
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
-from backprobe.tracing.provenance import LIMIT
 
 
 def explain_all(ways: Ways) -> Report:
@@ -73,7 +73,7 @@ def _severed(ways: Ways, lost: set[int]) -> tuple[list[Finding], set[int], list[
             finding = with_fact(finding, f"so it is with {_names([other.name for other in others])}")
             finding = _inside([finding, *others])
         findings.append(with_fact(finding, _missing_for_it(ways, behind)) if behind else finding)
-    if any(LIMIT in note for note in ways.record.notes):  # what the same line does to others is not followed
+    if passing_on_many(ways.record):
         explained |= {at for at in lost if ways.first_of_line.get(at) in explained}
     return findings, explained, updates, spared
 
@@ -198,7 +198,7 @@ def _replaced(ways: Ways) -> Callable[[set[int]], bool]:
     """
     there = {strip(full) for full, at in ways.record.names.items() if ways.entries[at].status is GradStatus.OK}
     later = {at for full, at in ways.record.names.items()
-             if strip(full) in there or WRITTEN_SINCE in ways.entries[at].reason}  # fmt: skip
+             if strip(full) in there or ways.entries[at].is_because(*WRITTEN_SINCE)}  # fmt: skip
     return lambda lost: all(at in later for at in lost if not lost & ways.sources(at).keys())
 
 
@@ -212,7 +212,7 @@ def _by_reason(ways: Ways, entries: Sequence[Entry]) -> list[Finding]:
     """Entries whose gradient is missing for one reason, as one finding."""
     groups: dict[object, list[Entry]] = {}
     for entry in entries:
-        groups.setdefault((entry.status, entry.reason, entry.cause), []).append(entry)
+        groups.setdefault((entry.status, entry.why, entry.cause), []).append(entry)
     found = []
     for first, *others in groups.values():
         finding = by_status(ways, first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from backprobe.backends.facts import HOOKED, Summary
+from backprobe.backends.facts import Summary
 from backprobe.backends.protocol import Arrays
 from backprobe.cuts.cuts import Cut, Ways
 from backprobe.cuts.lines import line_of
@@ -15,6 +15,7 @@ from backprobe.explain.sentences import merged
 from backprobe.explain.user_tapes import none_given
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.reasons import Note
 
 
 def explain_present(ways: Ways, entry: Entry, arrays: Arrays) -> Report:
@@ -46,7 +47,7 @@ def _notes(ways: Ways, entry: Entry, arrays: Arrays) -> list[str]:
     known = arrays.summarize(entry.held_grad)
     if known is not None and known.nonfinite:
         notes.append(f"{known.nonfinite} of the {known.size} numbers of the gradient are not finite")
-    return [*notes, *ways.record.notes]
+    return [*notes, *map(str, ways.record.notes)]
 
 
 def _overwritten(ways: Ways, at: int) -> list[Finding]:
@@ -81,7 +82,7 @@ def _zero(ways: Ways, at: int, arrays: Arrays) -> list[Finding]:
                 pending.append(target)
             elif cuts := _cut_in_a_loop(ways, target):
                 found += [cut_finding(ways, cut, ways.chain(before, target)) for cut in cuts]
-            elif f"{ways.entries[source].name}: {HOOKED}" in ways.record.notes:
+            elif Note("hooked", about=ways.entries[source].name) in ways.record.notes:
                 found.append(_hooked(ways, source, target, ways.chain(before, source)))
             else:
                 found.append(_flat(ways, source, target, ways.chain(before, target), arrays))

@@ -11,10 +11,10 @@ from backprobe.explain.catalogue import CAUSES
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 LISTED = 8
-UPDATED = "uses of its new numbers"  # in the reason of a leaf that was written when its older numbers had been used
 COUNT = re.compile(r"#\d+")
 MODES = {
     "torch.inference_mode()": "under torch.inference_mode()",
@@ -60,9 +60,10 @@ def made_at(entry: Entry) -> str:
     return repr(entry.name) + (f" ({where.file}:{where.line}: {where.text.strip()})" if where is not None else "")
 
 
-def mode_of(reason: str) -> str:
-    """The mode that a backend's reason speaks of."""
-    return next((words for mode, words in MODES.items() if mode in reason), "while gradients were switched off")
+def mode_of(why: Reason | None) -> str:
+    """The mode in which gradients were switched off, as the framework's adapter noted it."""
+    mode = "" if why is None else why.fields.get("mode", "")
+    return MODES.get(mode, "while gradients were switched off")
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:
@@ -86,7 +87,7 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
     kind = str(entry.status)
     instead = "record it where it can be seen: see the reason"
     line = entry.cause or _rewriting(ways, entry) if entry.status is GradStatus.OPAQUE else entry.cause
-    if entry.status is GradStatus.OPAQUE and line is not None and UPDATED not in entry.reason:
+    if entry.status is GradStatus.OPAQUE and line is not None and not entry.is_because("partly_updated"):
         kind = "overwritten"
     if is_of_whole_numbers(entry):
         kind = "not_float"
@@ -98,5 +99,5 @@ def by_status(ways: Ways, entry: Entry) -> Finding:
 
 def _rewriting(ways: Ways, entry: Entry) -> Source | None:
     """The line that made the next version of a value, where both have one gradient together."""
-    alike = (other for other in ways.entries if other.reason == entry.reason)
+    alike = (other for other in ways.entries if other.why == entry.why)
     return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)

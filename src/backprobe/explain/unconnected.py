@@ -7,15 +7,14 @@ from dataclasses import replace
 
 from backprobe.cuts.cuts import Ways
 from backprobe.cuts.lines import line_of
-from backprobe.cuts.unrecorded import WRITTEN_SINCE
 from backprobe.cuts.usage import has_part, unread
 from backprobe.explain.cutting import cut_finding, through
 from backprobe.explain.sentences import LISTED, finding_of, is_returned, made_at, outputs_of, with_fact
 from backprobe.explain.without_history import GOES_ON, hidden_findings, scopes_of
 from backprobe.findings.report import Finding
-from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus
+from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
-from backprobe.tracing.provenance import LIMIT
+from backprobe.record.reasons import WRITTEN_SINCE, Note
 
 After = dict[int, int | None]
 """What a value flows into, see ``Ways.after``."""
@@ -58,7 +57,7 @@ def _written_since(ways: Ways, at: int, after: After) -> Iterator[Finding]:
     """The output may be computed from a later version, as in the steps of training after the first."""
     entry = ways.entries[at]
     fields = {"value": repr(entry.name), "outputs": outputs_of(ways)}
-    if WRITTEN_SINCE in entry.reason:
+    if entry.is_because(*WRITTEN_SINCE):
         yield finding_of(ways, "written_since", entry.name, entry.source, fields, facts=_ends(ways, at, after))
 
 
@@ -98,13 +97,18 @@ def _out_of_sight(ways: Ways, at: int, after: After) -> list[Finding]:
 
 def _as_others(ways: Ways, at: int, after: After) -> list[Finding]:
     """What cuts off others that the same line made, where a list passes on more values than are followed."""
-    limits = [note for note in ways.record.notes if LIMIT in note]
+    limits = passing_on_many(ways.record)
     first = ways.first_of_line.get(at) if limits else None
     if first is None or not (cuts := ways.cuts(first)):
         return []
     after = ways.after(first)  # on the way of that one
     facts = f"so it is of {ways.entries[first].name!r}, which the same line made; {limits[0]}"
     return [with_fact(cut_finding(ways, cut, through(ways, after, cut)), facts) for cut in cuts]
+
+
+def passing_on_many(record: Record) -> list[Note]:
+    """Where a list passed on more values than are followed: of what a line does to the others nothing is known."""
+    return [note for note in record.notes if note.code == "passes_on_many"]
 
 
 def _leaves(ways: Ways, at: int) -> bool:

@@ -48,7 +48,7 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
             if of is not None and text != _name_in(ways, of, each):
                 continue
             fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
-                      "mode": mode_of(entry.reason), "dtype": entry.dtype}  # fmt: skip
+                      "mode": mode_of(entry.why), "dtype": entry.dtype}  # fmt: skip
             facts = [f"`{text}` is not recorded: of what it had, this line lets nothing through"]
             if of is not None:
                 facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
@@ -78,7 +78,7 @@ def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
     if entry.status is GradStatus.NO_GRAD:
         return finding_of(ways, "no_grad", entry.name, entry.source, {
             **fields, "target": repr(entry.name), "value": "values that are differentiated",
-            "mode": mode_of(entry.reason)})  # fmt: skip
+            "mode": mode_of(entry.why)})  # fmt: skip
     if is_in_vain(entry):
         return in_vain(ways, entry)
     if entry.status is GradStatus.DETACHED and _uses_no_number(entry):

@@ -21,6 +21,7 @@ from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, names_in, 
 from backprobe.probe.run import Request, Run, home, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
+from backprobe.record.reasons import Note
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
@@ -29,8 +30,6 @@ from backprobe.tracing.assemble import kept, transcribe
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import Watching
 from backprobe.tracing.scope import Value
-
-COMPILED = "{} was not followed: it is compiled, and runs as a whole"
 
 
 class BlockRun(Run):
@@ -69,7 +68,8 @@ class BlockRun(Run):
         try:
             self.installed.close()
             self.closing()
-            self.trace.notes.update(dict.fromkeys(map(COMPILED.format, self.tape.unseen())))
+            compiled = (Note("compiled_not_followed", {"name": name}) for name in self.tape.unseen())
+            self.trace.notes.update(dict.fromkeys(compiled))
             if error is not None and not isinstance(error, BackprobeError):
                 self.add_notes(error)
             try:

@@ -125,7 +125,7 @@ class GraphRun:
         inputs = tuple(Edge(printed[link.position][0], link.partial, link.contribution) for link in outcome.inputs)
         aliases = tuple(other for other in dict.fromkeys(own) if other != own[0])
         return Entry(
-            own[0], aliases, outcome.status, outcome.reason, described.shape, described.dtype,
+            own[0], aliases, outcome.status, outcome.why, described.shape, described.dtype,
             described.device, self.program.source(at), self.nodes[at].op, inputs, (), outcome.value, outcome.grad,
         )  # fmt: skip
 

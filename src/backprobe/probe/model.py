@@ -13,6 +13,7 @@ from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.reasons import Note, Reason
 from backprobe.source.reporting import reporting
 from backprobe.tracing.finiteness import unfit
 
@@ -22,7 +23,7 @@ OUTPUTS_AND_OWN = ("**", ":*")
 Versions = dict[str, tuple[Any, int]]
 """The parameters of a model, with their versions when a block began."""
 
-NOT_RUN = (GradStatus.NOT_EXECUTED, "its module did not run")
+NOT_RUN = (GradStatus.NOT_EXECUTED, Reason("module_not_run"))
 
 
 class Modules:
@@ -48,10 +49,9 @@ class Modules:
         hidden = call.hidden_paths()
         for path in call.module_paths():
             if path not in self.executed and self._wants_output(path):
-                inside = f"it did not run, or inside of {', '.join(compiled)}, which is compiled" if compiled else ""
-                reason = hidden.get(path, inside)
-                why = (GradStatus.OPAQUE, reason) if reason else NOT_RUN
-                self.trace.name_absent(_quoted(path), *why)
+                inside = Reason("in_compiled", {"functions": ", ".join(compiled)}) if compiled else None
+                why = hidden.get(path, inside)
+                self.trace.name_absent(_quoted(path), *(NOT_RUN if why is None else (GradStatus.OPAQUE, why)))
 
     def _returned(self, path: str, output: Any) -> Any:
         self.executed.add(path)
@@ -73,7 +73,8 @@ class Modules:
         try:
             return reporting(forward, self.trace.module_opener(_quoted(path)), operations=self.trace.operations)
         except NoSource as error:
-            self.trace.notes[f"the locals of {path or 'the model'} cannot be seen: {error.headline}"] = None
+            unseen = Note("locals_unseen", {"name": path or "the model", "why": error.headline})
+            self.trace.notes[unseen] = None
             return None
 
     def _writing(self, inputs: Any) -> None:

@@ -119,7 +119,7 @@ class Run:
             f"the pattern {pattern.text!r} matches nothing in {self.subject()}",
             asked=self.spelled(pattern.text),
             found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
-            why=" ".join(self.trace.notes),
+            why=" ".join(map(str, self.trace.notes)),
             next=self.spelled(close[0]) if close else f"{self.spelled()}, for every name",
         )
 

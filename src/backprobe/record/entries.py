@@ -10,6 +10,7 @@ from typing import Any
 from backprobe.errors import NoGradient, Overwritten
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 
@@ -86,14 +87,20 @@ class NoneGiven:
 class Lost:
     """Stands for a value that was overwritten where no copy could be taken before."""
 
-    reason: str
+    why: Reason
+
+    @property
+    def reason(self) -> str:
+        """Why it is lost, in a sentence."""
+        return str(self.why)
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
     """One named value of a recording and the gradient of the output towards it.
 
-    ``name`` is the printed name and ``aliases`` the other names of the same value. ``shape`` and ``dtype`` describe
+    ``name`` is the printed name and ``aliases`` the other names of the same value. ``why`` is the code of what took the
+    gradient away, None where it is there; ``reason`` says it in a sentence. ``shape`` and ``dtype`` describe
     the value as the framework does (dtype without the framework's prefix). ``source`` is None for what no line of
     code binds, such as a module's parameter. ``op`` is the operation as the source spells it. ``inputs`` are the
     recorded values that flow directly into this one; values that are not recorded are skipped over. ``reads`` are the
@@ -112,7 +119,7 @@ class Entry:
     name: str
     aliases: tuple[str, ...]
     status: GradStatus
-    reason: str
+    why: Reason | None
     shape: tuple[int, ...] | None
     dtype: str | None
     device: str | None
@@ -128,6 +135,15 @@ class Entry:
     finiteness: Finiteness | None = None
     is_leaf: bool | None = None
     leaves_reached: bool = False
+
+    @property
+    def reason(self) -> str:
+        """Why there is no gradient, in a sentence; empty where there is one."""
+        return "" if self.why is None else str(self.why)
+
+    def is_because(self, *codes: str) -> bool:
+        """Is one of these codes why there is no gradient?"""
+        return self.why is not None and self.why.code in codes
 
     @property
     def value(self) -> Any:
@@ -185,7 +201,7 @@ class Record:
     ``names`` maps each full name (all counts written) to the position of its entry, ``printed`` to its printed form.
     ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
     of those that were differentiated. ``path_sums`` is there where partials were asked for.
-    ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` are sentences about what
+    ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` tell what
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
     model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
@@ -202,7 +218,7 @@ class Record:
     outputs: tuple[int, ...]
     stamp: Stamp
     unseen: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     path_sums: PathSums | None = None
     scales: tuple[float | None, ...] = ()
     buffers: Mapping[str, Nonfinite] = field(default_factory=dict)

@@ -46,7 +46,7 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     try:
         value = describe(entry.value, backend)
     except Overwritten:
-        value = "not kept" if entry.held_value.reason == entry.reason else "overwritten"
+        value = "not kept" if entry.held_value.why == entry.why else "overwritten"
     if entry.status is GradStatus.OK:
         gradient = describe(entry.grad, backend)
     else:

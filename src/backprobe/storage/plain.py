@@ -11,6 +11,7 @@ from backprobe.errors import NotSaved
 from backprobe.record.entries import Entry, GradStatus, Lost, NoneGiven, Record, WhyNone
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite, Update
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
 
@@ -30,7 +31,7 @@ def encode_record(record: Record, backend: Arrays, blobs: dict[str, Any], seen: 
         "outputs": list(record.outputs),
         "stamp": asdict(record.stamp),
         "unseen": list(record.unseen),
-        "notes": list(record.notes),
+        "notes": [asdict(note) for note in record.notes],
         "path_sums": None if record.path_sums is None else asdict(record.path_sums),
         "scales": list(record.scales),
         "framework": record.framework,
@@ -53,7 +54,8 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
             ) from error  # fmt: skip
 
     return {
-        "name": entry.name, "aliases": list(entry.aliases), "status": str(entry.status), "reason": entry.reason,
+        "name": entry.name, "aliases": list(entry.aliases), "status": str(entry.status),
+        "why": None if entry.why is None else asdict(entry.why),
         "shape": None if entry.shape is None else list(entry.shape), "dtype": entry.dtype, "device": entry.device,
         "source": None if entry.source is None else asdict(entry.source), "op": entry.op,
         "inputs": [
@@ -63,7 +65,7 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "reads": [asdict(read) for read in entry.reads], "axes": list(entry.axes),
         "indirect": [asdict(way) for way in entry.indirect],
         "cause": None if entry.cause is None else asdict(entry.cause),
-        "lost": entry.held_value.reason if isinstance(entry.held_value, Lost) else None,
+        "lost": asdict(entry.held_value.why) if isinstance(entry.held_value, Lost) else None,
         "value": None if isinstance(entry.held_value, Lost) else encoded(entry.held_value),
         "grad": encoded(entry.held_grad),
         "finiteness": None if entry.finiteness is None else asdict(entry.finiteness), "is_leaf": entry.is_leaf,
@@ -82,7 +84,7 @@ def decode_record(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         tuple(data["outputs"]),
         Stamp(**data["stamp"]),
         tuple(data["unseen"]),
-        tuple(data["notes"]),
+        tuple(Note(**note) for note in data["notes"]),
         None if data["path_sums"] is None else _decode_path_sums(data["path_sums"]),
         tuple(data.get("scales", ())),
         {path: Nonfinite(**count) for path, count in data.get("buffers", {}).items()},
@@ -115,14 +117,15 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         return found[0] if found else None
 
     return Entry(
-        name=data["name"], aliases=tuple(data["aliases"]), status=GradStatus(data["status"]), reason=data["reason"],
+        name=data["name"], aliases=tuple(data["aliases"]), status=GradStatus(data["status"]),
+        why=None if data["why"] is None else Reason(**data["why"]),
         shape=None if data["shape"] is None else tuple(data["shape"]), dtype=data["dtype"], device=data["device"],
         source=None if data["source"] is None else _decode_source(data["source"]), op=data["op"],
         inputs=tuple(
             Edge(edge["name"], decoded(edge["partial"]), decoded(edge["contribution"])) for edge in data["inputs"]
         ),
         reads=tuple(Read(**read) for read in data["reads"]),
-        held_value=Lost(data["lost"]) if data["lost"] is not None else decoded(data["value"]),
+        held_value=Lost(Reason(**data["lost"])) if data["lost"] is not None else decoded(data["value"]),
         held_grad=decoded(data["grad"]), axes=tuple(data.get("axes", ())),
         indirect=tuple(
             IndirectInput(**{**way, "source": _decode_source(way["source"])}) for way in data.get("indirect", ())

@@ -9,6 +9,7 @@ from backprobe.backends.protocol import Arrays
 from backprobe.record.entries import Entry, GradStatus, Lost, Record
 from backprobe.record.names import strip
 from backprobe.record.nonfinite import Update
+from backprobe.record.reasons import SENTENCES, Reason
 from backprobe.record.stamp import Stamp
 
 KINDS = ("finite", "inf", "nan")  # what ``BackwardOp`` says of a gradient
@@ -25,9 +26,12 @@ def check(record: Record, backend: Arrays) -> None:
     printed = {(at, record.printed[full]) for full, at in record.names.items()}
     if any((at, name) not in printed for at, e in enumerate(record.entries) for name in (e.name, *e.aliases)):
         raise ValueError("an entry has a printed name that none of its names has")
-    told = (record.framework, *record.unseen, *record.notes, *_stamp_texts(record.stamp))
+    told = (record.framework, *record.unseen, *_stamp_texts(record.stamp))
     for text in (*record.names, *record.printed.values(), *told):
         _check_text(text)
+    for note in record.notes:
+        _check_reason(note)
+        _check_text(note.about)
     if any(scale is not None and type(scale) not in (int, float) for scale in record.scales):
         raise ValueError(f"{record.scales} where numbers belong")
     for name in (*record.names, *record.buffers):
@@ -62,10 +66,11 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
             if held is not None and not isinstance(held, Lost) and not backend.is_tensor(held):
                 raise ValueError(f"{held!r} where a tensor belongs")
     optional = [text for text in (entry.dtype, entry.device) if text is not None]
-    for text in (entry.name, *entry.aliases, entry.reason, entry.op, *(edge.name for edge in entry.inputs), *optional):
+    for text in (entry.name, *entry.aliases, entry.op, *(edge.name for edge in entry.inputs), *optional):
         _check_text(text)
-    if isinstance(entry.held_value, Lost):
-        _check_text(entry.held_value.reason)
+    for why in (entry.why, entry.held_value.why if isinstance(entry.held_value, Lost) else None):
+        if why is not None:
+            _check_reason(why)
     numbers = list(entry.shape or ())
     for count in () if entry.finiteness is None else (entry.finiteness.value, entry.finiteness.grad):
         numbers += [] if count is None else [count.nan, count.inf, count.of]
@@ -92,6 +97,14 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
 
 def _stamp_texts(stamp: Stamp) -> list[Any]:
     return [stamp.author or "", stamp.time, stamp.python, stamp.system, *stamp.packages, *stamp.packages.values()]
+
+
+def _check_reason(reason: Reason) -> None:
+    if reason.code not in SENTENCES:
+        raise ValueError(f"{reason.code!r} where the code of a reason belongs")
+    for text in (*reason.fields, *reason.fields.values()):
+        _check_text(text)
+    str(reason)  # raises where a field of its sentence is missing
 
 
 def _check_text(text: Any) -> None:

@@ -12,6 +12,7 @@ from backprobe.cuts.cuts import causes, places
 from backprobe.record.entries import Entry, GradStatus, NoneGiven, Record, plain_text
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Update
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import stamp
 from backprobe.source.sites import Site
@@ -36,7 +37,7 @@ def transcribe(
     entries = tuple([writer.entry(value, own, found.get(value)) for value, own in zip(values, chosen, strict=True)])
     backward = tuple([position[captured[at]] for at in passed.order])
     unseen = tuple([name for name in trace.seen if name not in names])
-    notes = (*trace.notes, *(f"{writer.captured[at]}: {note}" for at, note in passed.notes))
+    notes = (*trace.notes, *(Note(one.code, one.fields, writer.captured[at]) for at, one in passed.notes))
     return with_causes(Record(
         backend.name, entries, names, written, backward, tuple([position[output] for output in outputs]), stamp(),
         unseen, notes, _path_sums(passed.sums, writer.captured), passed.scales, framework=backend.name,
@@ -155,10 +156,10 @@ class _Writer:
         reads = self._reads(value.reads) if value.reads else ()
         passages = self._passages(value.passages) if value.passages else ()
         if outcome is None:
-            status, reason = value.absent or (GradStatus.NOT_TENSOR, f"it is {_kind(value.plain)}")
-            return Entry(written[0], tuple(written[1:]), status, reason, None, None, None, source, site.op, (),
+            absent = value.absent or (GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": _kind(value.plain)}))
+            return Entry(written[0], tuple(written[1:]), *absent, None, None, None, source, site.op, (),
                          reads, value.plain, None, (), passages)  # fmt: skip
-        status, reason, held, grad, links, axes, cause, made, is_leaf, leaves_reached = outcome
+        status, why, held, grad, links, axes, cause, made, is_leaf, leaves_reached = outcome
         described = NOTHING_KNOWN
         if value.tensor is not None:
             described = self.backend.describe(held if self.backend.is_tensor(held) else value.tensor)
@@ -166,7 +167,7 @@ class _Writer:
         if unseen_writer is not None and status is GradStatus.OPAQUE:
             cause = _line(*unseen_writer)
         return Entry(
-            written[0], tuple(written[1:]), status, reason, *described, source, site.op, self._edges(links), reads,
+            written[0], tuple(written[1:]), status, why, *described, source, site.op, self._edges(links), reads,
             held, grad, axes, passages, cause, None if made is None else Finiteness(None, None, self._made(made)),
             is_leaf, leaves_reached,
         )  # fmt: skip

@@ -8,6 +8,7 @@ from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import NoSource
+from backprobe.record.reasons import Note
 from backprobe.source.reporting import reporting
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.scope import Scope, Value
@@ -51,7 +52,7 @@ class Following:
         try:
             followed = self.reporting(function, scope, label)
         except NoSource as error:
-            self.trace.notes[f"{inner.__qualname__} was not followed: {error.headline}"] = None
+            self.trace.notes[Note("not_followed", {"name": inner.__qualname__, "why": error.headline})] = None
             return None
         return followed if call is None else functools.partial(self.call_settled, call, followed)
 
@@ -64,7 +65,7 @@ class Following:
         is_compiled = self.trace.tape.is_compiled(function)
         if is_compiled:
             name = getattr(function, "__qualname__", None) or type(function).__name__
-            self.trace.notes[f"{name} was not followed: it is compiled, and runs as a whole"] = None
+            self.trace.notes[Note("compiled_not_followed", {"name": name})] = None
         return is_compiled
 
     def _note_hidden(self, function: Any) -> None:
@@ -76,9 +77,7 @@ class Following:
         wrapped = innermost(held)
         if wrapped is not None and self._is_users(wrapped):
             kind = type(function).__name__
-            self.trace.notes[f"{wrapped.__qualname__} was not followed: it is hidden in an object of type {kind}"] = (
-                None
-            )
+            self.trace.notes[Note("hidden_in_object", {"name": wrapped.__qualname__, "kind": kind})] = None
 
     def _is_users(self, function: FunctionType) -> bool:
         installed = package(function.__code__.co_filename)

@@ -12,6 +12,7 @@ from typing import Any
 
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
+from backprobe.record.reasons import Note
 from backprobe.source.bytecode import Does, Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.tracer import Tracer
@@ -23,10 +24,7 @@ from backprobe.tracing.trace import Trace
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
 OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
-TAKEN = (
-    "another tracer took the place of the probe's, or an exception came up while it looked on: what the block ran then "
-    "is not seen"
-)
+TAKEN = Note("tracer_replaced")
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
 
@@ -192,7 +190,8 @@ class Frame:
             self.scope.trace.tape.look_again((self.scope.file, self.scope.sites[event.site].line))
         else:
             site = self.scope.sites[event.site]
-            self.scope.trace.notes[f"{site.local} (line {site.line}) cannot be seen in a block: give it a name"] = None
+            unseen = Note("binding_unseen", {"name": site.local, "line": str(site.line)})
+            self.scope.trace.notes[unseen] = None
             self.scope.done(event.site, None)
 
     def _ended(self, frame: FrameType, event: Event) -> None:
@@ -302,7 +301,7 @@ class Watching:
         installed = package(code.co_filename)
         users = installed is None or (installed != "" and installed == self.trace.home)
         if users and is_rewritten(code):
-            self.trace.notes[f"{code.co_qualname} was not followed: it is already being probed"] = None
+            self.trace.notes[Note("already_probed", {"name": code.co_qualname})] = None
             return False
         return users
 
@@ -336,7 +335,7 @@ class Watching:
             found = events(code, code, code.co_filename)
         except NoSource as error:
             if not distance:
-                self.trace.notes[f"{code.co_qualname} was not followed: {error.headline}"] = None
+                self.trace.notes[Note("not_followed", {"name": code.co_qualname, "why": error.headline})] = None
             return None
         self.tape.entering(frame)
         opener = caller.trace.opener(caller, self._label(frame, distance))

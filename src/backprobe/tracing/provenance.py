@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
+from backprobe.record.reasons import Note
 from backprobe.source.sites import Site
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ FILLED = (list, dict, set, deque, defaultdict)
 FILLING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "push")
 """Methods by which a program puts something into a container that was made out of sight."""
 MOST = 64  # values that one name passes on: a list that is filled in a long loop is not looked into to its end
-LIMIT = f"passes on more than {MOST} values, of which the first {MOST} are followed"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,7 +63,7 @@ def fill(scope: Scope, site: Site) -> None:
         if name not in scope.slots and not scope.passed_over.get(name):
             before = scope.carried.get(name, ())
             if len(before) == MOST:
-                scope.trace.notes[f"{name!r} {LIMIT}"] = None
+                scope.trace.notes[Note("passes_on_many", {"name": repr(name), "most": str(MOST)})] = None
             else:
                 scope.carried[name] = _distinct([*before, *_mentioned(scope, site, but=name)])
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from backprobe.backends.facts import Effect
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import strip
+from backprobe.record.reasons import Reason
 from backprobe.source import frame_builtins
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
@@ -51,7 +52,7 @@ class Value:
     scope: Scope
     site: Site
     plain: Any = None
-    absent: tuple[GradStatus, str] | None = None  # status and reason of what a module returned, where it is not there
+    absent: tuple[GradStatus, Reason] | None = None  # why what a module returned is not there
     previous: Value | None = None  # the same object's version before a write
     expression: str = ""  # what computes exactly this value
     calls: tuple[str, ...] = ()  # what the expression called

@@ -17,6 +17,7 @@ from backprobe.record.containers import exchanged, holds, leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import partition, quote
 from backprobe.record.patterns import Selection
+from backprobe.record.reasons import Note, Reason
 from backprobe.source.sites import Origin, Site
 from backprobe.tracing.followed_calls import Following
 from backprobe.tracing.mentioned import NO_SITE, RETURNED, Mentioned, Parameters, mentions
@@ -58,7 +59,7 @@ class Trace:
         self.operations = selection.asks_operations or tape.exchanges
         self.names_operations = selection.asks_operations
         self.values: list[Value] = []
-        self.notes: dict[str, None] = {}
+        self.notes: dict[Note, None] = {}
         self.seen: dict[str, None] = {}  # names the program has that were not selected
         self.is_recording = True
         self.latest: dict[int, Value] = {}  # by identity of the tensor, which the value keeps alive
@@ -394,10 +395,10 @@ class Trace:
             self.parameters.add(path, value)
         return tensor
 
-    def name_absent(self, path: str, status: GradStatus, reason: str) -> None:
+    def name_absent(self, path: str, status: GradStatus, why: Reason) -> None:
         """A module that was selected, and whose return value is not there."""
         scope = Scope(self, None, path, 0)
-        value = Value(None, 0, None, scope, NO_SITE, absent=(status, reason))
+        value = Value(None, 0, None, scope, NO_SITE, absent=(status, why))
         value.names.append((scope, "return", 0, ""))
         self.values.append(value)
 

@@ -15,10 +15,9 @@ from backprobe.backends.immutable import path_sums
 from backprobe.backends.jax.linear import LARGEST_BLOCK, LinearProgram
 from backprobe.backends.jax.primitives import Tap
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
-NOT_CONNECTED = "no path leads from it to the output"
-UNSEEN = "it is computed inside a transformation that backprobe does not see into"
-NOT_TAKEN = "the branch that computes it was not taken"
+NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform"), Reason("branch_not_taken")
 
 
 def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], ran: Ran) -> Backward:
@@ -48,9 +47,9 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
 
 
 def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Link, ...]) -> Outcome:
-    status, reason, gradient = _status(tap, program, gradients)
+    status, why, gradient = _status(tap, program, gradients)
     value = None if tap.opaque or _was_skipped(tap) else tap.value
-    return Outcome(status, reason, value, gradient, links, () if value is None else tap.axes)
+    return Outcome(status, why, value, gradient, links, () if value is None else tap.axes)
 
 
 def _was_skipped(tap: Tap) -> bool:
@@ -58,22 +57,22 @@ def _was_skipped(tap: Tap) -> bool:
     return tap.ran is not None and not isinstance(tap.ran, jax.core.Tracer) and not numpy.any(tap.ran)
 
 
-def _partly(tap: Tap) -> str:
+def _partly(tap: Tap) -> Reason | None:
     """In how many of the steps of the loops around it was it computed, where not in all?"""
     if tap.ran is None or isinstance(tap.ran, jax.core.Tracer) or _was_skipped(tap) or numpy.all(tap.ran):
-        return ""
-    return f"it was computed in {numpy.sum(tap.ran)} of {numpy.size(tap.ran)} steps; in the others it stands as 0"
+        return None
+    return Reason("steps", {"computed": str(numpy.sum(tap.ran)), "of": str(numpy.size(tap.ran))})
 
 
-def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> tuple[GradStatus, str, Any]:
+def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> tuple[GradStatus, Reason | None, Any]:
     if _was_skipped(tap):
         return GradStatus.NOT_EXECUTED, NOT_TAKEN, None
     if tap.opaque or tap.value is None:
         return GradStatus.OPAQUE, tap.opaque or UNSEEN, None
     if not tap.has_tangent or not jnp.issubdtype(tap.tapped.dtype, jnp.inexact):
-        return tap.status, tap.reason, None
+        return tap.status, tap.why, None
     if tap.key in gradients:
-        return GradStatus.OK, "", _conjugate(gradients[tap.key])
+        return GradStatus.OK, None, _conjugate(gradients[tap.key])
     return GradStatus.NOT_CONNECTED, NOT_CONNECTED, None
 
 
@@ -87,7 +86,7 @@ class _Links:
 
     def __init__(self, program: LinearProgram, partials: bool | str, position: Mapping[int, int]) -> None:
         self.program, self.partials, self.position = program, partials, position
-        self.notes: list[tuple[int, str]] = []
+        self.notes: list[tuple[int, Reason]] = []
 
     def of(self, tap: Tap, sources: Sequence[int], gradient: Any) -> tuple[Link, ...]:
         if not sources:
@@ -110,7 +109,7 @@ class _Links:
             return [None] * len(sources)
         most = max(size * math.prod(self.program.like(source).shape) for source in sources)
         if most > LARGEST_BLOCK:
-            note = f"a Jacobian block of {most:,} elements was not taken: the most is {LARGEST_BLOCK:,}"
+            note = Reason("block_too_large", {"elements": f"{most:,}", "most": f"{LARGEST_BLOCK:,}"})
             self.notes.append((self.position[tap.key], note))
             return [None] * len(sources)
         basis = jnp.eye(size, dtype=like.dtype).reshape(size, *like.shape)

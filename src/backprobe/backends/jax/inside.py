@@ -16,12 +16,13 @@ from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
 from backprobe.backends.jax.primitives import TAPS, peek_p, perturb_p, tap_p
+from backprobe.record.reasons import Reason
 
 OPAQUE = {
-    "while": "it is computed in a loop whose number of turns is not known beforehand, which has no reverse mode",
-    "custom_jvp_call": "it is computed inside a function with a derivative rule of its own",
-    "custom_vjp_call": "it is computed inside a function with a derivative rule of its own",
-    "custom_vjp_call_jaxpr": "it is computed inside a function with a derivative rule of its own",
+    "while": Reason("while_loop"),
+    "custom_jvp_call": Reason("custom_rule"),
+    "custom_vjp_call": Reason("custom_rule"),
+    "custom_vjp_call_jaxpr": Reason("custom_rule"),
 }
 
 Found = tuple[list[Any], dict[int, tuple[Any, Any]]]
@@ -34,7 +35,7 @@ class Site:
 
     like: jax.ShapeDtypeStruct  # its value over all steps of the loops around it
     axes: tuple[str, ...]
-    opaque: str = ""  # why it cannot be brought out
+    opaque: Reason | None = None  # why it cannot be brought out
 
 
 def holds_taps(equation: Any) -> bool:
@@ -59,8 +60,8 @@ def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
     lengths, axes, opaque = around.like.shape, around.axes, around.opaque
     if name == private.SCAN:
         lengths, axes = (*lengths, equation.params["length"]), (*axes, "step")
-    if not opaque and name not in ENTERED:
-        opaque = OPAQUE.get(name, f"it is computed inside JAX's {name}, which backprobe does not enter")
+    if opaque is None and name not in ENTERED:
+        opaque = OPAQUE.get(name, Reason("primitive_not_entered", {"primitive": name}))
     found: dict[int, Site] = {}
     for jaxpr in private.inner_jaxprs(equation):
         for inner in private.opened(jaxpr)[0].eqns:

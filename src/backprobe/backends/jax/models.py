@@ -14,6 +14,7 @@ from backprobe.backends.jax.classes import give_path, heard_by, modules
 from backprobe.backends.jax.tensors import is_array
 from backprobe.backends.protocol import ModelCall, ModuleObserver
 from backprobe.errors import BadOption
+from backprobe.record.reasons import Reason
 
 MODULES = {"flax.linen": "linen", "flax.nnx": "nnx", "equinox": "equinox"}
 
@@ -81,7 +82,7 @@ class EquinoxCall:
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.model)
 
-    def hidden_paths(self) -> Mapping[str, str]:
+    def hidden_paths(self) -> Mapping[str, Reason]:
         return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
@@ -108,7 +109,7 @@ class NnxCall(EquinoxCall):
 
         return _paths(nnx.state(self.model))
 
-    def hidden_paths(self) -> Mapping[str, str]:
+    def hidden_paths(self) -> Mapping[str, Reason]:
         return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
@@ -173,7 +174,7 @@ class LinenCall:
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.variables, _without_params)
 
-    def hidden_paths(self) -> Mapping[str, str]:
+    def hidden_paths(self) -> Mapping[str, Reason]:
         return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:

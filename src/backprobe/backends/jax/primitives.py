@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 
 from backprobe.backends.jax import private
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
 KEYS = itertools.count(1)
 
@@ -37,13 +38,13 @@ class Tap:
     ran: Any = None  # inside a branch: whether the branch ran, at each step of the loops around it
     lost: bool = False  # in a run that JAX has thrown away, as long as it is not found again
     status: GradStatus = GradStatus.OK  # why there is no tangent
-    reason: str = ""
-    opaque: str = ""  # why it cannot be seen
+    why: Reason | None = None
+    opaque: Reason | None = None  # why it cannot be seen
 
     @property
     def is_hidden(self) -> bool:
         """Does it belong to a transformation that nobody looks into?"""
-        return bool(self.opaque) and not self.lost
+        return self.opaque is not None and not self.lost
 
 
 TAPS: WeakValueDictionary[int, Tap] = WeakValueDictionary()

@@ -98,7 +98,7 @@ class Staged:
         """A tap that stands outside of any loop is one of the program itself."""
         tap = TAPS.get(equation.params["key"])
         if tap is not None:
-            tap.opaque = ""
+            tap.opaque = None
             tap.level, tap.ran, tap.axes = self.level, None, ("batch",) * equation.params["batch"]
         made = private.bind(equation, inputs)
         if tap is not None:

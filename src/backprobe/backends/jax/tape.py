@@ -20,6 +20,7 @@ from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.backends.protocol import Once
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
 
 class JaxTape(Once):
@@ -127,7 +128,7 @@ class JaxTape(Once):
         if tap.tapped is None:
             tap.lost, tap.tapped = self.depth > 0, tensor
             tap.level = None if self.depth else self.level
-            tap.opaque = UNSEEN if tap.lost or self._is_unseen(tensor) else ""
+            tap.opaque = UNSEEN if tap.lost or self._is_unseen(tensor) else None
         self.taps[id(tensor)] = tap
         self.kept.append(tensor)
         return tap
@@ -161,21 +162,19 @@ class JaxTape(Once):
                 self._peek(known)
             else:
                 known.value, known.lost = tensor, False
-            known.status, known.reason = self._without_tangent(tensor, *around())
+            known.status, known.why = self._without_tangent(tensor, *around())
         return known
 
-    def _without_tangent(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool) -> tuple[GradStatus, str]:
+    def _without_tangent(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool) -> tuple[GradStatus, Reason]:
         """Why a value has no gradient, should it turn out that it depends on nothing that is differentiated."""
         if not self.is_floating(tensor):
-            return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
+            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(tensor).dtype)})
         if unrecorded or any(read.has_tangent for read in reads):
-            return (
-                GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no history"
-            )  # fmt: skip
+            return GradStatus.DETACHED, Reason("no_history")
         cut = [read for read in reads if not read.has_tangent and read.status is GradStatus.DETACHED]
         if cut:
-            return GradStatus.DETACHED, "it was computed from a value that is itself detached"
-        return GradStatus.FROZEN, "nothing recorded that it was computed from requires a gradient"
+            return GradStatus.DETACHED, Reason("inherited", {"status": str(GradStatus.DETACHED)})
+        return GradStatus.FROZEN, Reason("frozen")
 
     def identity(self, tensor: Any) -> int:
         known = self.taps.get(id(tensor))

@@ -12,14 +12,10 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
-from backprobe.cuts.unrecorded import WRITTEN_SINCE
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
-NOT_CONNECTED = "no path leads from it to the output"
-MIXED = (
-    "the Variable was written, and compiled code or a gather read it: what was read before and after the write has "
-    "one gradient together"
-)
+NOT_CONNECTED, WRITTEN_SINCE, MIXED = Reason("no_path"), Reason("written_since"), Reason("variable_read_unseen")
 
 
 def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> Backward:
@@ -62,19 +58,19 @@ def _sum(parts: Sequence[Any]) -> Any:
 
 def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
     if not capture.is_followed:
-        return Outcome(capture.status, capture.reason, capture.value, None, ())
+        return Outcome(capture.status, capture.why, capture.value, None, ())
     uses = log.variables.get(capture.number) if capture.is_variable else None
     if uses is not None and uses.writes and uses.is_read_otherwise:
         return Outcome(GradStatus.OPAQUE, MIXED, capture.value, None, ())
     if gradient is None:
         is_old = uses is not None and len(uses.writes) > capture.version
-        reason = f"{NOT_CONNECTED}; {WRITTEN_SINCE}" if is_old else NOT_CONNECTED
-        return Outcome(GradStatus.NOT_CONNECTED, reason, capture.value, None, ())
-    return Outcome(GradStatus.OK, "", capture.value, gradient, ())
+        why = WRITTEN_SINCE if is_old else NOT_CONNECTED
+        return Outcome(GradStatus.NOT_CONNECTED, why, capture.value, None, ())
+    return Outcome(GradStatus.OK, None, capture.value, gradient, ())
 
 
 def _linked(outcome: Outcome, links: tuple[Link, ...]) -> Outcome:
-    return Outcome(outcome.status, outcome.reason, outcome.value, outcome.grad, links)
+    return Outcome(outcome.status, outcome.why, outcome.value, outcome.grad, links)
 
 
 def _links(

@@ -19,8 +19,9 @@ from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
 from backprobe.backends.tensorflow.user_tapes import OwnTapes
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
-NOT_RUN = "the block was not over, or its output could not be differentiated"
+NOT_RUN = Reason("block_not_over")
 GIVING = ("gradient", "jacobian", "batch_jacobian")
 BACKWARD = tuple(getattr(tf.GradientTape, name).__code__ for name in GIVING)
 
@@ -104,5 +105,5 @@ class OpenTape(TensorflowTape):
 
 
 def _not_run(capture: Capture) -> Outcome:
-    status, reason = (GradStatus.BACKWARD_NOT_RUN, NOT_RUN) if capture.is_followed else (capture.status, capture.reason)
-    return Outcome(status, reason, capture.value, None, ())
+    status, why = (GradStatus.BACKWARD_NOT_RUN, NOT_RUN) if capture.is_followed else (capture.status, capture.why)
+    return Outcome(status, why, capture.value, None, ())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
 
 @dataclass(eq=False)
@@ -18,7 +19,7 @@ class Capture:
     version: int = 0
     is_variable: bool = False
     status: GradStatus = GradStatus.OK  # why it carries no gradient
-    reason: str = ""
+    why: Reason | None = None
 
     @property
     def is_followed(self) -> bool:

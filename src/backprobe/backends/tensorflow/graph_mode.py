@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy
@@ -27,6 +28,7 @@ from backprobe.backends.tensorflow.graph_values import (
 from backprobe.backends.tensorflow.graph_walk import Upstream, executed, is_floating
 from backprobe.errors import BadOutput, Unsupported
 from backprobe.record.containers import leaves
+from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -224,14 +226,14 @@ class GraphProgram:
     def source(self, node: int) -> Source | None:
         return user_line(self.values[node].tensor.op)
 
-    def notes(self) -> Sequence[str]:
+    def notes(self) -> Sequence[Note]:
         """What the run computes inside of single operations."""
         calls = [operation for operation in self.executed.values() if operation.type in CALLING]
         named = [(name, operation) for operation in calls if (name := self.written_as(operation)) is not None]
-        return sorted(
-            f"{name} is one operation, {CALLING[operation.type]}: what it computes inside has no names here"
-            for name, operation in named
-        )
+        return [
+            Note("one_operation", {"name": name, "kind": CALLING[operation.type]})
+            for name, operation in sorted(named, key=itemgetter(0))
+        ]
 
     def explain_error(self, error: BaseException) -> str | None:
         if "output_all_intermediates" in str(error):

@@ -14,8 +14,7 @@ from backprobe.backends.tensorflow.graph_values import GraphValue, is_floating_d
 from backprobe.backends.tensorflow.graph_walk import Upstream, carries
 from backprobe.backends.tensorflow.tensors import EPSILON
 from backprobe.record.entries import GradStatus, Lost
-
-UNEXECUTED = "nothing on the way to the output needs it, so the run does not compute it"
+from backprobe.record.reasons import Reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +54,14 @@ def backward(taken: Taken) -> Backward:
 
 def _outcome(taken: Taken, at: int) -> Outcome:
     value, given = taken.values[at], taken.given[at]
-    status, reason = _status(taken, value, given)
+    status, why = _status(taken, value, given)
     held = taken.numbers.get(f"value {at}")
     if held is None:
-        held = Lost(reason)
+        assert why is not None
+        held = Lost(why)
     gradient = taken.numbers.get(f"grad {at}") if status is GradStatus.OK else None
     links = tuple(_link(taken, at, source, held) for source in taken.linked[at] if _flows(taken, at, source))
-    return Outcome(status, reason, held, gradient, links)
+    return Outcome(status, why, held, gradient, links)
 
 
 def _flows(taken: Taken, at: int, source: int) -> bool:
@@ -78,27 +78,27 @@ def _link(taken: Taken, at: int, source: int, held: Any) -> Link:
     return Link(source, partial, taken.numbers.get(f"flow {at} {source}"))
 
 
-def _status(taken: Taken, value: GraphValue, given: Given) -> tuple[GradStatus, str]:
+def _status(taken: Taken, value: GraphValue, given: Given) -> tuple[GradStatus, Reason | None]:
     upstream = taken.upstream
-    if value.opaque:
+    if value.opaque is not None:
         return GradStatus.OPAQUE, value.opaque
     if not given.is_executed:
-        return GradStatus.NOT_EXECUTED, UNEXECUTED
+        return GradStatus.NOT_EXECUTED, Reason("not_needed")
     if not is_floating_dtype(value.dtype):
-        return GradStatus.NOT_FLOAT, f"its dtype is {value.dtype.name}"
+        return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
     if value.tensor.name not in upstream.tensors:
-        return GradStatus.NOT_CONNECTED, "the output is not computed from it"
+        return GradStatus.NOT_CONNECTED, Reason("output_without")
     if upstream.is_cut(value.tensor):
-        return GradStatus.DETACHED, f"it was computed from values that are differentiated, and {_cut(upstream, value)}"
+        return GradStatus.DETACHED, Reason(_cut(upstream, value))
     if given.gradient is None:
         return GradStatus.NOT_CONNECTED, upstream.why_cut(value.tensor, taken.written_as)
-    return GradStatus.OK, ""
+    return GradStatus.OK, None
 
 
 def _cut(upstream: Upstream, value: GraphValue) -> str:
     operation = value.tensor.op
     if operation.type == "StopGradient":
-        return "tf.stop_gradient lets no gradient through"
+        return "stop_gradient"
     if any(carries(given) and upstream.is_cut(given) for given in operation.inputs):
-        return "these are themselves detached"
-    return "the way leads through a dtype that has no derivative"
+        return "inputs_detached"
+    return "through_other_dtype"

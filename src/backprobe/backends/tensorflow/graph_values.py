@@ -11,6 +11,7 @@ from typing import Any
 from backprobe.backends.facts import Description, Node
 from backprobe.backends.tensorflow.graph_walk import Upstream, is_floating
 from backprobe.record.names import of_graph
+from backprobe.record.reasons import Reason
 
 MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "If", "StatelessIf",
                     "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip
@@ -42,7 +43,7 @@ class GraphValue:
     tensor: Any
     dtype: Any
     carriers: tuple[Any, ...] = ()
-    opaque: str = ""
+    opaque: Reason | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ class Listing:
         name = self.written_as(operation)
         if name is None:
             return
-        inside = "" if is_outside(self.graph, operation) else _why_opaque(name)
+        inside = None if is_outside(self.graph, operation) else Reason("in_loop_or_branch", {"name": name})
         wanted = tensor.name in self.upstream.tensors and is_floating(tensor)
         wanted = wanted and not (inside and operation.type in MOVING)
         described = Description(_shape(tensor), tensor.dtype.base_dtype.name)
@@ -85,12 +86,7 @@ class Listing:
 
     def _variable(self, variable: Variable) -> GraphValue:
         reads, writers = self._reads(variable), self._writers(variable)
-        opaque = ""
-        if writers:
-            opaque = (
-                f"{writers[0]} may write to it in the course of this run, so that it has more values than one; "
-                "each of its reads is a value of its own"
-            )
+        opaque = Reason("written_in_run", {"operation": writers[0]}) if writers else None
         names = [self.written_as(read.op) for read in reads] if not writers else []
         known = (of_graph(variable.name), *(of_graph(name) for name in names if name is not None))
         wanted = variable.tensor.name in self.upstream.tensors and bool(is_floating_dtype(variable.dtype))
@@ -141,13 +137,6 @@ def _only_reads(operation: Any, at: int) -> bool:
     except ValueError:
         return False
     return at in noted
-
-
-def _why_opaque(name: str) -> str:
-    return (
-        f"{name} is inside a loop or a branch of the graph, where it has as many values as it runs times or "
-        "none, and TensorFlow lets none of them out; what goes in and what comes out have names"
-    )
 
 
 def _shape(tensor: Any) -> tuple[int, ...] | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from backprobe.backends.tensorflow.graph_private import conducts
+from backprobe.record.reasons import Reason
 
 CUT = 3  # operations that a reason names
 
@@ -95,7 +96,7 @@ class Upstream:
         if tensor.name not in self.fed and through(tensor.op):
             yield from tensor.op.inputs
 
-    def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> str:
+    def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> Reason:
         """What stands between a tensor and the output: the first operations that let no gradient through."""
         cut: dict[str, None] = {}
         seen: set[str] = set()
@@ -112,9 +113,9 @@ class Upstream:
                 else:
                     cut[f"{operation.type} ({written_as(operation) or operation.name})"] = None
         if not cut:
-            return "a custom gradient on the way to the output passes by it"
+            return Reason("custom_gradient")
         named = ", ".join(list(cut)[:CUT]) + (f" and {len(cut) - CUT} more" if len(cut) > CUT else "")
-        return f"every way from it to the output goes through {named}, and no gradient does"
+        return Reason("no_derivative", {"operations": named})
 
 
 def executed(tensors: Iterable[Any], fed: frozenset[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from backprobe.backends.protocol import ModuleObserver
 from backprobe.backends.tensorflow import functions
 from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
 from backprobe.backends.tensorflow.paths import Part, dismantle, modules, parameters
+from backprobe.record.reasons import Reason
 
 
 @dataclass
@@ -48,7 +49,7 @@ class KerasModelCall:
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in parameters(self.whole)]
 
-    def hidden_paths(self) -> Mapping[str, str]:
+    def hidden_paths(self) -> Mapping[str, Reason]:
         return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:

@@ -16,6 +16,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import EPSILON
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 
@@ -27,7 +28,7 @@ def local_partials(
     """One pass from each capture towards its direct inputs, while all other captures let nothing through."""
     captures: Sequence[Capture] = ran.captures
     numbers = frozenset(capture.number for capture in captures if not capture.is_variable)
-    notes: list[tuple[int, str]] = []
+    notes: list[tuple[int, Reason]] = []
     found = []
     for at, (outcome, own) in enumerate(zip(outcomes, links, strict=True)):
         taken = _Pass(tape, captures[at], [captures[source] for source in own])
@@ -51,7 +52,7 @@ class _Pass:
     sources: Sequence[Capture]
     blocks: dict[int, Any] = field(default_factory=dict)
     flows: dict[int, Any] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Reason] = field(default_factory=list)
 
     def link(self, nth: int, at: int) -> Link:
         return Link(at, self.blocks.get(nth), self.flows.get(nth))
@@ -64,7 +65,7 @@ class _Pass:
         except LookupError as error:  # an operation without derivative, which the program itself goes around
             if arrived is not None:
                 raise
-            self.notes.append(f"it is not connected, and its local partials are missing: {error}")
+            self.notes.append(Reason("partials_missing", {"error": str(error)}))
         if arrived is not None:
             products = self._products(arrived)
             self.flows = dict(enumerate(self._flow(arrived))) if products is None else products
@@ -91,7 +92,7 @@ class _Pass:
 
     def _is_small(self, elements: int) -> bool:
         if elements > LARGEST_BLOCK:
-            self.notes.append(f"a Jacobian block of {elements:,} elements was not taken: the most is {LARGEST_BLOCK:,}")
+            self.notes.append(Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"}))
         return elements <= LARGEST_BLOCK
 
     def _block(self, nth: int, rows: Sequence[Any]) -> Any:

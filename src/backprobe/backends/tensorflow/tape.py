@@ -21,6 +21,7 @@ from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import describe, is_differentiable, is_eager, read, variable_of
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
 
 class TensorflowTape(Once):
@@ -86,16 +87,16 @@ class TensorflowTape(Once):
             return self._capture_variable(tensor, variable)
         capture = Capture(tensor, tensor, private.identity_of(tensor))
         if not self.is_differentiated(tensor):
-            capture.status, capture.reason = self._why_not_followed(tensor, *around())
+            capture.status, capture.why = self._why_not_followed(tensor, *around())
         return capture
 
     def _capture_variable(self, named: Any, variable: Any) -> Capture:
         number = private.identity_of(variable.handle)
         capture = Capture(variable, self._read(variable), number, self.version(variable), True)
         if not self.is_floating(variable):
-            capture.status, capture.reason = GradStatus.NOT_FLOAT, f"its dtype is {variable.dtype.name}"
+            capture.status, capture.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": variable.dtype.name})
         elif not self.is_differentiated(named):
-            capture.status, capture.reason = GradStatus.FROZEN, "it is a Variable with trainable=False"
+            capture.status, capture.why = GradStatus.FROZEN, Reason("not_trainable")
         self.latest[number] = capture
         return capture
 
@@ -103,20 +104,20 @@ class TensorflowTape(Once):
         with self.log.muted(), private.stop_recording():
             return read(variable)
 
-    def _why_not_followed(self, tensor: Any, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
+    def _why_not_followed(self, tensor: Any, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, Reason]:
         if not self.is_floating(tensor):
-            return GradStatus.NOT_FLOAT, f"its dtype is {tensor.dtype.name}"
+            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": tensor.dtype.name})
         carried = next((read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)), None)
         cut = None if carried is not None else self.log.cut.get(private.identity_of(tensor))
         if cut is None and (unrecorded or any(read.is_followed for read in reads)):
             cut = GradStatus.NO_GRAD if private.is_stopped() else GradStatus.DETACHED
         if cut is GradStatus.NO_GRAD:
-            return cut, "it was computed from values that are differentiated while their tape was stopped"
+            return cut, Reason("tape_stopped")
         if cut is GradStatus.DETACHED:
-            return cut, "it was computed from values that are differentiated, but carries no history"
+            return cut, Reason("no_history")
         if carried is not None:
-            return carried.status, f"it was computed from a value that is itself {carried.status}"
-        return GradStatus.FROZEN, "nothing recorded that it was computed from requires a gradient"
+            return carried.status, Reason("inherited", {"status": str(carried.status)})
+        return GradStatus.FROZEN, Reason("frozen")
 
     def identity(self, tensor: Any) -> int:
         """The number of a tensor, or of the handle that every Python object of a Variable shares."""

@@ -38,22 +38,19 @@ from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
-from backprobe.cuts.unrecorded import WRITTEN_SINCE
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, "backward() was not called in the block, or came by nothing that is recorded")
-ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, "backward() was called by another thread than the one that opened the block")
-CUT_SHORT = (GradStatus.BACKWARD_NOT_RUN, "a backward() raised, or is still running, that has not come here so far")
-NOT_AGAIN = "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
-UNCLEAR = (
-    "its .grad held something before the block, and what backward() has added cannot be told: select a module's output "
-    "as well"
-)
-OVERWRITTEN = "a backward or a hook of the program's wrote into its gradient after it had arrived"
-UPDATED_ONLY = f"{NOT_CONNECTED}; {WRITTEN_SINCE} through .data or NumPy"
-NAMED_LATE = "it got its name only after backward() had run, and what came to it then was not heard"
-LATE = "it began to require a gradient after it got its name, and was not seen again before backward()"
+NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_not_called"))
+ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_in_other_thread"))
+CUT_SHORT = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_cut_short"))
+NOT_AGAIN = Reason("not_recomputed")
+UNCLEAR = Reason("grad_held_before")
+OVERWRITTEN = Reason("gradient_overwritten")
+UPDATED_ONLY = Reason("written_since_past_autograd")
+NAMED_LATE = Reason("named_late")
+LATE = Reason("requires_grad_late")
 UNHEARD = "what backward computes, and nobody has a name for"
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
@@ -83,16 +80,16 @@ def _with_history(capture: Capture) -> Capture:
     again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
         return capture.but(
-            edge=again.edge, status=GradStatus.OK, reason="", opaque=again.opaque, tensor=again.tensor,
+            edge=again.edge, status=GradStatus.OK, why=None, opaque=again.opaque, tensor=again.tensor,
             geometry=again.geometry, writes=again.writes, leaf=again.leaf, number=again.number,
         )  # fmt: skip
     if capture.leaf is not None:
         opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
         return capture.but(edge=gradient_edge(capture.tensor), opaque=opaque)
     if capture.edge is None and capture.in_vain is not None:
-        return capture.but(status=GradStatus.DETACHED, reason=IN_VAIN)
+        return capture.but(status=GradStatus.DETACHED, why=IN_VAIN)
     if capture.edge is None and capture.part is not None:
-        return capture.but(status=GradStatus.OPAQUE, reason=NOT_AGAIN)
+        return capture.but(status=GradStatus.OPAQUE, why=NOT_AGAIN)
     return capture
 
 
@@ -146,7 +143,7 @@ class ListeningTape(TorchTape):
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
         if not alone:
-            capture.opaque = "backward() was called on several tensors at once, and this one has no name"
+            capture.opaque = Reason("several_roots")
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
         assert capture.edge is not None
         self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
@@ -388,7 +385,7 @@ class ListeningTape(TorchTape):
             return capture.but(opaque=OVERWRITTEN)
         return capture
 
-    def _why_of_leaf(self, capture: Capture) -> tuple[GradStatus, str] | None:
+    def _why_of_leaf(self, capture: Capture) -> tuple[GradStatus, Reason] | None:
         """Of a leaf that got its name when a backward() was over: why this version may have no gradient."""
         leaf = capture.leaf
         if leaf is None or capture.number != leaf.first or not capture.calls:
@@ -413,17 +410,14 @@ class ListeningTape(TorchTape):
         calls = self.passing.calls
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 
-    def _why_missing(self) -> tuple[GradStatus, str]:
+    def _why_missing(self) -> tuple[GradStatus, Reason]:
         calls = self.passing.calls
         if not calls:
             return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
         if self.passing.is_cut_short:
             return CUT_SHORT
         if any(call.is_limited for call in calls):  # each entry's cause is the line of that call
-            return (
-                GradStatus.NOT_CONNECTED,
-                f"{NOT_CONNECTED}, or none to the inputs that backward(inputs=...) asks for",
-            )
+            return GradStatus.NOT_CONNECTED, Reason("no_path_to_inputs")
         return GradStatus.NOT_CONNECTED, NOT_CONNECTED
 
     def release(self) -> None:

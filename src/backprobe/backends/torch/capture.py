@@ -11,6 +11,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.torch.tensors import Geometry
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 
@@ -23,8 +24,8 @@ class Capture:
     alias: Tensor | None
     edge: GradientEdge | None = None
     status: GradStatus = GradStatus.OK  # why there is no edge
-    reason: str = ""
-    opaque: str = ""  # why the gradient at the edge would not be this version's
+    why: Reason | None = None
+    opaque: Reason | None = None  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = None
     exposed: bool = False
     part: Any = None  # of the program, that runs here without a history and is computed again with one

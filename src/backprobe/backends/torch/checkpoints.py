@@ -11,10 +11,11 @@ import torch.utils.checkpoint
 from torch import Tensor
 
 from backprobe.backends.torch.backward_passes import users_line
+from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 REENTRANT = torch.utils.checkpoint.CheckpointFunction
-IN_VAIN = "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"
+IN_VAIN = Reason("reentrant_checkpoint")
 
 
 def to_compute_again() -> Any:

@@ -21,9 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.protocol import ModuleObserver
 from backprobe.errors import Unsupported
+from backprobe.record.reasons import Reason
 
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
-IN_SCRIPT = "it runs inside a ScriptModule, whose code is TorchScript's and not Python's"
+IN_SCRIPT = Reason("script_module")
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class TorchModelCall:
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in parameters(self.model, self.parts)]
 
-    def hidden_paths(self) -> Mapping[str, str]:
+    def hidden_paths(self) -> Mapping[str, Reason]:
         scripted = [
             path + "." if path else ""
             for path, module in self.parts if isinstance(module, ScriptModule)

@@ -25,6 +25,7 @@ from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals, removing
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, key
+from backprobe.record.reasons import Reason
 
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 
@@ -35,7 +36,7 @@ class Partials:
 
     links: dict[int, list[Link]] = field(default_factory=dict)
     sums: Sums | None = None
-    notes: list[tuple[int, str]] = field(default_factory=list)
+    notes: list[tuple[int, Reason]] = field(default_factory=list)
 
 
 def local_partials(
@@ -66,7 +67,7 @@ def local_partials(
                 if arrived is not None:
                     raise
                 # the program may free or overwrite what no path leads from to its output
-                local, notes = {}, [f"it is not connected, and its local partials are missing: {_line(error)}"]
+                local, notes = {}, [Reason("partials_missing", {"error": _line(error)})]
             found.notes += [(positions[0], note) for note in notes]
             flows = run.contributions(local, arrived)
             for at, flow in zip(sources, flows, strict=True):
@@ -178,7 +179,7 @@ class _Pass:
         )
         return [flow if flow is None or flow.layout is torch.strided else flow.to_dense() for flow in found]
 
-    def partials(self, full: bool) -> tuple[dict[int, Tensor], list[str]]:
+    def partials(self, full: bool) -> tuple[dict[int, Tensor], list[Reason]]:
         """The local partial towards each source, where the value is one real number; the whole block if asked for."""
         if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
             return {}, []
@@ -208,14 +209,14 @@ class _Pass:
         flows = [self._or_zero(nth, flow) for nth, flow in enumerate(self.flow(arrived))]
         return [_settled(flow, products.get(nth)) for nth, flow in enumerate(flows)]
 
-    def blocks(self) -> tuple[dict[int, Tensor], list[str]]:
+    def blocks(self) -> tuple[dict[int, Tensor], list[Reason]]:
         """The whole Jacobian block towards each source, one pass an element; what is too large for that."""
         size, notes = self.like.numel(), []
         wanted = []
         for nth, source in enumerate(self.sources):
             elements = size * math.prod(self._shape(nth))
             if elements > LARGEST_BLOCK:
-                notes.append(f"a Jacobian block of {elements:,} elements was not taken: the most is {LARGEST_BLOCK:,}")
+                notes.append(Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"}))
             elif source.geometry is None:
                 wanted.append(nth)
         if not wanted:

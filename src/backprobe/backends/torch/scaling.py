@@ -10,17 +10,15 @@ from torch.autograd.graph import get_gradient_edge
 
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import Key, key
+from backprobe.record.reasons import Reason
 
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
-UNKNOWN = "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple"
-FROM = "backward() ran from {:.6g} × this, and all gradients are of that"
-SELF = "it is {:.6g} × what has no name here, and all gradients are of that multiple"
 
 Multiple = tuple[Key, float | None]
 """What a scalar is a multiple of, as an edge of the graph, and of which number, where that is known."""
 
-Scales = tuple[tuple[float | None, ...], tuple[tuple[int, str], ...]]
+Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
 """The different numbers, and a note for each capture that one of them was met at."""
 
 
@@ -64,7 +62,7 @@ def scales(
 
     ``derivatives`` are those of what backward began at: a number that makes the product too large is known from them.
     """
-    found: dict[int, str] = {}
+    found: dict[int, Reason] = {}
     numbers: dict[float | None, None] = {}
     for root, (part, number) in begun:
         known = recorded.get(part, ())[:1]
@@ -73,11 +71,12 @@ def scales(
                 continue
             ratio = next(filter(_is_told, (_ratio(root, captures[at]), number, _single(derivatives.get(at)))), None)
             if ratio is not None:
-                found[at] = FROM.format(ratio)
+                found[at] = Reason("scaled_by", {"number": f"{ratio:.6g}"})
                 numbers[ratio] = None
         for at in () if known else recorded.get(key(get_gradient_edge(root)), ())[:1]:
             if number is None or abs(number) > 1:  # a part of a mean, as of accumulated losses, is none that is scaled
-                found[at] = UNKNOWN if number is None else SELF.format(number)
+                known_number = {} if number is None else {"number": f"{number:.6g}"}
+                found[at] = Reason("scaled_unknown" if number is None else "scaled_itself", known_number)
                 numbers[number] = None
     return tuple(numbers), tuple(found.items())
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
-from backprobe.backends.facts import HOOKED, Backward, Link, Options, Outcome
+from backprobe.backends.facts import Backward, Link, Options, Outcome
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Gradients, arrive
 from backprobe.backends.torch.capture import Capture, version
@@ -23,8 +23,10 @@ from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.reasons import Reason
 
-NOT_CONNECTED = "no path leads from it to the output"
+NOT_CONNECTED = Reason("no_path")
+HOOKED = Reason("hooked")
 
 
 class HookedGradients:
@@ -92,7 +94,7 @@ def with_leaves(captures: Sequence[Capture], outcomes: Sequence[Outcome], reache
     return told
 
 
-def hooks_noted(captures: Sequence[Capture], outcomes: Sequence[Outcome], own: int = 0) -> list[tuple[int, str]]:
+def hooks_noted(captures: Sequence[Capture], outcomes: Sequence[Outcome], own: int = 0) -> list[tuple[int, Reason]]:
     """The captures with a gradient that have more than our own hooks: on a leaf that is listened to there is one."""
     there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
     return [
@@ -113,17 +115,17 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 def outcome(
     capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...], live: bool,
-    missing: tuple[GradStatus, str] = (GradStatus.NOT_CONNECTED, NOT_CONNECTED),
+    missing: tuple[GradStatus, Reason] = (GradStatus.NOT_CONNECTED, NOT_CONNECTED),
 ) -> Outcome:  # fmt: skip
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value = _value(capture, live)
     if capture.edge is None:
-        return Outcome(capture.status, capture.reason, value, None, inputs, cause=capture.in_vain)
-    if capture.opaque:
+        return Outcome(capture.status, capture.why, value, None, inputs, cause=capture.in_vain)
+    if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
     if gradient is None:
         return Outcome(*missing, value, None, inputs, is_leaf=capture.tensor.is_leaf)
-    return Outcome(GradStatus.OK, "", value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
+    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
 
 
 def _value(capture: Capture, live: bool) -> Any:
@@ -131,13 +133,14 @@ def _value(capture: Capture, live: bool) -> Any:
     if capture.snapshot is not None:
         return capture.snapshot
     if capture.alias is None:
-        return Lost(capture.reason)
+        assert capture.why is not None
+        return Lost(capture.why)
     if not is_there(capture.alias):
-        return Lost("its memory was freed")
+        return Lost(Reason("memory_freed"))
     if capture.tensor.is_leaf and describe(capture.alias) != describe(capture.tensor):
-        return Lost("its data was exchanged for another of another shape or dtype")
+        return Lost(Reason("data_reshaped"))
     if version(capture.tensor) != capture.version:
-        return Lost("it was overwritten in place by a call that backprobe does not see into")
+        return Lost(Reason("overwritten_unseen"))
     return capture.tensor if live else capture.alias
 
 

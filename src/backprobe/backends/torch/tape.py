@@ -29,17 +29,13 @@ from backprobe.backends.torch.strategies import HookedGradients, by_edge, differ
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
+from backprobe.record.reasons import Reason
 
-UNLED = "it is a view that was made under no_grad, or before its base required a gradient"
-TOGETHER = (
-    "it was written in place where autograd did not look (no_grad, detach or another argument on the same memory), so "
-    "what was computed before and after that write has one gradient together"
-)
-EXCHANGED = "its .data was set to another tensor's, which autograd cannot see"
-UNGRADED = "nothing recorded that it was computed from requires a gradient, and gradients were switched off there:"
-BEHIND_AUTOGRAD = "it was overwritten through .data or NumPy, which autograd cannot see"
-UPDATED = "it was written through .data or NumPy, and part of its gradient is from uses of its new numbers"
-OTHER_DTYPE = "it is a view of another dtype than its base, and was written in place"
+TOGETHER = Reason("versions_share_gradient")
+EXCHANGED = Reason("data_replaced")
+BEHIND_AUTOGRAD = Reason("written_past_autograd")
+UPDATED = Reason("partly_updated")
+OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
@@ -112,8 +108,8 @@ class TorchTape(Once):
 
     def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
         if is_wrapped(tensor):
-            reason = "it lives inside a torch.func transform and dies with it"
-            return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, reason)
+            inside = Reason("func_transform")
+            return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, inside)
         alias = tensor.detach()
         capture = Capture(tensor, self.version(tensor), alias)
         if self.options.values == "copy":
@@ -121,9 +117,9 @@ class TorchTape(Once):
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if not capture.is_followed:
-            capture.status, capture.reason = self._why_no_edge(tensor, *around())
+            capture.status, capture.why = self._why_no_edge(tensor, *around())
             if capture.status is GradStatus.NO_GRAD and (line := in_vain()) is not None:
-                capture.status, capture.reason, capture.in_vain = GradStatus.DETACHED, IN_VAIN, line
+                capture.status, capture.why, capture.in_vain = GradStatus.DETACHED, IN_VAIN, line
         self.unplaced.append(capture)
         return capture
 
@@ -149,9 +145,7 @@ class TorchTape(Once):
             return
         base = tensor._base
         if previous is not None and tensor._is_view() and self._written_unseen(tensor):
-            previous.opaque = capture.opaque = (
-                "it is a view whose memory was written by a call that backprobe does not see into"
-            )
+            previous.opaque = capture.opaque = Reason("view_written_unseen")
         if through and tensor._is_view() and base is not None and _is_copy_slices(base):
             capture.edge = get_gradient_edge(base)
             capture.geometry = Geometry.of(tensor, base)
@@ -166,24 +160,24 @@ class TorchTape(Once):
             self.found_overwritten += [previous, capture]
         self._attach(capture)
 
-    def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, str]:
+    def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, Reason]:
         if not self.is_floating(tensor):
-            return GradStatus.NOT_FLOAT, f"its dtype is {describe(tensor).dtype}"
+            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(tensor).dtype)})
         self._place()
         beside = self.by_memory.get(self._memory(tensor), ())
         sources = unrecorded or any(read.is_followed for read in (*reads, *beside))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and not torch.is_grad_enabled():
-            return GradStatus.NO_GRAD, f"it was computed under {_mode()} from values that are differentiated"
+            return GradStatus.NO_GRAD, Reason("no_grad", {"mode": _mode()})
         if sources:
-            return GradStatus.DETACHED, "it was computed from values that are differentiated, but carries no history"
+            return GradStatus.DETACHED, Reason("no_history")
         if cut:
-            return cut[0].status, f"it was computed from a value that is itself {cut[0].status}"
+            return cut[0].status, Reason("inherited", {"status": str(cut[0].status)})
         if tensor.requires_grad:  # as its base does, though autograd leads nothing to it
-            return GradStatus.DETACHED, UNLED
+            return GradStatus.DETACHED, Reason("view_of_frozen")
         if not torch.is_grad_enabled():
-            return GradStatus.FROZEN, f"{UNGRADED} under {_mode()}"
-        return GradStatus.FROZEN, "nothing recorded that it was computed from requires a gradient"
+            return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": _mode()})
+        return GradStatus.FROZEN, Reason("frozen")
 
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
@@ -194,7 +188,7 @@ class TorchTape(Once):
         if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
             self._take_edge(capture, None, False)
             if capture.is_followed:
-                capture.status, capture.reason = GradStatus.OK, ""
+                capture.status, capture.why = GradStatus.OK, None
 
     def _memory(self, tensor: Tensor) -> int:
         if tensor.layout is not torch.strided or tensor.is_nested:
@@ -335,7 +329,7 @@ class TorchTape(Once):
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_edge(captures)
         links = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
-        missing = (GradStatus.BACKWARD_NOT_RUN, "backward has not run to its end")
+        missing = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_unfinished"))
         found = [
             outcome(capture, None, tuple(map(Link, sources)), False, missing)
             for capture, sources in zip(captures, links, strict=True)
