@@ -21,7 +21,7 @@ import backprobe as bp
 from backprobe.backends.discover import load_backend
 from backprobe.probe.model import ModelRun
 from backprobe.source.sites import Site
-from backprobe.tracing.assemble import full
+from backprobe.tracing.printed_names import full
 from backprobe.tracing.scope import Scope, Value
 from backprobe.tracing.trace import Trace
 

@@ -824,7 +824,11 @@ def test_of_what_does_not_depend_on_the_value():
 
 def linked(rec, name, *sources):
     """The recording with these inputs of one of its entries."""
-    edges = tuple(Edge(source, torch.tensor(1.0), torch.tensor(1.0)) for source in sources)
+    known = list(rec)
+    edges = tuple(
+        Edge(known.index(source) if source in known else len(known), torch.tensor(1.0), torch.tensor(1.0), name=source)
+        for source in sources
+    )
     entries = tuple(dataclasses.replace(e, inputs=edges) if e.name == name else e for e in rec.record.entries)
     return Recording(dataclasses.replace(rec.record, entries=entries))
 
@@ -912,7 +916,9 @@ def test_bfloat16_loads_to_numpy_with_its_own_precision(tmp_path):
 
 
 def test_reads_that_name_no_entry_are_no_symbols():
-    rec = reworded(bp.probe(squared, partials=True)(1.5), "y", "v * w", reads=(Read("v", "v"), Read("w", "gone")))
+    rec = reworded(
+        bp.probe(squared, partials=True)(1.5), "y", "v * w", reads=(Read("v", 1, name="v"), Read("w", 9, name="gone"))
+    )
     assert derive(rec, "x").notes == ("`w` is not recorded: the recorded partial 6 stands for ∂y/∂v",)
 
 

@@ -729,7 +729,7 @@ def test_a_cotangent_that_is_not_finite():
 def test_what_is_recorded_of_each_entry():
     rec = bp.probe(segment, of=torch.sum, nonfinite=True)(tensor([0.0, 4.0]))
     assert rec["v"].finiteness == Finiteness(Nonfinite(0, 0, 2), Nonfinite(0, 1, 2), ())
-    assert rec["r"].finiteness.made == (BackwardOp("Sqrt", "v", "finite", "inf"),)
+    assert rec["r"].finiteness.made == (BackwardOp("Sqrt", list(rec).index("v"), "finite", "inf", name="v"),)
 
 
 def test_counts_in_kinds_of_tensors():

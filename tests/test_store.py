@@ -385,8 +385,10 @@ def test_a_module_that_did_not_run_and_parameters_come_back(tmp_path):
 
 def test_partials_come_back(tmp_path):
     before = toy()._record
-    edge = bp.Edge("x", torch.tensor([2.0, float("nan")]))
-    record = replace(before, entries=(replace(before.entries[0], inputs=(edge, bp.Edge("w"))), *before.entries[1:]))
+    edge = bp.Edge(0, torch.tensor([2.0, float("nan")]), name="x")
+    record = replace(
+        before, entries=(replace(before.entries[0], inputs=(edge, bp.Edge(1, name="w"))), *before.entries[1:])
+    )
     after = round_trip(Recording(record), tmp_path)
     assert list(after["x"].partials) == ["x"]
     assert same(after["x"].partials["x"], edge.partial)

@@ -1,4 +1,7 @@
-"""What backends are asked for and what they report, as plain data."""
+"""What backends are asked for and what they report, as plain data.
+
+What of it belongs to the record refers to captures by their position among those of the run: see ``record.positions``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from backprobe.record.entries import GradStatus, WhyNone
+from backprobe.record.entries import GradStatus, NoneGiven
+from backprobe.record.inputs import Edge, PathSums
+from backprobe.record.nonfinite import BackwardOp, Update
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
@@ -43,69 +48,20 @@ class Description(NamedTuple):
 NOTHING_KNOWN = Description()
 
 
-class Link(NamedTuple):
-    """A captured value, by position, that flows directly into another: see ``Edge``."""
-
-    position: int
-    partial: Any = None
-    contribution: Any = None
-
-
-class MadeAt(NamedTuple):
-    """``Made``, with the position of the captured value towards which it flows."""
-
-    operation: str
-    towards: int | None
-    given: str
-    made: str
-
-
-class UpdatedAt(NamedTuple):
-    """``Update``, with the position of the captured value after which it was."""
-
-    parameters: tuple[str, ...]
-    size: int
-    optimizer: str
-    gradient: str
-    made: str
-    source: Source | None
-    after: int | None
-
-
-class Outcome(NamedTuple):
+@dataclass(frozen=True)
+class Outcome:
     """What the backward pass gave one captured value."""
 
     status: GradStatus
     why: Reason | None
     value: Any
-    grad: Any
-    inputs: tuple[Link, ...]
+    grad: Any = None
+    inputs: tuple[Edge, ...] = ()
     axes: tuple[str, ...] = ()  # see ``Entry``
     cause: Source | None = None  # see ``Entry``
-    made: tuple[MadeAt, ...] | None = None  # see ``Finiteness``
+    made: tuple[BackwardOp, ...] | None = None  # see ``Finiteness``
     is_leaf: bool | None = None  # see ``Entry``
     leaves_reached: bool = False  # see ``Entry``
-
-
-class NotGiven(NamedTuple):
-    """``NoneGiven`` by positions of captured values; ``label`` is what the framework calls one without an entry."""
-
-    position: int | None
-    label: str
-    source: Source
-    why: WhyNone
-    outside: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Sums:
-    """``PathSums`` by positions of captured values."""
-
-    judged: int
-    difference: float
-    worst: int | None
-    agree: bool
-    unjudged: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -114,11 +70,11 @@ class Backward:
 
     outcomes: list[Outcome]
     order: tuple[int, ...]
-    sums: Sums | None = None
+    sums: PathSums | None = None
     notes: tuple[tuple[int, Reason], ...] = ()  # about captures
     scales: tuple[float | None, ...] = ()  # see ``Record``
-    updates: tuple[UpdatedAt, ...] = ()
-    none_given: tuple[NotGiven, ...] = ()  # see ``Record``
+    updates: tuple[Update, ...] = ()
+    none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
 
 
 @dataclass(frozen=True)

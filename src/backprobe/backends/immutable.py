@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.facts import Outcome, Summary, Sums
+from backprobe.backends.facts import Outcome, Summary
 from backprobe.backends.numpy import NumpyArrays
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import PathSums
 
 
 class HostArrays(NumpyArrays):
@@ -47,7 +48,7 @@ def _printable(array: Any) -> Any:
 
 def path_sums(
     outcomes: Sequence[Outcome], gradients: Sequence[Any], epsilons: Sequence[float], output: int | None
-) -> Sums:
+) -> PathSums:
     """Do the contributions of each captured value's consumers sum to its gradient?
 
     ``gradients`` are NumPy arrays, or None where there is nothing to judge; ``epsilons`` the rounding of each value's
@@ -57,10 +58,10 @@ def path_sums(
     flowing: dict[int, list[Any]] = {} if output is None else {output: [gradients[output]]}
     coarsest = list(epsilons)
     for at, outcome in enumerate(outcomes):
-        for link in outcome.inputs:
-            if link.contribution is not None:
-                flowing.setdefault(link.position, []).append(link.contribution)
-                coarsest[link.position] = max(coarsest[link.position], epsilons[at])
+        for edge in outcome.inputs:
+            if edge.contribution is not None:
+                flowing.setdefault(edge.at, []).append(edge.contribution)
+                coarsest[edge.at] = max(coarsest[edge.at], epsilons[at])
     judged, worst, largest, agree = 0, None, 0.0, True
     for at, gradient in enumerate(gradients):
         if gradient is None or outcomes[at].status is not GradStatus.OK:
@@ -70,7 +71,7 @@ def path_sums(
         agree = agree and difference <= math.sqrt(coarsest[at])
         if difference > largest:
             worst, largest = at, difference
-    return Sums(judged, largest, worst, agree, ())
+    return PathSums(judged=judged, difference=largest, agree=agree, worst_at=worst)
 
 
 def _difference(gradient: Any, flows: Sequence[Any]) -> float:

@@ -18,19 +18,19 @@ OF_THE_PROBE = "the gradient that is recorded is that of the probe's own tape, w
 
 def none_given(record: Record, name: str | None = None) -> list[Finding]:
     """What tapes of the program's own did not give: for one entry, or each cause once for all."""
-    entries = {entry.name: entry for entry in record.entries}
+    entries = record.entries
     groups: dict[object, dict[str, NoneGiven]] = {}
     for one in record.none_given:
-        entry = entries.get(one.name)
+        entry = None if one.at is None else entries[one.at]
         is_known = one.why is WhyNone.NO_WAY and entry is not None and entry.status is not GradStatus.OK
         if name in (None, one.name) and not is_known:  # what cuts it off is a finding of its own
             groups.setdefault((one.source, one.why, one.outside), {}).setdefault(one.name, one)
     return [_finding(list(group.values()), entries, record.framework) for group in groups.values()]
 
 
-def _finding(group: Sequence[NoneGiven], entries: dict[str, Entry], framework: str) -> Finding:
+def _finding(group: Sequence[NoneGiven], entries: Sequence[Entry], framework: str) -> Finding:
     one, *others = group
-    outside = entries.get(one.outside[-1]) if one.outside else None
+    outside = entries[one.outside[-1]] if one.outside else None
     kind = {WhyNone.OUTSIDE: "outside_tape", WhyNone.NOT_WATCHED: "not_watched"}.get(one.why, "none_given")
     line = f"{one.source.file}:{one.source.line}: {one.source.text.strip()}"
     fields = {"value": repr(one.name), "plain": one.name, "reason": SAID.get(one.why, ""),
@@ -39,7 +39,7 @@ def _finding(group: Sequence[NoneGiven], entries: dict[str, Entry], framework: s
     if others:
         more = f" and {len(others) - LISTED} more" if len(others) > LISTED else ""
         facts.append(f"the same of {', '.join(other.name for other in others[:LISTED])}{more}")
-    if any(other.name in entries and entries[other.name].status is GradStatus.OK for other in group):
+    if any(other.at is not None and entries[other.at].status is GradStatus.OK for other in group):
         facts.append(OF_THE_PROBE)
     source = one.source if outside is None or outside.source is None else outside.source
     cause = CAUSES[kind]

@@ -26,10 +26,10 @@ from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
-from backprobe.tracing.assemble import kept, transcribe
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import Watching
 from backprobe.tracing.scope import Value
+from backprobe.tracing.transcribe import kept, transcribe
 
 
 class BlockRun(Run):

@@ -16,8 +16,8 @@ from backprobe.explain.graph_errors import cuts_towards, note
 from backprobe.record.entries import Record
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
-from backprobe.tracing.assemble import kept, transcribe
 from backprobe.tracing.scope import NamedAs, Scope, Value
+from backprobe.tracing.transcribe import kept, transcribe
 
 if TYPE_CHECKING:
     from backprobe.probe.run import Run

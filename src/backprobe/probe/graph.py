@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from backprobe.backends.discover import load_arrays
-from backprobe.backends.facts import Backward, Node, Outcome, Sums
-from backprobe.backends.protocol import Arrays, Program
+from backprobe.backends.facts import Backward, Node, Outcome
+from backprobe.backends.protocol import Program
 from backprobe.errors import BackprobeError, BadOption, NothingMatched
 from backprobe.probe.output import SUMMED, choose, weighed
 from backprobe.probe.run import Request
 from backprobe.record.entries import Entry, Lost, Record
-from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.names import nearest, strip
 from backprobe.record.patterns import Selection, selection
-from backprobe.record.stamp import stamp
 from backprobe.recording import Recording
+from backprobe.tracing.assemble import Assembler, Names
 from backprobe.tracing.finiteness import judged
 
 
@@ -99,35 +98,23 @@ class GraphRun:
         )  # fmt: skip
 
     def _record(self, wanted: Sequence[int], passed: Backward) -> Record:
-        arrays = load_arrays(self.program.arrays)
-        printed = _printed([self.names[at] for at in wanted])
-        entries = tuple(
-            self._entry(at, outcome, printed, own, arrays)
-            for at, outcome, own in zip(wanted, passed.outcomes, printed, strict=True)
-        )
-        names, written = {}, {}
-        for position, (at, own) in enumerate(zip(wanted, printed, strict=True)):
-            for full, text in zip(self.names[at], own, strict=True):
-                names[full], written[full] = position, text
-        outputs = tuple(position for position, at in enumerate(wanted) if self.nodes[at].is_output)
+        names = _names([self.names[at] for at in wanted])
+        assembler = Assembler(names, range(len(wanted)))
         recorded = set(wanted)
-        unseen = dict.fromkeys(strip(own[0]) for at, own in enumerate(self.names) if at not in recorded)
-        return Record(
-            self.program.arrays, entries, names, written, passed.order, outputs, stamp(), tuple(unseen),
-            tuple(self.program.notes()), _path_sums(passed.sums, printed), framework=self.program.framework,
-        )  # fmt: skip
+        return assembler.record(
+            [self._entry(assembler, *each) for each in zip(range(len(wanted)), wanted, passed.outcomes, strict=True)],
+            passed,
+            backend=self.program.arrays,
+            framework=self.program.framework,
+            outputs=[position for position, at in enumerate(wanted) if self.nodes[at].is_output],
+            unseen=tuple(dict.fromkeys(strip(own[0]) for at, own in enumerate(self.names) if at not in recorded)),
+            notes=self.program.notes(),
+        )
 
-    def _entry(
-        self, at: int, outcome: Outcome, printed: Sequence[Sequence[str]], own: Sequence[str], arrays: Arrays
-    ) -> Entry:
-        held = outcome.value
-        described = self.nodes[at].described if isinstance(held, Lost) else arrays.describe(held)
-        inputs = tuple(Edge(printed[link.position][0], link.partial, link.contribution) for link in outcome.inputs)
-        aliases = tuple(other for other in dict.fromkeys(own) if other != own[0])
-        return Entry(
-            own[0], aliases, outcome.status, outcome.why, described.shape, described.dtype,
-            described.device, self.program.source(at), self.nodes[at].op, inputs, (), outcome.value, outcome.grad,
-        )  # fmt: skip
+    def _entry(self, assembler: Assembler, position: int, at: int, outcome: Outcome) -> Entry:
+        node, is_lost = self.nodes[at], isinstance(outcome.value, Lost)
+        described = node.described if is_lost else load_arrays(self.program.arrays).describe(outcome.value)
+        return assembler.entry(position, outcome, described=described, source=self.program.source(at), op=node.op)
 
 
 LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
@@ -151,16 +138,11 @@ def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
     return found
 
 
-def _printed(names: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The printed form of each full name: a count only where it tells several apart."""
+def _names(names: Sequence[Sequence[str]]) -> Names:
+    """The names of these entries; a count is printed only where it tells several apart."""
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
-    return [
-        [(strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for full in own] for own in names
-    ]  # fmt: skip
-
-
-def _path_sums(sums: Sums | None, printed: Sequence[Sequence[str]]) -> PathSums | None:
-    if sums is None:
-        return None
-    worst = None if sums.worst is None else printed[sums.worst][0]
-    return PathSums(sums.judged, sums.difference, worst, sums.agree, tuple(printed[at][0] for at in sums.unjudged))
+    printed = {
+        full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own
+    }
+    positions = {full: at for at, own in enumerate(names) for full in own}
+    return Names(positions, printed, [list(dict.fromkeys(printed[full] for full in own)) for own in names])

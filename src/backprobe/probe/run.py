@@ -21,11 +21,11 @@ from backprobe.record.patterns import Pattern, selection
 from backprobe.recording import Recording
 from backprobe.show.table import place
 from backprobe.source.user_code import innermost, package
-from backprobe.tracing.assemble import kept, transcribe
 from backprobe.tracing.finiteness import judged
 from backprobe.tracing.mentioned import NO_SITE
 from backprobe.tracing.scope import Value
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.transcribe import kept, transcribe
 
 T = TypeVar("T")
 EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one

@@ -10,6 +10,7 @@ from typing import Any
 from backprobe.errors import NoGradient, Overwritten
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
+from backprobe.record.positions import Position
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
@@ -73,14 +74,15 @@ class WhyNone(StrEnum):
 class NoneGiven:
     """A gradient that the program asked a tape of its own for at ``source``, and that came back as None.
 
-    ``name`` is the entry that it was asked towards, or what the framework calls a Variable without an entry.
-    ``outside`` names the entries on the way that were computed while the tape did not record.
+    ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
+    has no entry. ``outside`` are the entries on the way that were computed while the tape did not record.
     """
 
+    at: Position | None
     name: str
     source: Source
     why: WhyNone
-    outside: tuple[str, ...] = ()
+    outside: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,10 +214,10 @@ class Record:
 
     backend: str
     entries: tuple[Entry, ...]
-    names: Mapping[str, int]
+    names: Mapping[str, Position]
     printed: Mapping[str, str]
-    backward: tuple[int, ...]
-    outputs: tuple[int, ...]
+    backward: tuple[Position, ...]
+    outputs: tuple[Position, ...]
     stamp: Stamp
     unseen: tuple[str, ...] = ()
     notes: tuple[Note, ...] = ()

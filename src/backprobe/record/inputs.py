@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
 KEPT = {"static": True}
@@ -26,7 +27,8 @@ class Edge:
     (Edge(name='x', partial=tensor(3.), contribution=tensor(3.)),)
     """
 
-    name: str
+    at: Position = field(repr=False)
+    name: str = field(default="", kw_only=True, metadata=named_by("at"))
     partial: Any = field(default=None, metadata=KEPT)
     contribution: Any = field(default=None, metadata=KEPT)
 
@@ -44,7 +46,8 @@ class Read:
     """
 
     spelled: str
-    name: str
+    at: Position = field(repr=False)
+    name: str = field(default="", kw_only=True, metadata=named_by("at"))
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,13 @@ class IndirectInput:
     """
 
     spelled: str
-    name: str
+    at: Position = field(repr=False)
+    name: str = field(default="", kw_only=True, metadata=named_by("at"))
     through: str
     source: Source
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PathSums:
     """Whether the contributions along all edges sum to the recorded gradients, as the chain rule says they must.
 
@@ -84,6 +88,8 @@ class PathSums:
 
     judged: int
     difference: float
-    worst: str | None
+    worst: str | None = field(default=None, metadata=named_by("worst_at"))
     agree: bool
-    unjudged: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = field(default=(), metadata=named_by("unjudged_at"))
+    worst_at: Position | None = field(default=None, repr=False)
+    unjudged_at: tuple[Position, ...] = field(default=(), repr=False)

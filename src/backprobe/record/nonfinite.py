@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
 
@@ -35,12 +36,14 @@ class Nonfinite:
 class BackwardOp:
     """One operation in the backward of an entry that made a NaN or Inf: ``operation`` is what the framework calls it.
 
-    ``towards`` is the printed name of the entry whose gradient it is a part of, None where that has no name. ``given``
-    is what came to the operation and ``made`` what it gave: ``finite``, ``inf``, or ``nan`` where a NaN was among it.
+    ``at`` is the position of the entry whose gradient it computes and ``name`` its printed name, None where there is no
+    such entry. ``given`` is what came to the operation and ``made`` what it gave: ``finite``, ``inf``, or ``nan`` where
+    a NaN was among it.
     """
 
     operation: str
-    towards: str | None
+    at: Position | None = field(repr=False)
+    name: str | None = field(default=None, kw_only=True, metadata=named_by("at"))
     given: str
     made: str
 
@@ -65,7 +68,7 @@ class Update:
     ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
     type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,
     and ``made`` what they hold now: ``finite``, ``inf``, or ``nan`` where a NaN was among it; ``none`` where there was
-    no gradient. ``source`` is the line and ``after`` the printed name of the last entry before it, None where that is
+    no gradient. ``source`` is the line and ``after`` the position of the last entry before it, None where that is
     not known.
     """
 
@@ -75,4 +78,4 @@ class Update:
     gradient: str
     made: str
     source: Source | None
-    after: str | None
+    after: Position | None

@@ -59,7 +59,8 @@ def _encode_entry(entry: Entry, backend: Arrays, blobs: dict[str, Any], seen: di
         "shape": None if entry.shape is None else list(entry.shape), "dtype": entry.dtype, "device": entry.device,
         "source": None if entry.source is None else asdict(entry.source), "op": entry.op,
         "inputs": [
-            {"name": edge.name, "partial": encoded(edge.partial), "contribution": encoded(edge.contribution)}
+            {"at": edge.at, "name": edge.name, "partial": encoded(edge.partial),
+             "contribution": encoded(edge.contribution)}
             for edge in entry.inputs
         ],
         "reads": [asdict(read) for read in entry.reads], "axes": list(entry.axes),
@@ -100,7 +101,9 @@ def _decode_update(data: Mapping[str, Any]) -> Update:
 
 
 def _decode_none_given(data: Mapping[str, Any]) -> NoneGiven:
-    return NoneGiven(data["name"], _decode_source(data["source"]), WhyNone(data["why"]), tuple(data["outside"]))
+    return NoneGiven(
+        data["at"], data["name"], _decode_source(data["source"]), WhyNone(data["why"]), tuple(data["outside"])
+    )
 
 
 def _decode_source(data: Mapping[str, Any]) -> Source:
@@ -108,7 +111,7 @@ def _decode_source(data: Mapping[str, Any]) -> Source:
 
 
 def _decode_path_sums(data: Mapping[str, Any]) -> PathSums:
-    return PathSums(**{**data, "unjudged": tuple(data["unjudged"])})
+    return PathSums(**{**data, "unjudged": tuple(data["unjudged"]), "unjudged_at": tuple(data["unjudged_at"])})
 
 
 def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, Any]) -> Entry:
@@ -122,7 +125,8 @@ def _decode_entry(data: Mapping[str, Any], backend: Arrays, blobs: Mapping[str, 
         shape=None if data["shape"] is None else tuple(data["shape"]), dtype=data["dtype"], device=data["device"],
         source=None if data["source"] is None else _decode_source(data["source"]), op=data["op"],
         inputs=tuple(
-            Edge(edge["name"], decoded(edge["partial"]), decoded(edge["contribution"])) for edge in data["inputs"]
+            Edge(edge["at"], decoded(edge["partial"]), decoded(edge["contribution"]), name=edge["name"])
+            for edge in data["inputs"]
         ),
         reads=tuple(Read(**read) for read in data["reads"]),
         held_value=Lost(Reason(**data["lost"])) if data["lost"] is not None else decoded(data["value"]),

@@ -40,7 +40,7 @@ def check(record: Record, backend: Arrays) -> None:
         if any(type(number) is not int for number in (count.nan, count.inf, count.of)):
             raise ValueError(f"{count!r} where counts belong")
     for one in record.none_given:
-        for text in (one.name, one.source.file, one.source.text, *one.outside):
+        for text in (one.name, one.source.file, one.source.text):
             _check_text(text)
         if type(one.source.line) is not int:
             raise ValueError(f"{one.source.line!r} where a whole number belongs")
@@ -52,7 +52,7 @@ def check(record: Record, backend: Arrays) -> None:
 
 def _check_update(update: Update) -> None:
     source = () if update.source is None else (update.source.file, update.source.text)
-    for text in (*update.parameters, update.optimizer, update.after or "", *source):
+    for text in (*update.parameters, update.optimizer, *source):
         _check_text(text)
     if update.made not in KINDS or update.gradient not in (*KINDS, "none"):
         raise ValueError(f"{update.gradient!r} and {update.made!r} where {', '.join(KINDS)} belong")
@@ -76,7 +76,7 @@ def _check_entry(entry: Entry, backend: Arrays) -> None:
         numbers += [] if count is None else [count.nan, count.inf, count.of]
     for made in () if entry.finiteness is None else entry.finiteness.made or ():
         _check_text(made.operation)
-        _check_text(made.towards or "")
+        _check_text(made.name or "")
         if made.given not in KINDS or made.made not in KINDS:
             raise ValueError(f"{made.given!r} and {made.made!r} where {', '.join(KINDS)} belong")
     for way in entry.indirect:

@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.facts import Backward, Link, Options, Outcome, Ran, Sums
+from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.immutable import path_sums
 from backprobe.backends.jax.linear import LARGEST_BLOCK, LinearProgram
 from backprobe.backends.jax.primitives import Tap
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform"), Reason("branch_not_taken")
@@ -36,7 +37,7 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     ]
     found = _Links(program, options.partials, position)
     links = [
-        found.of(tap, own, gradients.get(tap.key)) if options.partials else tuple(Link(position[key]) for key in own)
+        found.of(tap, own, gradients.get(tap.key)) if options.partials else tuple(Edge(position[key]) for key in own)
         for tap, own in zip(captures, sources, strict=True)
     ]
     outcomes = [_outcome(tap, program, gradients, own) for tap, own in zip(captures, links, strict=True)]
@@ -46,10 +47,10 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     return Backward(outcomes, order, sums, tuple(notes))
 
 
-def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Link, ...]) -> Outcome:
+def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Edge, ...]) -> Outcome:
     status, why, gradient = _status(tap, program, gradients)
     value = None if tap.opaque or _was_skipped(tap) else tap.value
-    return Outcome(status, why, value, gradient, links, () if value is None else tap.axes)
+    return Outcome(status, why, value, gradient, links, axes=() if value is None else tap.axes)
 
 
 def _was_skipped(tap: Tap) -> bool:
@@ -88,7 +89,7 @@ class _Links:
         self.program, self.partials, self.position = program, partials, position
         self.notes: list[tuple[int, Reason]] = []
 
-    def of(self, tap: Tap, sources: Sequence[int], gradient: Any) -> tuple[Link, ...]:
+    def of(self, tap: Tap, sources: Sequence[int], gradient: Any) -> tuple[Edge, ...]:
         if not sources:
             return ()
         flow = self.program.local(tap.key, sources)
@@ -96,7 +97,7 @@ class _Links:
         contributions = flow(gradient) if gradient is not None else [None] * len(sources)
         blocks = self._blocks(tap, sources, flow, like)
         return tuple(
-            Link(self.position[key], block, None if flowed is None else _conjugate(flowed))
+            Edge(self.position[key], block, None if flowed is None else _conjugate(flowed))
             for key, block, flowed in zip(sources, blocks, contributions, strict=True)
         )
 
@@ -117,7 +118,7 @@ class _Links:
         return [_conjugate(row.reshape(*like.shape, *row.shape[1:])) for row in rows]
 
 
-def _sums(outcomes: Sequence[Outcome], ran: Ran) -> Sums | None:
+def _sums(outcomes: Sequence[Outcome], ran: Ran) -> PathSums | None:
     if any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes):
         return None  # inside a jit there are no numbers yet to compare
     arrays = [None if outcome.grad is None else numpy.asarray(outcome.grad) for outcome in outcomes]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Backward, Link, Options, Outcome, Ran
+from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, WRITTEN_SINCE, MIXED = Reason("no_path"), Reason("written_since"), Reason("variable_read_unseen")
@@ -31,7 +33,8 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
     order = _visited(log, captures, outcomes)
     if options.partials:
         return local_partials(tape, taps, ran, outcomes, links, order, full=options.partials == "full")
-    return Backward([_linked(o, tuple(map(Link, own))) for o, own in zip(outcomes, links, strict=True)], order)
+    linked = [replace(o, inputs=tuple(map(Edge, own))) for o, own in zip(outcomes, links, strict=True)]
+    return Backward(linked, order)
 
 
 def _gradients(tape: Any, log: OperationLog, ran: Ran, captures: Sequence[Capture]) -> dict[Key, Any]:
@@ -58,19 +61,15 @@ def _sum(parts: Sequence[Any]) -> Any:
 
 def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
     if not capture.is_followed:
-        return Outcome(capture.status, capture.why, capture.value, None, ())
+        return Outcome(capture.status, capture.why, capture.value)
     uses = log.variables.get(capture.number) if capture.is_variable else None
     if uses is not None and uses.writes and uses.is_read_otherwise:
-        return Outcome(GradStatus.OPAQUE, MIXED, capture.value, None, ())
+        return Outcome(GradStatus.OPAQUE, MIXED, capture.value)
     if gradient is None:
         is_old = uses is not None and len(uses.writes) > capture.version
         why = WRITTEN_SINCE if is_old else NOT_CONNECTED
-        return Outcome(GradStatus.NOT_CONNECTED, why, capture.value, None, ())
-    return Outcome(GradStatus.OK, None, capture.value, gradient, ())
-
-
-def _linked(outcome: Outcome, links: tuple[Link, ...]) -> Outcome:
-    return Outcome(outcome.status, outcome.why, outcome.value, outcome.grad, links)
+        return Outcome(GradStatus.NOT_CONNECTED, why, capture.value)
+    return Outcome(GradStatus.OK, None, capture.value, gradient)
 
 
 def _links(

@@ -106,4 +106,4 @@ class OpenTape(TensorflowTape):
 
 def _not_run(capture: Capture) -> Outcome:
     status, why = (GradStatus.BACKWARD_NOT_RUN, NOT_RUN) if capture.is_followed else (capture.status, capture.why)
-    return Outcome(status, why, capture.value, None, ())
+    return Outcome(status, why, capture.value)

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.facts import Backward, Link, Outcome
+from backprobe.backends.facts import Backward, Outcome
 from backprobe.backends.immutable import path_sums
 from backprobe.backends.tensorflow.graph_values import GraphValue, is_floating_dtype
 from backprobe.backends.tensorflow.graph_walk import Upstream, carries
 from backprobe.backends.tensorflow.tensors import EPSILON
 from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 
@@ -60,7 +61,7 @@ def _outcome(taken: Taken, at: int) -> Outcome:
         assert why is not None
         held = Lost(why)
     gradient = taken.numbers.get(f"grad {at}") if status is GradStatus.OK else None
-    links = tuple(_link(taken, at, source, held) for source in taken.linked[at] if _flows(taken, at, source))
+    links = tuple(_edge(taken, at, source, held) for source in taken.linked[at] if _flows(taken, at, source))
     return Outcome(status, why, held, gradient, links)
 
 
@@ -68,14 +69,14 @@ def _flows(taken: Taken, at: int, source: int) -> bool:
     return not taken.with_partials or f"flow {at} {source}" in taken.numbers
 
 
-def _link(taken: Taken, at: int, source: int, held: Any) -> Link:
+def _edge(taken: Taken, at: int, source: int, held: Any) -> Edge:
     """The numbers of an edge. A partial is none of a value that turned out to have more elements than one."""
     partial = taken.numbers.get(f"partial {at} {source}")
     shape = tuple(taken.numbers[f"value {source}"].shape)
     wanted = shape if int(numpy.prod(held.shape)) == 1 else (*held.shape, *shape)
     if partial is not None and tuple(partial.shape) != tuple(wanted):
         partial = None
-    return Link(source, partial, taken.numbers.get(f"flow {at} {source}"))
+    return Edge(source, partial, taken.numbers.get(f"flow {at} {source}"))
 
 
 def _status(taken: Taken, value: GraphValue, given: Given) -> tuple[GradStatus, Reason | None]:

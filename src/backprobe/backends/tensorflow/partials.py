@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.facts import Backward, Link, Outcome, Ran
+from backprobe.backends.facts import Backward, Outcome, Ran
 from backprobe.backends.immutable import path_sums
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import EPSILON
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
@@ -36,7 +37,7 @@ def local_partials(
             with taps.stopping(numbers - {captures[at].number}):
                 taken.run(outcome.grad, full)
         notes += [(at, note) for note in taken.notes]
-        found.append(outcome._replace(inputs=tuple(taken.link(nth, source) for nth, source in enumerate(own))))
+        found.append(replace(outcome, inputs=tuple(taken.edge(nth, source) for nth, source in enumerate(own))))
     output = next(at for at, capture in enumerate(captures) if capture.source is ran.output)
     gradients = [o.grad.numpy() if o.status is GradStatus.OK else None for o in outcomes]
     epsilons = [EPSILON.get(capture.value.dtype, 0.0) for capture in captures]
@@ -54,8 +55,8 @@ class _Pass:
     flows: dict[int, Any] = field(default_factory=dict)
     notes: list[Reason] = field(default_factory=list)
 
-    def link(self, nth: int, at: int) -> Link:
-        return Link(at, self.blocks.get(nth), self.flows.get(nth))
+    def edge(self, nth: int, at: int) -> Edge:
+        return Edge(at, self.blocks.get(nth), self.flows.get(nth))
 
     def run(self, arrived: Any, full: bool) -> None:
         """The local partials, and what of ``arrived``, the value's own gradient, flows into each input."""

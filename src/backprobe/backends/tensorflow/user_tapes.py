@@ -13,13 +13,12 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from backprobe.backends.facts import NotGiven
 from backprobe.backends.patching import Listener, listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.tensors import describe, is_eager, variable_of
-from backprobe.record.entries import WhyNone
+from backprobe.record.entries import NoneGiven, WhyNone
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -107,13 +106,13 @@ class OwnTapes:
             version = self.version(source) if variable_of(source) is not None else 0
             self.asked.append(Asked(_number(source), version, _label(source), line, why, outside))
 
-    def told(self, captures: Sequence[Capture]) -> tuple[NotGiven, ...]:
+    def told(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
         """The gradients that did not come, by positions of captures."""
         versions: dict[int, dict[int, int]] = {}
         for at, capture in enumerate(captures):
             versions.setdefault(capture.number, {}).setdefault(capture.version, at)
         return tuple([
-            NotGiven(_nearest(versions.get(asked.number, {}), asked.version), asked.label, asked.line, asked.why,
+            NoneGiven(_nearest(versions.get(asked.number, {}), asked.version), asked.label, asked.line, asked.why,
                      tuple([at for number in asked.outside for at in versions.get(number, {}).values()]))
             for asked in self.asked
         ])  # fmt: skip

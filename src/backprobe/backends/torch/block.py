@@ -9,6 +9,7 @@ import linecache
 import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
-from backprobe.backends.facts import Around, Backward, Link, Options
+from backprobe.backends.facts import Around, Backward, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.backward_passes import (
@@ -39,6 +40,7 @@ from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
@@ -358,11 +360,11 @@ class ListeningTape(TorchTape):
         outcomes = []
         for at, capture in enumerate(captures):
             sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
-            links = tuple(map(Link, sources))
+            links = tuple(map(Edge, sources))
             found = outcome(
                 capture, gradients.get(at), links, self.options.create_graph, self._why_of_leaf(capture) or missing
             )
-            outcomes.append(found._replace(cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
+            outcomes.append(replace(found, cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
         outcomes = with_leaves(captures, outcomes, self._begun_at())
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):

@@ -18,12 +18,12 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
-from backprobe.backends.facts import Backward, MadeAt
+from backprobe.backends.facts import Backward
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, key
 from backprobe.backends.torch.tensors import COMPRESSED, here, is_there
-from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.nonfinite import BackwardOp, Nonfinite
 
 FINITE, INF, NAN = "finite", "inf", "nan"
 BADNESS = {FINITE: 0, INF: 1, NAN: 2}
@@ -213,10 +213,10 @@ class Judge:
     def told(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """What backward gave, with the operations that made NaN or Inf."""
         found = self._found(captures)
-        outcomes = [outcome._replace(made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]
+        outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]
         return replace(passed, outcomes=outcomes)
 
-    def _found(self, captures: Sequence[Capture]) -> dict[int, tuple[MadeAt, ...]]:
+    def _found(self, captures: Sequence[Capture]) -> dict[int, tuple[BackwardOp, ...]]:
         """The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran."""
         told = kinds(self.judged)
         births = []
@@ -227,13 +227,13 @@ class Judge:
             return {}
         nodes = list(self.numbers)
         owners, places = _owners(captures)
-        found: dict[int, list[MadeAt]] = {}
+        found: dict[int, list[BackwardOp]] = {}
         for number, place, given, made in births:
             node = nodes[number]
             owner = owners.get(node)
             if owner is not None:
                 towards = _first_recorded(node.next_functions[place], places)
-                one = MadeAt(_plain_name(node), towards, given, made)
+                one = BackwardOp(_plain_name(node), towards, given, made)
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}

@@ -20,11 +20,11 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.optim import Optimizer
 
-from backprobe.backends.facts import UpdatedAt
 from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import LEAF
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
+from backprobe.record.nonfinite import Update
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -127,7 +127,7 @@ class Updates:
         self.judged.append(found)
         return len(self.judged) - 1
 
-    def told(self, captures: Sequence[Capture]) -> tuple[UpdatedAt, ...]:
+    def told(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         """The statements that made leaves worse than they were, with the leaves that this befell."""
         self.look(None)
         kind = [*kinds(self.judged), FINITE]  # the last is that of what was not judged
@@ -143,8 +143,16 @@ class Updates:
             at, after = statement.at, positions.get(id(statement.newest))
             source = None if at is None else Source(*at, linecache.getline(*at).strip())
             found += [
-                UpdatedAt(tuple(filter(None, names)), len(names), statement.optimizer, *told, source, after)
-                for told, names in groups.items()
+                Update(
+                    parameters=tuple(filter(None, names)),
+                    size=len(names),
+                    optimizer=statement.optimizer,
+                    gradient=gradient,
+                    made=made,
+                    source=source,
+                    after=after,
+                )
+                for (gradient, made), names in groups.items()
             ]
         return tuple(found)
 

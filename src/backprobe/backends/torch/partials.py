@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from backprobe.backends.facts import Link, Sums
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals, removing
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, key
+from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.reasons import Reason
 
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
@@ -34,8 +34,8 @@ LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"
 class Partials:
     """The links into each capture, by position; whether they sum to the gradients; what was not taken."""
 
-    links: dict[int, list[Link]] = field(default_factory=dict)
-    sums: Sums | None = None
+    links: dict[int, list[Edge]] = field(default_factory=dict)
+    sums: PathSums | None = None
     notes: list[tuple[int, Reason]] = field(default_factory=list)
 
 
@@ -58,7 +58,7 @@ def local_partials(
             run = _Pass(captures[positions[0]], [captures[at] for at in sources], stop, create_graph)
             if run.is_nested:
                 unknown.update(sources)
-                found.links.update({at: [Link(source) for source in sources] for at in positions})
+                found.links.update({at: [Edge(source) for source in sources] for at in positions})
                 continue
             arrived = arrivals.at(edge)
             try:
@@ -92,24 +92,24 @@ def _line(error: BaseException) -> str:
     return str(error).split("\n")[0]
 
 
-def _link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Link:
+def _link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
     """The numbers of an edge as its two entries see them; none where the consumer is only a part of what flows on."""
     if consumer.opaque or source.opaque or consumer.geometry is not None:
-        return Link(at)
+        return Edge(at)
     if source.geometry is None:
-        return Link(at, local, flow)
-    return Link(at, None, None if flow is None else source.geometry.restrict(flow))
+        return Edge(at, local, flow)
+    return Edge(at, None, None if flow is None else source.geometry.restrict(flow))
 
 
 def _lead_around(
-    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals, links: dict[int, list[Link]]
+    captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals, links: dict[int, list[Edge]]
 ) -> None:
     """The base's new version, too, contributes to the view that was written."""
     for at, capture in enumerate(captures):
         for write in capture.writes if not capture.opaque else ():
             term = arrivals.around_view(capture, write)
             for position in recorded.get((write.node, 0), [])[:1] if term is not None else []:
-                links.setdefault(position, []).append(Link(at, None, term))
+                links.setdefault(position, []).append(Edge(at, None, term))
 
 
 class _Stop:
@@ -273,7 +273,7 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 def _compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
     flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
-) -> Sums:  # fmt: skip
+) -> PathSums:  # fmt: skip
     """Do the contributions into each edge sum to what arrived there?
 
     Two sums of the same terms in different orders differ by rounding; half the digits of the coarsest dtype that takes
@@ -294,7 +294,9 @@ def _compare(
         agree = agree and difference <= math.sqrt(max(torch.finfo(arrived.dtype).eps, coarse.get(positions[0], 0.0)))
         if difference > largest:
             worst, largest = positions[0], difference
-    return Sums(judged, largest, worst, agree, tuple(unjudged))
+    return PathSums(
+        judged=judged, difference=largest, agree=agree, worst_at=worst, unjudged_at=tuple(unjudged)
+    )  # fmt: skip
 
 
 def _difference(arrived: Tensor, flows: Sequence[Tensor]) -> float:

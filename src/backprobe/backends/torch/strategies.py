@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node, get_gradient_edge
 
-from backprobe.backends.facts import Backward, Link, Options, Outcome
+from backprobe.backends.facts import Backward, Options, Outcome
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Gradients, arrive
 from backprobe.backends.torch.capture import Capture, version
@@ -23,6 +24,7 @@ from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED = Reason("no_path")
@@ -54,7 +56,7 @@ def differentiate(
     recorded = by_edge(captures)
     inputs = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
     order = graph.backward_order(root, recorded)
-    found = Partials({at: [Link(source) for source in sources] for at, sources in enumerate(inputs)})
+    found = Partials({at: [Edge(source) for source in sources] for at, sources in enumerate(inputs)})
     if options.partials:
         arrivals = arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=True,
                           to_leaves=options.nonfinite)  # fmt: skip
@@ -90,7 +92,7 @@ def with_leaves(captures: Sequence[Capture], outcomes: Sequence[Outcome], reache
         leaves = [captures[at].tensor for at in missing if outcomes[at].is_leaf]
         lost = graph.leading_to_lost(made.values(), reached, leaves)
         for at, node in made.items():
-            told[at] = told[at]._replace(leaves_reached=node not in lost)
+            told[at] = replace(told[at], leaves_reached=node not in lost)
     return told
 
 
@@ -114,17 +116,17 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 
 def outcome(
-    capture: Capture, gradient: Tensor | None, inputs: tuple[Link, ...], live: bool,
+    capture: Capture, gradient: Tensor | None, inputs: tuple[Edge, ...], live: bool,
     missing: tuple[GradStatus, Reason] = (GradStatus.NOT_CONNECTED, NOT_CONNECTED),
 ) -> Outcome:  # fmt: skip
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value = _value(capture, live)
     if capture.edge is None:
-        return Outcome(capture.status, capture.why, value, None, inputs, cause=capture.in_vain)
+        return Outcome(capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain)
     if capture.opaque is not None:
-        return Outcome(GradStatus.OPAQUE, capture.opaque, value, None, inputs)
+        return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs)
     if gradient is None:
-        return Outcome(*missing, value, None, inputs, is_leaf=capture.tensor.is_leaf)
+        return Outcome(*missing, value, inputs=inputs, is_leaf=capture.tensor.is_leaf)
     return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
-from backprobe.backends.facts import Around, Backward, Description, Effect, Link, Options, Ran
+from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
 from backprobe.backends.protocol import Once
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
@@ -29,6 +29,7 @@ from backprobe.backends.torch.strategies import HookedGradients, by_edge, differ
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 TOGETHER = Reason("versions_share_gradient")
@@ -331,7 +332,7 @@ class TorchTape(Once):
         links = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
         missing = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_unfinished"))
         found = [
-            outcome(capture, None, tuple(map(Link, sources)), False, missing)
+            outcome(capture, None, tuple(map(Edge, sources)), False, missing)
             for capture, sources in zip(captures, links, strict=True)
         ]
         return Backward(found, ())

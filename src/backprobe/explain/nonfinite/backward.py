@@ -70,7 +70,7 @@ class Backward:
         if not self.states.sees_operations:
             return list(self._between(order))
         seen = [
-            Birth(at, one.operation, None if one.towards is None else self.positions[one.towards], TOLD[one.given],
+            Birth(at, one.operation, one.at, TOLD[one.given],
                   TOLD[one.made])
             for at in order for one in self.states.made(at)
         ]  # fmt: skip

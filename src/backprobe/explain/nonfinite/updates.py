@@ -37,7 +37,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     lines = [update.source for update in updates]
     found = [one for one in births if one in certain or one.kind not in FORWARD or not _stands_at(one.source, lines)]
     for update in reversed(updates):
-        after = len(record.entries) if update.after is None else positions.get(update.after, len(record.entries))
+        after = len(record.entries) if update.after is None else update.after
         later = [
             at for at, finding in enumerate(found)
             if finding.kind in FORWARD and positions.get(finding.name, -1) > after

@@ -1,0 +1,60 @@
+"""Full and printed names of what a run has named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from backprobe.tracing.assemble import Names
+from backprobe.tracing.scope import NamedAs, Scope, Value
+from backprobe.tracing.trace import Trace
+
+
+def full(name: NamedAs) -> str:
+    """The full name: every count written."""
+    scope, local, count, leaf = name
+    return local if scope is None else f"{scope.full}:{local}#{count}{leaf}"
+
+
+def names_of(trace: Trace, values: Sequence[Value]) -> Names:
+    """The names of these values, whose full names are known."""
+    printer = _Printer(trace, values)
+    positions = {name: at for at, value in enumerate(values) for name in value.fulls}
+    printed = {name: printer.write(of) for value in values for name, of in zip(value.fulls, value.names, strict=True)}
+    return Names(positions, printed, [_outermost_first(value.fulls, printed) for value in values])
+
+
+def _outermost_first(fulls: Sequence[str], printed: Mapping[str, str]) -> list[str]:
+    """The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``."""
+    if len(fulls) == 1:
+        return [printed[fulls[0]]]
+    return list(dict.fromkeys(printed[name] for name in sorted(fulls, key=lambda name: name.count("/"))))
+
+
+class _Printer:
+    """Printed names: a count only where it tells several apart, the shorthand ``u`` only where it has one reading."""
+
+    def __init__(self, trace: Trace, values: Sequence[Value]) -> None:
+        self.trace = trace
+        self.scopes: dict[Scope, str] = {}
+        self.paths = {name[1] for value in values for name in value.names if name[0] is None} | set(trace.entered)
+
+    def write(self, name: NamedAs) -> str:
+        scope, local, count, leaf = name
+        if scope is None:
+            return local
+        place = self.scopes.get(scope)
+        if place is None:
+            place = self.scopes[scope] = self._scope(scope)
+        counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
+        if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
+            return place  # a scope alone means what it returns
+        bare = counted + leaf
+        return f"{place}:{bare}" if place or bare in self.paths else bare
+
+    def _scope(self, scope: Scope) -> str:
+        if not scope.path:
+            return ""
+        above, siblings = "", self.trace.entered
+        if scope.parent is not None:
+            above, siblings = self._scope(scope.parent), scope.parent.entered
+        return f"{above}{scope.path}" + (f"#{scope.count}" if siblings.get(scope.path, 1) > 1 else "")

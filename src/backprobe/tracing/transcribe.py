@@ -1,0 +1,138 @@
+"""The record of a traced run: what its values are called and were computed from, and the line of each cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import replace
+from functools import lru_cache
+
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
+from backprobe.backends.protocol import Backend
+from backprobe.cuts.cuts import causes, places
+from backprobe.record.entries import Entry, GradStatus, Record, plain_text
+from backprobe.record.inputs import IndirectInput, Read
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
+from backprobe.source.sites import Site
+from backprobe.tracing.assemble import Assembler
+from backprobe.tracing.printed_names import full, names_of
+from backprobe.tracing.provenance import Carried
+from backprobe.tracing.scope import Scope, Value
+from backprobe.tracing.trace import Trace
+
+
+def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
+    """The values that get an entry: those with a name that was selected, and the outputs."""
+    wanted = trace.selection.wants
+    for value in trace.values:
+        value.fulls = [full(name) for name in value.names]
+    return [value for value in trace.values if value in outputs or any(map(wanted, value.fulls))]
+
+
+def transcribe(
+    trace: Trace, backend: Backend, values: Sequence[Value], passed: Backward, outputs: Sequence[Value]
+) -> Record:  # fmt: skip
+    """The record of one run's values; what backward gave speaks by position of those that were captured."""
+    captured = [at for at, value in enumerate(values) if value.capture is not None]
+    outcomes = dict(zip(captured, passed.outcomes, strict=True))
+    names = names_of(trace, values)
+    assembler = Assembler(names, captured)
+    transcript = _Transcript(trace, backend, values, assembler)
+    record = assembler.record(
+        [transcript.entry(at, value, outcomes.get(at)) for at, value in enumerate(values)],
+        passed,
+        backend=backend.name,
+        framework=backend.name,
+        outputs=[transcript.position[output] for output in outputs],
+        unseen=[name for name in trace.seen if name not in names.positions],
+        notes=tuple(trace.notes),
+    )
+    return _with_causes(record)
+
+
+def _with_causes(record: Record) -> Record:
+    """The record, with the line that cut the way from each value that no path leads from."""
+    lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
+    found = places(record)
+    if lost and any(_may_cut(entry, lost) for entry in record.entries):
+        found |= causes(record)
+    if not found:
+        return record
+    entries = [replace(entry, cause=found[at]) if at in found else entry for at, entry in enumerate(record.entries)]
+    return replace(record, entries=tuple(entries))
+
+
+def _may_cut(entry: Entry, lost: Set[int]) -> bool:
+    """May the way of a lost gradient end here? Most recordings have no such entry, and are not looked into further.
+
+    So it may where a value is mentioned and no edge leads to it, where backward brought nothing along an edge, and
+    where a backend knows the line itself.
+    """
+    edges = {edge.at for edge in entry.inputs}
+    if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
+        return True
+    mentioned = {read.at for read in entry.reads} | {way.at for way in entry.indirect}
+    return entry.cause is not None or not (mentioned & lost <= edges)
+
+
+class _Transcript:
+    """What the program says of its values: their lines, and what their expressions mention."""
+
+    def __init__(self, trace: Trace, backend: Backend, values: Sequence[Value], assembler: Assembler) -> None:
+        self.trace, self.backend, self.assembler = trace, backend, assembler
+        self.position = {value: at for at, value in enumerate(values)}
+
+    def entry(self, at: int, value: Value, outcome: Outcome | None) -> Entry:
+        """The entry of a value; ``outcome`` is None of one that was not captured, such as a plain number."""
+        scope, site, source = value.scope, value.site, None
+        if scope is not None and site.line:
+            source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
+        return self.assembler.entry(
+            at,
+            _uncaptured(value) if outcome is None else self._with_writer(value, outcome),
+            described=NOTHING_KNOWN if outcome is None else self._described(value, outcome),
+            source=source,
+            op=site.op,
+            reads=self._reads(value.reads) if value.reads else (),
+            indirect=self._indirect(value.passages) if value.passages else (),
+        )
+
+    def _described(self, value: Value, outcome: Outcome) -> Description:
+        if value.tensor is None:
+            return NOTHING_KNOWN
+        return self.backend.describe(outcome.value if self.backend.is_tensor(outcome.value) else value.tensor)
+
+    def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
+        """What became of a value; where something wrote to it out of sight, with that line."""
+        writer = self.trace.writers.get(id(value.capture)) if outcome.status is GradStatus.OPAQUE else None
+        return outcome if writer is None else replace(outcome, cause=_line(*writer))
+
+    def _reads(self, reads: Sequence[tuple[str, Value]]) -> tuple[Read, ...]:
+        first, position = self.assembler.first, self.position
+        found = [(spelled, position[value]) for spelled, value in reads if value in position]
+        return tuple([Read(spelled, at, name=first[at]) for spelled, at in found])
+
+    def _indirect(self, passages: Sequence[tuple[str, Carried]]) -> tuple[IndirectInput, ...]:
+        first, position = self.assembler.first, self.position
+        found = [(through, one, position[one.value]) for through, one in passages if one.value in position]
+        return tuple([
+            IndirectInput(one.spelled, at, through, _line(one.scope, one.site), name=first[at])
+            for through, one, at in found
+        ])  # fmt: skip
+
+
+_source = lru_cache(16384)(Source)  # programs come by the same lines at each step
+
+
+def _line(scope: Scope, site: Site) -> Source:
+    """The line of a statement; a value that it made also has what it called."""
+    return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
+
+
+def _uncaptured(value: Value) -> Outcome:
+    status, why = value.absent or (GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": _kind(value.plain)}))
+    return Outcome(status, why, value.plain)
+
+
+def _kind(plain: object) -> str:
+    return "None" if plain is None else f"the Python number {plain_text(plain)}"
