@@ -15,8 +15,8 @@ import torch
 import backprobe as bp
 from backprobe.derive import derive
 from backprobe.derive.chain import Chain
-from backprobe.derive.paths import ways
-from backprobe.derive.writing import Text, write
+from backprobe.derive.notation import Text, write
+from backprobe.derive.paths import paths
 from backprobe.record.graph import Graph
 
 COUNT = int(os.environ.get("RANDOM_DERIVATIONS", "200"))
@@ -97,10 +97,9 @@ READ_BACK = {
 
 
 def chain_of(rec, name):
-    entries = rec.record.entries
-    positions = {entry.name: at for at, entry in enumerate(entries)}
-    between = ways(Graph.of(rec.record), rec.record.outputs[0], positions[rec[name].name], lambda *_: True)
-    return Chain(entries, between, recorded=True)
+    graph = Graph.of(rec.record)
+    between = paths(graph, rec.record.outputs[0], graph.positions[rec[name].name], lambda *_: True)
+    return Chain(graph, between, recorded=True)
 
 
 def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
@@ -125,7 +124,7 @@ def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
                 continue
             names = [rec.record.entries[symbol].name for symbol in factor.symbols]
             printed = write(factor.tree, names, Python())[0]
-            edge = chain.edges[factor.of, factor.towards]
+            edge = chain.edges[factor.of, factor.wrt]
             with np.errstate(all="ignore"):
                 found = eval(printed, {**READ_BACK, "value": value})
             expected = pytest.approx(edge.partial.item(), rel=1e-6, abs=1e-9, nan_ok=True)

@@ -19,7 +19,7 @@ MODEST = 1_000_000  # constants up to which sympy is asked for a function of one
 
 @lru_cache(2048)
 def derivative(tree: Tree, index: int) -> Tree:
-    """The derivative of a formula towards one of its symbols. Raises Unwritten.
+    """The derivative of a formula with respect to one of its symbols. Raises Unwritten.
 
     >>> from backprobe.derive.formula import parse
     >>> derivative(parse("3 * x", [("x", "x")]).tree, 0)
@@ -116,7 +116,7 @@ def _to_sympy(tree: Tree, symbols: dict[int, Any]) -> Any:
         case "pow":
             return _power(*args)
     if any(not arg.free_symbols and not (arg.is_Number and -MODEST < arg < MODEST) for arg in args):
-        raise Unwritten(f"`{tree.op}` of a constant that is no plain number")  # sympy may reckon for ever
+        raise Unwritten(f"`{tree.op}` of a constant that is not a plain number")  # sympy may compute forever
     return _functions()[tree.op](*args)
 
 
@@ -124,7 +124,7 @@ def _power(base: Any, exponent: Any) -> Any:
     """A power, unless it is a number that sympy would write out in millions of digits."""
     if not base.free_symbols and not exponent.free_symbols:
         if not (base.is_Number and exponent.is_Number):
-            raise Unwritten("a power of constants that are no plain numbers")
+            raise Unwritten("a power of constants that are not plain numbers")
         size = max(abs(math.log2(float(abs(base)))) if base else 0, 1) if abs(base) < 1e300 else 1000
         if abs(exponent) * size > LONGEST_POWER:
             raise Unwritten("a number in it is too large for floating point")

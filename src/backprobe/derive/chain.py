@@ -10,30 +10,32 @@ from typing import Any
 from backprobe.derive.evaluate import ROUNDINGS, Rounding, agree
 from backprobe.derive.factors import Factors, places, single, size, to_array
 from backprobe.derive.formula import Unwritten
-from backprobe.derive.paths import Ways
+from backprobe.derive.paths import Paths
 from backprobe.record.entries import Entry
+from backprobe.record.graph import Graph
 from backprobe.record.names import split
 
 MOST_PATHS = 16  # paths that are listed; beyond, they are counted
 
 
 class Chain:
-    """All that a derivation says, before it is set out.
+    """The content of a derivation, before any notation.
 
     ``labels`` are what the entries are called in formulas, ``factors`` the edges' by the positions of consumer and
     input. ``scalars`` is whether everything between is a single number, so that paths can be multiplied out; ``seed``
     is the gradient that the output itself has, 1 unless a cotangent was given. ``total`` is the derivative: recorded,
     or from the recorded partials where the output is not the recorded one. ``hidden`` are the entries that lie between
-    and have no gradient of their own, so that what flows through them is on no path.
+    and have no gradient of their own, so that no path leads through them.
     """
 
     def __init__(
-        self, entries: Sequence[Entry], between: Ways, *, recorded: bool, hidden: Sequence[int] = ()
+        self, graph: Graph, between: Paths, *, recorded: bool, hidden: Sequence[int] = ()
     ) -> None:  # fmt: skip
-        self.entries, self.between, self.recorded, self.hidden = entries, between, recorded, hidden
+        entries = self.entries = graph.entries
+        self.between, self.recorded, self.hidden = between, recorded, hidden
         self.output, self.input = entries[between.start], entries[between.end]
         self.edges = {(of, to): edge for of in between.order for to, edge in between.inputs[of].items()}
-        made = Factors(entries)
+        made = Factors(graph)
         self.formulas = {at: made.known(at) for at in between.order if at != between.end}
         operands = [symbol for known in self.formulas.values() if known is not None for symbol in known.symbols]
         self.involved = list(dict.fromkeys([between.start, *between.order, between.end, *operands]))
@@ -58,7 +60,7 @@ class Chain:
             return None
 
     def _totals(self) -> dict[int, float]:
-        """The derivative of the output towards each value on the way, from the recorded partials alone."""
+        """The derivative of the output with respect to each value on the way, from the recorded partials alone."""
         assert self.seed is not None
         return self._swept({pair: self.number(*pair) for pair in self.edges}, self.seed)
 
@@ -71,7 +73,7 @@ class Chain:
         return found
 
     def is_one_of_several(self, of: int, to: int) -> bool:
-        """Does the one value flow into the other along other ways than their edge?"""
+        """Does one value flow into the other along other paths than their edge?"""
         if self.between.count == 1:
             return False
         return any(each != to and self.between.leads(each, to) for each in self.between.inputs[of])
@@ -81,17 +83,17 @@ class Chain:
         assert number is not None
         return number
 
-    def product(self, way: Sequence[int]) -> float:
+    def product(self, path: Sequence[int]) -> float:
         """The product of the recorded partials along a path."""
         assert self.seed is not None
-        return math.prod((self.number(*pair) for pair in pairs(way)), start=self.seed)
+        return math.prod((self.number(*pair) for pair in pairs(path)), start=self.seed)
 
     def contributions(self) -> dict[int, Any]:
         """What flows into the asked gradient from each value that it flows into directly."""
         return {of: edge.contribution for (of, to), edge in self.edges.items() if to == self.between.end}
 
     def _adds_up(self) -> bool | None:
-        """Is the sum the recorded gradient? None where nothing is recorded to tell."""
+        """Is the sum the recorded gradient? None where there is nothing recorded to compare with."""
         if not self.recorded or self.between.start == self.between.end or not self.edges:
             return None
         rounding = Rounding.of(self.entries[at].dtype for at in self.between.order)
@@ -123,9 +125,9 @@ class Chain:
             )
 
 
-def pairs(way: Sequence[int]) -> Iterable[tuple[int, int]]:
+def pairs(path: Sequence[int]) -> Iterable[tuple[int, int]]:
     """The edges along a path: consumer and input."""
-    return itertools.pairwise(way)
+    return itertools.pairwise(path)
 
 
 def label(entries: Sequence[Entry], involved: Iterable[int]) -> dict[int, str]:

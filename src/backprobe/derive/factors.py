@@ -1,4 +1,4 @@
-"""The factor of an edge: the formula's derivative where it agrees with what was recorded, else what was recorded."""
+"""The factor of an edge: the derivative of its formula if that agrees with the recorded numbers, else those."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 from backprobe.derive.calculus import derivative
 from backprobe.derive.evaluate import DTYPES, Rounding, agree, evaluate, kinks
 from backprobe.derive.formula import Unwritten, parse
+from backprobe.derive.notation import Text, write
 from backprobe.derive.tree import Apply, Tree, parts
-from backprobe.derive.writing import Text, write
 from backprobe.errors import Overwritten
 from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.graph import Graph
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split
 
@@ -24,7 +25,7 @@ SAMPLED = 64  # elements that are checked beyond
 
 @dataclass(frozen=True)
 class Factor:
-    """The local derivative of one value (``of``) towards another (``towards``), by their positions.
+    """The local derivative of one value (``of``) with respect to another (``wrt``), by their positions.
 
     ``tree`` is the formula, whose symbols are the entries at ``symbols``; None where there is none that agrees, and
     ``why`` says so. ``number`` is the recorded partial between two single numbers. ``numbers`` are what the formula
@@ -32,7 +33,7 @@ class Factor:
     """
 
     of: int
-    towards: int
+    wrt: int
     tree: Tree | None = None
     symbols: tuple[int, ...] = ()
     number: float | None = None
@@ -56,29 +57,29 @@ class Disagrees(Unwritten):
 
 
 class Factors:
-    """The factors of a record's edges. ``names`` says what entries are called, by position, once that is decided."""
+    """The factors of a record's edges. ``names`` says what entries are called, by position, once those are chosen."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self.entries = entries
-        self.positions = {entry.name: at for at, entry in enumerate(entries)}
+    def __init__(self, graph: Graph) -> None:
+        self.graph, self.entries = graph, graph.entries
+        self.positions = graph.positions
         self.formula = cache(self._formula)  # of this object alone
         self.array = cache(self._array)
 
-    def factor(self, of: int, towards: int, edge: Edge, names: Mapping[int, str]) -> Factor:
+    def factor(self, of: int, wrt: int, edge: Edge, names: Mapping[int, str]) -> Factor:
         """The factor of an edge, with its reason in the given names where it is not written out."""
-        number = self._number(of, towards, edge)
+        number = self._number(of, wrt, edge)
         try:
             known = self.formula(of)
             if isinstance(known, Unwritten):
                 raise known
-            tree, numbers = self._checked(known, of, towards, edge, number, names)
+            tree, numbers = self._checked(known, of, wrt, edge, number, names)
         except Unwritten as error:
-            return Factor(of, towards, number=number, why=str(error), agrees=not isinstance(error, Disagrees))
-        return Factor(of, towards, tree, known.symbols, number, numbers)
+            return Factor(of, wrt, number=number, why=str(error), agrees=not isinstance(error, Disagrees))
+        return Factor(of, wrt, tree, known.symbols, number, numbers)
 
-    def _number(self, of: int, towards: int, edge: Edge) -> float | None:
+    def _number(self, of: int, wrt: int, edge: Edge) -> float | None:
         """The recorded partial between two real numbers."""
-        if edge.partial is None or not size(self.entries[of]) == size(self.entries[towards]) == 1:
+        if edge.partial is None or not size(self.entries[of]) == size(self.entries[wrt]) == 1:
             return None
         try:
             return single(edge.partial)
@@ -122,16 +123,16 @@ class Factors:
 
     def _members(self, entry: Entry) -> list[tuple[str, str]]:
         """The parameters, and what modules returned, that flow into an entry: their paths, and their names."""
-        sources = [self.entries[self.positions[edge.name]] for edge in entry.inputs]
+        sources = [self.entries[source] for source in self.graph.inputs[self.positions[entry.name]]]
         return [(path, each.name) for each in sources for path in (each.name, *each.aliases) if split(path)[1] is None]
 
     def _refuse_numbers(self, entry: Entry) -> None:
-        """Only real numbers, dense and still there, can be reckoned with."""
+        """Only real, dense numbers that are still there can be checked."""
         if entry.status is GradStatus.NOT_TENSOR:
             if not isinstance(entry.held_value, int | float):
-                raise Unwritten(f"{entry.name} is no real number")
+                raise Unwritten(f"{entry.name} is not a real number")
         elif entry.shape is None or entry.held_value is None:
-            raise Unwritten(f"{entry.name} has no numbers to check with")
+            raise Unwritten(f"{entry.name} has no numbers to check against")
         elif "complex" in (entry.dtype or ""):
             raise Unwritten(f"{entry.name} is complex")
         elif "float" in (entry.dtype or "") and entry.dtype not in DTYPES:
@@ -158,7 +159,7 @@ class Factors:
         try:
             return self.entries[at].value
         except Overwritten:
-            raise Unwritten(f"the value of {self.entries[at].name} is lost") from None
+            raise Unwritten(f"the value of {self.entries[at].name} was overwritten") from None
 
     def _array(self, at: int) -> Any:
         return to_array(self._held(at), self.entries[at].shape or ())
@@ -166,13 +167,13 @@ class Factors:
     # its derivative
 
     def _checked(
-        self, known: Known, of: int, towards: int, edge: Edge, number: float | None, names: Mapping[int, str]
+        self, known: Known, of: int, wrt: int, edge: Edge, number: float | None, names: Mapping[int, str]
     ) -> tuple[Tree, Any]:
         """The derivative, and its numbers where they are many. Raises Unwritten, and Disagrees where they differ."""
-        if towards not in known.symbols:
+        if wrt not in known.symbols:
             source = self.entries[of].source
-            raise Unwritten(f"`{_short(source.expression if source else '')}` does not mention {names[towards]}")
-        tree = derivative(known.tree, known.symbols.index(towards))
+            raise Unwritten(f"`{_short(source.expression if source else '')}` does not mention {names[wrt]}")
+        tree = derivative(known.tree, known.symbols.index(wrt))
         met = kinks(known.tree, known.values, known.rounding) if _is_kinked(tree) else []
         if met:
             raise Unwritten(_kink(*met[0], [names[symbol] for symbol in known.symbols], size(self.entries[of])))
@@ -180,18 +181,18 @@ class Factors:
         if number is not None:
             _compare("its derivative", ours, errors, number, known.rounding)
             return tree, None
-        return tree, self._against_contribution(known, ours, errors, of, towards, edge)
+        return tree, self._against_contribution(known, ours, errors, of, wrt, edge)
 
     def _against_contribution(
-        self, known: Known, ours: Any, errors: Any, of: int, towards: int, edge: Edge
+        self, known: Known, ours: Any, errors: Any, of: int, wrt: int, edge: Edge
     ) -> Any:  # fmt: skip
         """The derivative times the consumer's gradient must be what flows into the input's gradient."""
         import numpy
 
-        consumer, source = self.entries[of], self.entries[towards]
+        consumer, source = self.entries[of], self.entries[wrt]
         shape, own = consumer.shape or (), source.shape or ()
         if edge.contribution is None or consumer.grad_or_none is None:
-            raise Unwritten("no number is recorded to check its derivative with")
+            raise Unwritten("no number is recorded to check its derivative against")
         chosen = places(shape)
         if chosen is not None and own != shape:
             raise Unwritten(f"each element of it sums more than the {WHOLE:,} elements that are checked")
@@ -221,12 +222,12 @@ def _compare(what: str, ours: Any, errors: Any, recorded: Any, rounding: Roundin
     if numpy.any(~numpy.isfinite(ours) & numpy.isfinite(recorded)):
         raise Unwritten(f"{what} is not finite in double precision here")
     if numpy.any(~numpy.isfinite(recorded) & numpy.isfinite(ours)):
-        raise Unwritten(f"{what} left the range of the dtype that it is recorded in")
+        raise Unwritten(f"{what} overflows the dtype that it is recorded in")
     raise Disagrees(f"{what} gives {_first_apart(ours, recorded)} is recorded")
 
 
 def size(entry: Entry) -> int:
-    """How many elements an entry has; a number has one, a nested tensor none that could be told."""
+    """How many elements an entry has; a number has one, a nested tensor an unknown number, given as 0."""
     return math.prod(entry.shape) if entry.shape is not None else int(entry.status is GradStatus.NOT_TENSOR)
 
 
@@ -293,7 +294,7 @@ def _kink(function: Apply, ties: int, names: Sequence[str], elements: int) -> st
     inside = [write(arg, names, Text())[0] for arg in function.args]
     where = " = ".join(inside if len(inside) > 1 else [*inside, "0"])
     return f"{function.op} has a kink at {where}" + (
-        f", met by {ties} of {elements:,} elements" if elements > 1 else ""
+        f", reached by {ties} of {elements:,} elements" if elements > 1 else ""
     )
 
 

@@ -174,7 +174,7 @@ class _Builder:
         return None
 
     def returned(self, call: ast.Call, leaf: str) -> str | None:
-        """What a followed call of the user's function returned: calls return in the order in which they are made."""
+        """What a followed call of a user's function returned: calls return in the order in which they are made."""
         if id(call) in self.results and not leaf:
             return self.results[id(call)]
         function = f"{quote(_last_name(call))}()"
@@ -258,7 +258,7 @@ def _is_harmless(keyword: ast.keyword) -> bool:
 
 def _number(value: object, node: ast.expr) -> Tree:
     if type(value) not in (int, float):
-        raise Unwritten(f"{_shown(node)} is no real number")
+        raise Unwritten(f"{_shown(node)} is not a real number")
     assert isinstance(value, int | float)
     if not fits(value):
         raise Unwritten("a number in it is too large for floating point")

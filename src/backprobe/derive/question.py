@@ -1,4 +1,4 @@
-"""What is asked of a recording: which derivative, along which ways, and what cannot be answered."""
+"""The question put to a recording: which derivative is asked for, along which paths, and whether it can be answered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from backprobe.derive.chain import Chain
 from backprobe.derive.factors import size
-from backprobe.derive.paths import Ways, ways
+from backprobe.derive.paths import Paths, paths
 from backprobe.errors import BadOption
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Graph
@@ -19,15 +19,15 @@ def asked(recording: Recording, name: str, of: str | None) -> Chain:
     entry, start = recording[name], _output(recording, name, of)
     graph = Graph.of(recording.record)
     at, top = graph.positions[entry.name], graph.positions[start.name]
-    every = ways(graph, top, at, lambda *_: True)
+    every = paths(graph, top, at, lambda *_: True)
     if len(recording.outputs) == 1 and start is recording.outputs[0]:
         entry.grad  # noqa: B018 - raises where there is none
-        between = ways(graph, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
+        between = paths(graph, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
         hidden = [each for each in every.order if entries[each].status is GradStatus.OPAQUE]
-        return Chain(entries, between, recorded=True, hidden=hidden)
-    _refuse_unconnected(start, entry, every, bool(ways(graph, at, top, lambda *_: True).count))
+        return Chain(graph, between, recorded=True, hidden=hidden)
+    _refuse_unconnected(start, entry, every, bool(paths(graph, at, top, lambda *_: True).count))
     _refuse_tensors(start, entry, every, entries)
-    return Chain(entries, every, recorded=False)
+    return Chain(graph, every, recorded=False)
 
 
 def _output(recording: Recording, name: str, of: str | None) -> Entry:
@@ -37,12 +37,12 @@ def _output(recording: Recording, name: str, of: str | None) -> Entry:
         names = [entry.name for entry in recording.outputs]
         raise BadOption(
             f"{len(names)} values were differentiated", asked=f"bp.derive(rec, {name!r})", found=", ".join(names[:8]),
-            why="a derivation has one value that it differentiates", next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
+            why="a derivation differentiates one value", next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
         )  # fmt: skip
     return recording.outputs[0]
 
 
-def _refuse_unconnected(start: Entry, entry: Entry, between: Ways, the_other_way: bool) -> None:
+def _refuse_unconnected(start: Entry, entry: Entry, between: Paths, the_other_way: bool) -> None:
     if between.count:
         return
     found = f"{entry.name} depends on {start.name}" if the_other_way else "no path of recorded values between them"
@@ -52,13 +52,14 @@ def _refuse_unconnected(start: Entry, entry: Entry, between: Ways, the_other_way
     )  # fmt: skip
 
 
-def _refuse_tensors(start: Entry, entry: Entry, between: Ways, entries: Sequence[Entry]) -> None:
+def _refuse_tensors(start: Entry, entry: Entry, between: Paths, entries: Sequence[Entry]) -> None:
     tensors = [entries[at].name for at in between.order if size(entries[at]) != 1]
-    tensors += [edge.name for at in between.order for edge in between.inputs[at].values() if edge.partial is None]
+    tensors += [entries[source].name for at in between.order for source, edge in between.inputs[at].items()
+                if edge.partial is None]  # fmt: skip
     if tensors:
         raise BadOption(
             f"∂{start.name}/∂{entry.name} was not recorded", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
-            found=f"{tensors[0]} between them is no single number",
+            found=f"{tensors[0]} between them is not a single number",
             why="the recorded gradients are of the output, and the partials of tensors cannot be multiplied out",
             next="bp.probe(f, of=..., partials=True), with that value as the output",
         )  # fmt: skip

@@ -1,17 +1,16 @@
-"""A derivation set out in rows: the paths with their products, their sum, and what each value was computed by."""
+"""A derivation as rows: the paths with their products, their sum, and the line that computed each value."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.protocol import Arrays
 from backprobe.derive.chain import Chain, pairs
 from backprobe.derive.factors import Factor, single, size
 from backprobe.derive.formula import Unwritten
-from backprobe.derive.writing import ATOM, MINUS, PRODUCT, Latex, Notation, Text, rounded, write
+from backprobe.derive.notation import ATOM, MINUS, PRODUCT, Notation, Row, Written, bracketed, rounded, write
 from backprobe.errors import BackprobeError
 from backprobe.record.entries import Entry, GradStatus, plain_text
 from backprobe.show.table import SMALL, describe, place
@@ -21,28 +20,6 @@ ENDS = 4  # factors at either end of a product that is not
 MOST_LINES = 40  # steps and factors that are shown
 MOST_NOTES = 12
 MOST_VALUES = 12
-
-Written = tuple[str, int]
-"""A text, and how tightly its outermost operation binds."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """Terms that are equal; what they are about stands before them, and where the source has them behind."""
-
-    terms: Sequence[str]
-    about: str = ""
-    where: str = ""
-
-    def text(self) -> str:
-        about = f"{self.about}: " if self.about else ""
-        return about + " = ".join(self.terms) + (f"  ({self.where})" if self.where else "")
-
-    def latex(self) -> str:
-        first, *rest = self.terms
-        about = rf"{self.about}:\quad " if self.about else ""
-        where = rf" \qquad ({self.where})" if self.where else ""
-        return f"{about}{first} &" + (f"= {' = '.join(rest)}" if rest else "") + where
 
 
 class Page:
@@ -55,7 +32,7 @@ class Page:
         """The derivative: the paths, and their sum."""
         chain, between = self.chain, self.chain.between
         if between.start == between.end:
-            # what is differentiated, by itself: 1, or the cotangent that was given
+            # the output with respect to itself: 1, or the given cotangent
             return [self._row([self.head(), *([] if chain.seed == 1 else [self._seed()]), self.result()])]
         if not between.count:
             return [Row([self.head(), self.result()])]
@@ -78,17 +55,17 @@ class Page:
         return self.notation.partial(self.chain.labels[of], self.chain.labels[to])
 
     def local(self, of: int, to: int) -> str:
-        """The symbol of a local partial: marked where the whole derivative, along other ways too, is another one."""
+        """The symbol of a local partial: marked where other paths make the total derivative a different one."""
         symbol = self.partial(of, to)
         return self.notation.direct(symbol) if self.chain.is_one_of_several(of, to) else symbol
 
     def result(self) -> str:
-        """What it all comes to: among single numbers a number, whatever their shape."""
+        """The derivative: a plain number where all values have one element, whatever their shape."""
         total = self.chain.total
         return self.notation.number(self._shown(single(total) if self.chain.scalars else total))
 
     def _row(self, terms: Sequence[str], about: str = "") -> Row:
-        """A row in which nothing is said twice."""
+        """A row without repeated terms."""
         kept = [term for at, term in enumerate(terms) if not at or _bare(term) != _bare(terms[at - 1])]
         return Row(kept, about)
 
@@ -108,7 +85,7 @@ class Page:
     # one path
 
     def _path(self, way: Sequence[int]) -> list[str]:
-        """The product along a path: by names, as formulas, in numbers, and what it comes to."""
+        """The product along a path: by names, as formulas, in numbers, and its value."""
         factors = [self.chain.factors[pair] for pair in pairs(way)]
         terms = [self._with_seed([self.local(*pair) for pair in pairs(way)]), self._formulas(factors)]
         return [*terms, *self._numbers(factors), *self._comes_to(way)]
@@ -126,25 +103,25 @@ class Page:
         if len(factors) == 1:
             return factors[0][0]
         texts = [
-            text if binding >= PRODUCT or (not at and binding == MINUS) else self.notation.brackets(text)
+            text if not at and binding == MINUS else bracketed((text, binding), PRODUCT, self.notation)
             for at, (text, binding) in enumerate(factors)
         ]
         return self.notation.dot.join(self._elided(texts))
 
     def formula(self, factor: Factor) -> Written:
-        """A factor as a formula, or what stands for it: its recorded number, its name, its Jacobian's shape."""
+        """A factor as a formula, or else its recorded number, its name, or its Jacobian's shape."""
         chain = self.chain
         if factor.tree is not None:
             return write(factor.tree, [chain.labels[at] for at in factor.symbols], self.notation)
         if factor.number is not None:
             return self._signed(factor.number)
-        of, to = chain.entries[factor.of], chain.entries[factor.towards]
-        partial = chain.edges[factor.of, factor.towards].partial
+        of, to = chain.entries[factor.of], chain.entries[factor.wrt]
+        partial = chain.edges[factor.of, factor.wrt].partial
         if size(of) == 1 and partial is not None and size(to) <= SMALL and "complex" not in (to.dtype or ""):
             return self.notation.number(self._shown(partial)), ATOM
         if size(of) == 1:
-            return self.partial(factor.of, factor.towards), ATOM
-        return self.notation.jacobian(self.partial(factor.of, factor.towards), _shape(of), _shape(to)), ATOM
+            return self.partial(factor.of, factor.wrt), ATOM
+        return self.notation.jacobian(self.partial(factor.of, factor.wrt), _shape(of), _shape(to)), ATOM
 
     def _signed(self, number: float) -> Written:
         return self.notation.number(rounded(number)), MINUS if number < 0 else ATOM
@@ -162,12 +139,12 @@ class Page:
             from backprobe.backends.numpy import nested_text  # here, because it imports NumPy
 
             return self.notation.number(nested_text(factor.numbers.tolist())), ATOM
-        partial = self.chain.edges[factor.of, factor.towards].partial
-        small = size(self.chain.entries[factor.of]) == 1 and size(self.chain.entries[factor.towards]) <= SMALL
+        partial = self.chain.edges[factor.of, factor.wrt].partial
+        small = size(self.chain.entries[factor.of]) == 1 and size(self.chain.entries[factor.wrt]) <= SMALL
         return (self.notation.number(self._shown(partial)), ATOM) if small and partial is not None else None
 
     def _comes_to(self, way: Sequence[int]) -> list[str]:
-        """What flows along one path into the asked gradient, where that is known of this path alone."""
+        """The contribution of one path to the asked gradient, where it is known for this path alone."""
         chain = self.chain
         if len(chain.listed) == 1 and chain.sum_agrees is not False:
             return [self.result()]
@@ -192,11 +169,11 @@ class Page:
         if size(chain.input) <= SMALL and all(flow is not None for flow in flows):
             added = self._added([(self.notation.number(self._shown(flow)), ATOM) for flow in flows])
         else:
-            added = self.notation.word(f"the sum of what flows in from {len(flows)} values")
+            added = self.notation.word(f"the sum of the contributions of {len(flows)} values")
         return [self._row([self.head(), added, self.result()])]
 
     def _rule(self) -> Row:
-        """The rule at the asked value itself, where there are too many paths to list: one term for each consumer."""
+        """The rule at the asked value alone, where there are too many paths to list: one term for each consumer."""
         chain, end = self.chain, self.chain.between.end
         consumers = list(chain.contributions())
         terms = [self._added([self._rest(at, self.local(at, end)) for at in consumers])]
@@ -209,20 +186,17 @@ class Page:
         return self._row([self.head(), *terms])
 
     def _formula_of(self, of: int, to: int) -> str:
-        text, binding = self.formula(self.chain.factors[of, to])
-        return text if binding >= PRODUCT else self.notation.brackets(text)
+        return bracketed(self.formula(self.chain.factors[of, to]), PRODUCT, self.notation)
 
     def _rest(self, at: int, last: str) -> Written:
-        """A term of the rule: the derivative towards a consumer, times what is last."""
+        """A term of the rule: the derivative with respect to a consumer, times its last factor."""
         chain = self.chain
         if at == chain.between.start:
             return self._with_seed([last]), PRODUCT
         return self.notation.dot.join([self._with_seed([self.partial(chain.between.start, at)]), last]), PRODUCT
 
     def _product_of(self, left: float, right: float) -> str:
-        second = self._signed(right)
-        bracketed = second[0] if second[1] == ATOM else self.notation.brackets(second[0])
-        return self._signed(left)[0] + self.notation.dot + bracketed
+        return self._signed(left)[0] + self.notation.dot + bracketed(self._signed(right), ATOM, self.notation)
 
     def _added(self, terms: Sequence[Written]) -> str:
         """A sum: a term that begins with a minus is subtracted."""
@@ -232,10 +206,10 @@ class Page:
         first, *rest = texts
         return first + "".join(f" - {text[1:]}" if text.startswith("-") else f" + {text}" for text in rest)
 
-    # what stands below
+    # below the equations
 
     def factor_rows(self) -> list[Row]:
-        """Between tensors: each factor that is a formula, with its numbers or how large they are."""
+        """Between tensors: each factor that has a formula, with its numbers or their size."""
         if self.chain.scalars:
             return []
         rows = []
@@ -257,7 +231,7 @@ class Page:
         return f"{shape} rms {rms:.3g} max {largest:.3g}{sampled}"
 
     def steps(self) -> list[Row]:
-        """What computed each value on the way, and on which line."""
+        """The formula or expression of each value on the way, with its line."""
         return [
             row for at in self.chain.between.order if at != self.chain.between.end
             for row in [self._step(at, self.chain.entries[at])] if row is not None
@@ -277,7 +251,7 @@ class Page:
         return Row([self.notation.word(source.text)], name, where)
 
     def values(self) -> str:
-        """The point at which all this holds, where it is a few numbers."""
+        """The point at which the derivative is taken, where it is a few numbers."""
         chain = self.chain
         if not chain.scalars or len(chain.involved) > MOST_VALUES:
             return ""
@@ -289,7 +263,7 @@ class Page:
         return self.notation.word("at ") + self.notation.comma.join(shown) if shown else ""
 
     def renamed(self) -> str:
-        """What short names in the formulas stand for."""
+        """The full names of what short names in the formulas stand for."""
         own = {at: name for at, name in sorted(self.chain.labels.items()) if name != self.chain.entries[at].name}
         shown = [f"{name} is {self.chain.entries[at].name}" for at, name in list(own.items())[:MOST_VALUES]]
         more = f" and {len(own) - MOST_VALUES} more" if len(own) > MOST_VALUES else ""
@@ -298,40 +272,21 @@ class Page:
     def _shown(self, tensor: Any) -> str:
         return rounded(tensor) if isinstance(tensor, float) else describe(tensor, self.arrays)
 
+    # all of it
 
-class Made:
-    """A derivation in both notations."""
+    def written(self, notes: Sequence[str]) -> str:
+        """The whole derivation, with these notes at its end."""
+        notation, more = self.notation, len(notes) - MOST_NOTES
+        shown = [*notes[:MOST_NOTES], *([f"and {more} more"] if more > 0 else [])]
+        below = [self.values(), self.renamed(), *(notation.word(f"note: {note}") for note in shown)]
+        equations = [notation.row(row) for row in self.rows()]
+        lines = [notation.line(line) for line in below if line]
+        return notation.page([equations, self._first(self.factor_rows()), self._first(self.steps()), lines])
 
-    def __init__(self, chain: Chain, arrays: Arrays, notes: Sequence[str]) -> None:
-        self.notes = notes
-        self.plain = Page(chain, arrays, Text())
-        self.tex = Page(chain, arrays, Latex())
-
-    def head(self) -> str:
-        return self.plain.head()
-
-    def steps(self) -> tuple[str, ...]:
-        return tuple(row.text() for row in self.plain.steps())
-
-    def text(self) -> str:
-        page = self.plain
-        blocks = [page.rows(), _few(page.factor_rows()), _few(page.steps())]
-        lines = ["\n".join(row if isinstance(row, str) else row.text() for row in block) for block in blocks if block]
-        below = [page.values(), page.renamed(), *(f"note: {note}" for note in _few(self.notes, MOST_NOTES))]
-        return "\n\n".join([*lines, *(["\n".join(filter(None, below))] if any(below) else [])])
-
-    def latex(self) -> str:
-        """One ``aligned`` environment, which stands within ``$$`` or an ``equation``."""
-        page = self.tex
-        rows = [*page.rows(), *_few(page.factor_rows()), *_few(page.steps())]
-        lines = [f"& {Latex().word(row)}" if isinstance(row, str) else row.latex() for row in rows]
-        lines += [f"& {line}" for line in (page.values(), page.renamed()) if line]
-        lines += [f"& {Latex().word('note: ' + note)}" for note in _few(self.notes, MOST_NOTES)]
-        return "\\begin{aligned}\n" + " \\\\\n".join(lines) + "\n\\end{aligned}"
-
-
-def _few(rows: Sequence[Any], most: int = MOST_LINES) -> list[Any]:
-    return [*rows[:most], f"and {len(rows) - most:,} more"] if len(rows) > most else list(rows)
+    def _first(self, rows: Sequence[Row]) -> list[str]:
+        """Rows as lines; of many the first ones, and how many more there are."""
+        shown, more = [self.notation.row(row) for row in rows[:MOST_LINES]], len(rows) - MOST_LINES
+        return shown if more <= 0 else [*shown, self.notation.line(self.notation.word(f"and {more:,} more"))]
 
 
 def _bare(term: str) -> str:

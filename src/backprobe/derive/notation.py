@@ -1,10 +1,11 @@
-"""Formulas and names as text and as LaTeX: one layout, two notations."""
+"""How formulas, names and rows look: in plain text, and in LaTeX."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from backprobe.derive.tree import Apply, Number, Symbol, Tree
 from backprobe.show.table import printable
@@ -14,50 +15,24 @@ OPERATORS = frozenset("/*+-=<>|^·∂ ")  # a name that holds one is bracketed, 
 EXPONENTS = frozenset("eEjJ")  # behind a number they would read as a part of it
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
+Written: TypeAlias = tuple[str, int]
+"""A text, and how tightly its outermost operation binds."""
 
-class Notation(Protocol):
-    """How the pieces of a formula look."""
 
-    dot: str
-    dots: str
-    arrow: str
-    comma: str
+@dataclass(frozen=True)
+class Row:
+    """Equal terms, what they are about before them, and their place in the source behind them."""
 
-    def name(self, name: str) -> str: ...
-
-    def number(self, text: str) -> str: ...
-
-    def word(self, word: str) -> str: ...
-
-    def brackets(self, inside: str) -> str: ...
-
-    def call(self, function: str, arguments: Sequence[str]) -> str: ...
-
-    def power(self, base: str, exponent: str) -> str: ...
-
-    def fraction(self, above: tuple[str, int], below: tuple[str, int]) -> tuple[str, int]:
-        """A quotient of two texts that bind this tightly, and how tightly it binds."""
-        ...
-
-    def partial(self, above: str, below: str) -> str: ...
-
-    def direct(self, partial: str) -> str:
-        """A partial that leaves out what flows along other ways."""
-        ...
-
-    def jacobian(self, partial: str, of: str, towards: str) -> str:
-        """What is named and not written out, with its shapes."""
-        ...
-
-    def follows(self, coefficient: str, factor: str) -> bool:
-        """May a number stand before this factor without a dot?"""
-        ...
+    terms: Sequence[str]
+    about: str = ""
+    where: str = ""
 
 
 class Text:
     """Plain text in Unicode: ``2z+2``, ``cos(x)``, ``∂y/∂x``."""
 
     dot, dots, arrow, comma = "·", "⋯", "←", ", "
+    calls: Mapping[str, str] = {"abs": "|{}|", "step": "[{}>0]", "pi": "π", "e": "exp(1)"}
 
     def name(self, name: str) -> str:
         shown = printable(name)
@@ -72,47 +47,55 @@ class Text:
     def brackets(self, inside: str) -> str:
         return f"({inside})"
 
-    def call(self, function: str, arguments: Sequence[str]) -> str:
-        inside = ", ".join(arguments)
-        match function:
-            case "abs":
-                return f"|{inside}|"
-            case "step":
-                return f"[{inside}>0]"
-            case "pi":
-                return "π"
-            case "e":
-                return "exp(1)"
-        return f"{function}({inside})"
+    def call(self, function: str, inside: str) -> str:
+        return self.calls[function].format(inside) if function in self.calls else f"{function}({inside})"
 
-    def power(self, base: str, exponent: str) -> str:
-        return base + (exponent.translate(SUPERSCRIPTS) if exponent.isdigit() else f"^{exponent}")
+    def power(self, base: str, exponent: Written) -> str:
+        text, binding = exponent
+        if text.isdigit():
+            return base + text.translate(SUPERSCRIPTS)
+        return f"{base}^{text if binding == ATOM else self.brackets(text)}"
 
-    def fraction(self, above: tuple[str, int], below: tuple[str, int]) -> tuple[str, int]:
-        return f"{self.within(above, QUOTIENT)}/{self.within(below, POWER)}", QUOTIENT
-
-    def within(self, written: tuple[str, int], least: int) -> str:
-        return written[0] if written[1] >= least else self.brackets(written[0])
+    def fraction(self, above: Written, below: Written) -> Written:
+        return f"{bracketed(above, QUOTIENT, self)}/{bracketed(below, POWER, self)}", QUOTIENT
 
     def partial(self, above: str, below: str) -> str:
         return f"∂{self.name(above)}/∂{self.name(below)}"
 
     def direct(self, partial: str) -> str:
+        """A partial that leaves out what flows along other paths."""
         return f"{partial}|direct"
 
-    def jacobian(self, partial: str, of: str, towards: str) -> str:
-        return f"J[{partial}: {of}×{towards}]"
+    def jacobian(self, partial: str, of: str, wrt: str) -> str:
+        """A Jacobian by its name and its shapes, not written out."""
+        return f"J[{partial}: {of}×{wrt}]"
 
     def follows(self, coefficient: str, factor: str) -> bool:
+        """May a number stand before this factor without a dot?"""
         letters = factor.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹")
         plain = len(letters) == 1 and letters.isalpha() and letters not in EXPONENTS
         return plain and coefficient.replace(".", "").isdigit()
 
+    def row(self, row: Row) -> str:
+        about = f"{row.about}: " if row.about else ""
+        return about + " = ".join(row.terms) + (f"  ({row.where})" if row.where else "")
+
+    def line(self, text: str) -> str:
+        """A line that holds no equation."""
+        return text
+
+    def page(self, blocks: Sequence[Sequence[str]]) -> str:
+        return "\n\n".join("\n".join(block) for block in blocks if block)
+
 
 class Latex:
-    """LaTeX that MathJax and LaTeX read alike."""
+    """LaTeX that MathJax and LaTeX read alike: one ``aligned`` environment, for ``$$`` or an ``equation``."""
 
     dot, dots, arrow, comma = r" \cdot ", r"\cdots", r"\leftarrow", r",\ "
+    calls: Mapping[str, str] = {
+        "abs": r"\left|{}\right|", "step": r"\left[{}>0\right]", "sqrt": r"\sqrt{{{}}}", "pi": r"\pi",
+        "e": r"\exp\left(1\right)",
+    }  # fmt: skip
 
     def name(self, name: str) -> str:
         """A letter as it is, a Greek one by its command, ``x1`` with an index, and all else upright.
@@ -142,25 +125,15 @@ class Latex:
     def brackets(self, inside: str) -> str:
         return rf"\left({inside}\right)"
 
-    def call(self, function: str, arguments: Sequence[str]) -> str:
-        inside = ", ".join(arguments)
-        match function:
-            case "abs":
-                return rf"\left|{inside}\right|"
-            case "step":
-                return rf"\left[{inside}>0\right]"
-            case "sqrt":
-                return rf"\sqrt{{{inside}}}"
-            case "pi":
-                return r"\pi"
-            case "e":
-                return r"\exp\left(1\right)"
+    def call(self, function: str, inside: str) -> str:
+        if function in self.calls:
+            return self.calls[function].format(inside)
         return FUNCTIONS.get(function, rf"\operatorname{{{function}}}") + self.brackets(inside)
 
-    def power(self, base: str, exponent: str) -> str:
-        return f"{base}^{{{exponent}}}"
+    def power(self, base: str, exponent: Written) -> str:
+        return f"{base}^{{{exponent[0]}}}"
 
-    def fraction(self, above: tuple[str, int], below: tuple[str, int]) -> tuple[str, int]:
+    def fraction(self, above: Written, below: Written) -> Written:
         return rf"\frac{{{above[0]}}}{{{below[0]}}}", PRODUCT
 
     def partial(self, above: str, below: str) -> str:
@@ -169,13 +142,28 @@ class Latex:
     def direct(self, partial: str) -> str:
         return rf"\left.{partial}\right|_{{\mathrm{{direct}}}}"
 
-    def jacobian(self, partial: str, of: str, towards: str) -> str:
-        return rf"J\left[{partial}:\ {of} \times {towards}\right]"
+    def jacobian(self, partial: str, of: str, wrt: str) -> str:
+        return rf"J\left[{partial}:\ {of} \times {wrt}\right]"
 
     def follows(self, coefficient: str, factor: str) -> bool:
         plain = not factor[0].isdigit() and factor[0] not in EXPONENTS
         return plain and "\\" not in coefficient and not factor.startswith((r"\left", r"\frac"))
 
+    def row(self, row: Row) -> str:
+        first, *rest = row.terms
+        about = rf"{row.about}:\quad " if row.about else ""
+        where = rf" \qquad ({row.where})" if row.where else ""
+        return f"{about}{first} &" + (f"= {' = '.join(rest)}" if rest else "") + where
+
+    def line(self, text: str) -> str:
+        return f"& {text}"
+
+    def page(self, blocks: Sequence[Sequence[str]]) -> str:
+        lines = " \\\\\n".join(line for block in blocks for line in block)
+        return f"\\begin{{aligned}}\n{lines}\n\\end{{aligned}}"
+
+
+Notation: TypeAlias = Text | Latex
 
 GREEK = frozenset({
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
@@ -203,50 +191,43 @@ def upright(text: str) -> str:
     return rf"\mathrm{{{''.join(ESCAPES.get(each, each) for each in printable(text))}}}"
 
 
-def write(tree: Tree, names: Sequence[str], notation: Notation) -> tuple[str, int]:
+def write(tree: Tree, names: Sequence[str], notation: Notation) -> Written:
     """A formula, its symbols called by these names, and how tightly its outermost operation binds."""
     if isinstance(tree, Symbol):
         return notation.name(names[tree.index]), ATOM
     if isinstance(tree, Number):
         return notation.number(number_text(tree.value)), ATOM
+    args = [write(arg, names, notation) for arg in tree.args]
     match tree.op:
         case "add":
-            return _sum(tree, names, notation), SUM
+            return _sum(args, notation), SUM
         case "neg":
-            return "-" + within(tree.args[0], names, notation, QUOTIENT), MINUS
+            return "-" + bracketed(args[0], QUOTIENT, notation), MINUS
         case "mul":
-            return _product(tree, names, notation), PRODUCT
+            return _product(tree, args, notation), PRODUCT
         case "div":
-            above, below = (write(arg, names, notation) for arg in tree.args)
-            return notation.fraction(above, below)
+            return notation.fraction(*args)
         case "pow":
-            base, exponent = within(tree.args[0], names, notation, ATOM), _exponent(tree.args[1], names, notation)
-            return notation.power(base, exponent), POWER
-    arguments = [write(arg, names, notation)[0] for arg in tree.args]
-    return notation.call(tree.op, arguments), ATOM
+            return notation.power(bracketed(args[0], ATOM, notation), args[1]), POWER
+    return notation.call(tree.op, ", ".join(text for text, _ in args)), ATOM
 
 
-def within(tree: Tree, names: Sequence[str], notation: Notation, least: int) -> str:
-    """A formula in brackets where it binds less tightly than what is around it."""
-    text, binding = write(tree, names, notation)
+def bracketed(written: Written, least: int, notation: Notation) -> str:
+    """A text, in brackets where it binds less tightly than what is around it."""
+    text, binding = written
     return text if binding >= least else notation.brackets(text)
 
 
-def _sum(tree: Apply, names: Sequence[str], notation: Notation) -> str:
-    first, *rest = (within(term, names, notation, SUM if not at else MINUS) for at, term in enumerate(tree.args))
+def _sum(terms: Sequence[Written], notation: Notation) -> str:
+    first, *rest = (bracketed(term, SUM if not at else MINUS, notation) for at, term in enumerate(terms))
     return first + "".join(term if term.startswith("-") else f"+{term}" for term in rest)
 
 
-def _product(tree: Apply, names: Sequence[str], notation: Notation) -> str:
-    first, *rest = (within(factor, names, notation, PRODUCT) for factor in tree.args)
+def _product(tree: Apply, factors: Sequence[Written], notation: Notation) -> str:
+    first, *rest = (bracketed(factor, PRODUCT, notation) for factor in factors)
     if isinstance(tree.args[0], Number) and rest and notation.follows(first, rest[0]):
         first, rest = first + rest[0], rest[1:]
     return notation.dot.join([first, *rest])
-
-
-def _exponent(tree: Tree, names: Sequence[str], notation: Notation) -> str:
-    text, binding = write(tree, names, notation)
-    return text if isinstance(notation, Latex) or binding == ATOM else notation.brackets(text)
 
 
 def rounded(value: float) -> str:
