@@ -1,0 +1,57 @@
+"""The commands on docs/command-line.md print what the page shows.
+
+After a wanted change, run them anew, and look: ``python tests/test_command_line_page.py``.
+"""
+
+import os
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from backprobe.cli import main
+
+PAGE = Path(__file__).parent.parent / "docs" / "command-line.md"
+FILE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROUNDING = re.compile(r"\d\.\de-\d+")  # the size of an error, which differs from machine to machine
+SHOWN = re.compile(r"^```console\n\$ backprobe (.*)\n((?:.|\n)*?)^```$", re.MULTILINE)
+
+
+def printed(words):
+    """What a command prints on both streams, without the folder that it runs in."""
+    result = CliRunner().invoke(main, shlex.split(words), catch_exceptions=False)
+    return result.output.replace(f"{os.getcwd()}/", "")
+
+
+def made():
+    """The page, with what its commands print in the current folder."""
+    page = PAGE.read_text()
+    for name, text in FILE.findall(page):
+        Path(name).write_text(f"# {name}\n{text}")
+    return SHOWN.sub(lambda block: f"```console\n$ backprobe {block[1]}\n{printed(block[1])}```", page)
+
+
+def test_the_commands_print_what_the_page_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    known = set(sys.modules)
+    try:
+        assert ROUNDING.sub("", made()) == ROUNDING.sub("", PAGE.read_text())
+    finally:
+        for name in set(sys.modules) - known:
+            if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+                del sys.modules[name]
+
+
+def test_every_command_is_on_the_page():
+    shown = {shlex.split(words)[0] for words, _ in SHOWN.findall(PAGE.read_text())}
+    assert shown == set(main.commands) - {"demo"}
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        PAGE.write_text(made())
