@@ -52,6 +52,7 @@ nitpick_ignore_regex = [("py:.*", r"(collections\.abc|enum|os|typing)\..*")]
 nitpick_ignore = [
     ("py:class", "backprobe.record.entries.Record"),  # for what is built on recordings; its docstring says enough
     ("py:class", "backprobe.probe.block.BlockRun"),
+    ("py:class", "backprobe.record.reasons.Reason"),
 ]
 
 html_theme = "furo"

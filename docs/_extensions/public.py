@@ -13,9 +13,9 @@ import backprobe
 KINDS = ("function", "exception", "class")
 SPECIAL = ("__call__", "__getitem__")  # the ones that are how an object is used
 
-# Fields that are how an object works and not what it tells.
+# Fields for the library itself.
 HIDDEN = {
-    "Entry": ("held_value", "held_grad"),
+    "Entry": ("held_value", "held_grad", "why"),
     "Probe": ("target", "select", "of", "wrt", "cotangent", "options", "backend"),
 }
 
