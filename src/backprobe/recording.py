@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
+from backprobe.findings.phrasing import listed
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.inputs import PathSums
 from backprobe.record.names import COUNT, canonical, counts_agree, nearest, of_graph, outside, split, strip
@@ -136,7 +137,7 @@ class Recording(Mapping[str, Entry]):
         choices = list(dict.fromkeys(self._record.printed[full] for found in readings for full in found))
         raise AmbiguousName(
             f"{name!r} means several values", asked=f"rec[{name!r}]",
-            found=_listed(choices),
+            found=listed(choices, 12),
             why="the name was bound more than once, holds several tensors, or has several readings",
             next=f"rec[{choices[-1]!r}]",
         )  # fmt: skip
@@ -178,7 +179,7 @@ class Recording(Mapping[str, Entry]):
         unseen = [text for text in self._record.unseen if strip(text).lstrip(":") in asked]
         raise UnknownName(
             f"no value is named {name!r}", asked=f"rec[{name!r}]",
-            found=f"{len(self)} entries" + (f", the nearest: {', '.join(close)}" if close else ": " + _listed(known)),
+            found=f"{len(self)} entries" + (f", the nearest: {listed(close)}" if close else f": {listed(known, 12)}"),
             why="the program has this value, but the probe did not select it" if unseen else "",
             next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen else f"rec[{(close or known or ['u'])[0]!r}]",
         )  # fmt: skip
@@ -296,8 +297,3 @@ def _without_last(name: str) -> tuple[str, bool]:
 def _last_count(full: str) -> tuple[int, ...]:
     read = outside(full)
     return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    shown = ", ".join(names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

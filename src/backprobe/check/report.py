@@ -10,8 +10,8 @@ from backprobe.check.answer import CheckReport, WrongDerivative
 from backprobe.check.hearing import HearingScope
 from backprobe.check.narrow import Element, Wrong
 from backprobe.check.verdict import Verdict
+from backprobe.findings.phrasing import listed, place, plural, shorten
 from backprobe.record.source import Source
-from backprobe.show.table import place
 from backprobe.source.sites import CallSite
 
 MEANT = "correct it; if it is meant (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
@@ -103,7 +103,7 @@ class CheckResults:
             facts.append(f"it is so in {len(found)} of {self.calls[site]} calls of this line")
         return WrongDerivative(
             "wrong_derivative", name_of(scope, site, first.count),
-            f"the derivative of {_shortened(expression(site))}{towards} is wrong{_size(wrong.error)}",
+            f"the derivative of {shorten(expression(site))}{towards} is wrong{_size(wrong.error)}",
             Source(scope.file, site.line, site.text) if site.line else None, tuple(filter(None, facts)),
             remedy=MEANT.format(_skipped(site)), input=written, error=wrong.error,
         )  # fmt: skip
@@ -130,7 +130,7 @@ def name_of(scope: HearingScope, site: CallSite, count: int) -> str:
 
 def called_at(scope: HearingScope, site: CallSite) -> str:
     """The place of a call and its text, as it is printed."""
-    called = _shortened(expression(site))
+    called = shorten(expression(site))
     return f"{place(scope.file, site.line)}, {called}" if site.line else called
 
 
@@ -168,9 +168,8 @@ def _own_elsewhere(names: Sequence[str]) -> list[str]:
     if not names:
         return []
     each = list(dict.fromkeys(names))
-    shown = ", ".join(each[:MOST]) + (f" and {len(each) - MOST} more" if len(each) > MOST else "")
-    count = f"{len(names)} operation{'s' * (len(names) != 1)}"
-    return [f"{shown} ({count} of the framework's own): not judged, {OWN_ELSEWHERE}"]
+    count = plural(len(names), "operation")
+    return [f"{listed(each, MOST)} ({count} of the framework's own): not judged, {OWN_ELSEWHERE}"]
 
 
 def _facts(site: CallSite, found: Occurrence) -> list[str]:
@@ -200,7 +199,3 @@ def _size(error: float) -> str:
 
 def _times(count: int) -> str:
     return f" ({count} times)" if count > 1 else ""
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -14,8 +14,8 @@ from backprobe.check.left_out import LeftOut
 from backprobe.check.report import CheckResults
 from backprobe.check.verdict import Verdict, judge
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
+from backprobe.findings.phrasing import place
 from backprobe.probe.run import home, name_of
-from backprobe.show.table import place
 from backprobe.source.sites import CallSite
 from backprobe.source.user_code import innermost
 

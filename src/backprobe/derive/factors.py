@@ -14,6 +14,7 @@ from backprobe.derive.formula import Unwritten, parse
 from backprobe.derive.notation import Text, write
 from backprobe.derive.tree import Apply, Tree, parts
 from backprobe.errors import Overwritten
+from backprobe.findings.phrasing import shorten
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Graph
 from backprobe.record.inputs import Edge
@@ -112,13 +113,13 @@ class Factors:
             self._refuse_numbers(self.entries[symbol])
         shape = entry.shape or ()
         if _broadcast([self.entries[symbol].shape or () for symbol in symbols]) != shape:
-            raise Unwritten(f"`{_short(source.expression)}` is not elementwise")
+            raise Unwritten(f"`{shorten(source.expression)}` is not elementwise")
         chosen = places(shape)
         values = tuple(self._values(symbol, shape, chosen) for symbol in symbols)
         rounding = Rounding.of(self.entries[each].dtype for each in (at, *symbols))
         ours, errors = evaluate(formula.tree, values, rounding)
         recorded = self._values(at, shape, chosen)
-        _compare(f"`{_short(source.expression)}`", ours, errors, recorded, rounding)
+        _compare(f"`{shorten(source.expression)}`", ours, errors, recorded, rounding)
         return Known(formula.tree, symbols, values, rounding)
 
     def _members(self, entry: Entry) -> list[tuple[str, str]]:
@@ -172,7 +173,7 @@ class Factors:
         """The derivative, and its numbers where they are many. Raises Unwritten, and Disagrees where they differ."""
         if wrt not in known.symbols:
             source = self.entries[of].source
-            raise Unwritten(f"`{_short(source.expression if source else '')}` does not mention {names[wrt]}")
+            raise Unwritten(f"`{shorten(source.expression if source else '')}` does not mention {names[wrt]}")
         tree = derivative(known.tree, known.symbols.index(wrt))
         met = kinks(known.tree, known.values, known.rounding) if _is_kinked(tree) else []
         if met:
@@ -299,10 +300,5 @@ def _kink(function: Apply, ties: int, names: Sequence[str], elements: int) -> st
 
 
 def _without_expression(entry: Entry) -> str:
-    where = f" (`{_short(entry.source.text)}`)" if entry.source is not None and entry.source.text else ""
+    where = f" (`{shorten(entry.source.text)}`)" if entry.source is not None and entry.source.text else ""
     return f"no expression is recorded for {entry.name}{where}"
-
-
-def _short(text: str, most: int = 60) -> str:
-    text = " ".join(text.split())
-    return text[: most - 1] + "…" if len(text) > most else text

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprobe.derive.tree import ARITHMETIC, DEFINED, PRIMITIVE, Apply, Symbol, Tree, apply, number_of, subtract
+from backprobe.findings.phrasing import shorten
 from backprobe.record.names import quote
 
 LONGEST = 4000  # characters of an expression that is read at all
 LARGEST = 200  # nodes of its syntax tree: beyond, nobody reads the formula, and sympy becomes slow
 DEEPEST = 40  # nodes within nodes, far from Python's recursion limit
-SHOWN = 60  # characters of source in a reason
 
 LIBRARIES = ("torch", "math", "builtins", "numpy", "jax", "tensorflow", "keras")  # whose functions have formulas
 OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
@@ -278,4 +278,4 @@ def _shown(node: ast.expr) -> str:
         text = ast.unparse(node)
     except ValueError:  # an integer of thousands of digits
         return "the expression"
-    return f"`{text[:SHOWN]}{'…' if len(text) > SHOWN else ''}`"
+    return f"`{shorten(text)}`"

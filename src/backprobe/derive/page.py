@@ -12,8 +12,9 @@ from backprobe.derive.factors import Factor, single, size
 from backprobe.derive.formula import Unwritten
 from backprobe.derive.notation import ATOM, MINUS, PRODUCT, Notation, Row, Written, bracketed, rounded, write
 from backprobe.errors import BackprobeError
+from backprobe.findings.phrasing import listed, place
 from backprobe.record.entries import Entry, GradStatus, plain_text
-from backprobe.show.table import SMALL, describe, place
+from backprobe.show.table import SMALL, describe
 
 MOST_FACTORS = 24  # of a product, or terms of a sum, that are written in full
 ENDS = 4  # factors at either end of a product that is not
@@ -265,9 +266,8 @@ class Page:
     def renamed(self) -> str:
         """The full names of what short names in the formulas stand for."""
         own = {at: name for at, name in sorted(self.chain.labels.items()) if name != self.chain.entries[at].name}
-        shown = [f"{name} is {self.chain.entries[at].name}" for at, name in list(own.items())[:MOST_VALUES]]
-        more = f" and {len(own) - MOST_VALUES} more" if len(own) > MOST_VALUES else ""
-        return self.notation.word("here " + ", ".join(shown) + more) if shown else ""
+        shown = [f"{name} is {self.chain.entries[at].name}" for at, name in own.items()]
+        return self.notation.word("here " + listed(shown, MOST_VALUES)) if shown else ""
 
     def _shown(self, tensor: Any) -> str:
         return rounded(tensor) if isinstance(tensor, float) else describe(tensor, self.arrays)

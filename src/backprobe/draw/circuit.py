@@ -14,10 +14,11 @@ from functools import cached_property
 
 from backprobe.backends.discover import load_arrays
 from backprobe.draw.caption import Captions
+from backprobe.findings.phrasing import listed, place, plural
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import partition, split, strip
-from backprobe.show.table import outputs, path_sums, place, printable
+from backprobe.show.table import outputs, path_sums, printable
 
 LONGEST = 52  # characters of one line in a node
 MOST_LINES = 4  # of one text in a node
@@ -191,9 +192,9 @@ class Draft:
             kind, level = self.captions.kind(entry), self.captions.level(entry.grad_or_none)
             lines = [f"= {self.captions.value(entry)}", *self.captions.gradient(outs[0])]
         inside = len(positions) - len(parameters := [at for at in positions if at in self.graph.parameters])
-        counted = [_counted(inside, "value") if inside > 1 else "", _counted(len(parameters), "parameter")]
+        counted = [plural(inside, "value")] * (inside > 1) + [plural(len(parameters), "parameter")] * bool(parameters)
         own = self.graph.boxes[box]
-        return Node(key=box, frame=self._frame(own.around), title=own.label, aside=", ".join(filter(None, counted)),
+        return Node(key=box, frame=self._frame(own.around), title=own.label, aside=", ".join(counted),
                     expression="", lines=tuple(filter(None, lines)), kind="box", grad=kind, level=level,
                     tooltip=strip(box))  # fmt: skip
 
@@ -237,11 +238,10 @@ class Draft:
         contributions = [flow.edge.contribution for flow in carrying if flow.edge is not None]
         sizes = [level for level in map(self.captions.level, contributions) if level is not None]
         label = self.captions.arrow(flows[0], upstream=self.view.contributions) if len(flows) == 1 else ""
-        pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows[:MOST_LINES]]
-        more = f" and {len(flows) - MOST_LINES} more" if len(flows) > MOST_LINES else ""
+        pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows]
         is_finite = not any(map(self.captions.is_not_finite, contributions))
         size = max(sizes, default=None)
-        return Arrow(source, target, label, bool(carrying), size, is_finite, ", ".join(pairs) + more)
+        return Arrow(source, target, label, bool(carrying), size, is_finite, listed(pairs, MOST_LINES))
 
     # below
 
@@ -256,15 +256,10 @@ class Draft:
             yield f"{len(self.entries):,} values are more than fit here: drawn with {asked}; ask for another depth"
         tensors = [self.entries[at] for at in self.hidden if self.entries[at].status is not GradStatus.NOT_TENSOR]
         if tensors:
-            more = f" and {len(tensors) - 3} more" if len(tensors) > 3 else ""
-            yield f"not drawn, because nothing leads to or from it: {', '.join(e.name for e in tensors[:3])}{more}"
+            yield f"not drawn, because nothing leads to or from it: {listed([e.name for e in tensors], 3)}"
         yield from (f"note: {note}" for note in self.record.notes[:3])
         if len(self.record.notes) > 3:
             yield f"and {len(self.record.notes) - 3} more notes: rec.notes"
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}" if number else ""
 
 
 def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:

@@ -14,8 +14,9 @@ from itertools import pairwise
 
 import numpy
 
+from backprobe.findings.phrasing import quoted
 from backprobe.findings.report import Finding
-from backprobe.health.record_arrays import RecordArrays, listed, rms
+from backprobe.health.record_arrays import MOST, RecordArrays, rms
 from backprobe.record.names import split
 
 FEWEST = 4  # layers
@@ -52,7 +53,7 @@ def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
             found[entry.name] = rms(grad) / scale
     if found:
         worst = max(found, key=found.__getitem__)
-        headline = f"the gradients of {listed(list(found))} explode: rms {found[worst]:.3g} at {worst!r}"
+        headline = f"the gradients of {quoted(list(found), MOST)} explode: rms {found[worst]:.3g} at {worst!r}"
         yield Finding("exploding", worst, headline, None, (BY_LARGE,), (), EXPLODING)
 
 

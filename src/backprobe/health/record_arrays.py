@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.protocol import Arrays
+from backprobe.findings.phrasing import quoted
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
 from backprobe.record.inputs import Edge
@@ -58,7 +59,7 @@ class RecordArrays:
 
     def names(self, places: Sequence[int]) -> str:
         """The names of some entries as text, the first of them where they are many."""
-        return listed([self.entries[at].name for at in places])
+        return quoted([self.entries[at].name for at in places], MOST)
 
     def only_input(self, at: int) -> int | None:
         """The one entry that flows into another, where it has the same shape."""
@@ -99,13 +100,4 @@ def rms(numbers: Any) -> float:
     return float(numpy.sqrt(numpy.mean(numpy.square(numpy.abs(numbers)))))
 
 
-MOST = 6
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as text, the first of them where they are many.
-
-    >>> listed(["a", "b"])
-    "'a', 'b'"
-    """
-    return ", ".join(map(repr, names[:MOST])) + (f" and {len(names) - MOST} more" if len(names) > MOST else "")
+MOST = 6  # entries that one finding names

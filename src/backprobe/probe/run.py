@@ -12,6 +12,7 @@ from backprobe.backends.discover import BACKENDS
 from backprobe.backends.facts import Backward, Options, Ran
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
+from backprobe.findings.phrasing import place
 from backprobe.probe.error_notes import explain_unconnected, explained
 from backprobe.probe.output import Output, choose
 from backprobe.record.entries import Record
@@ -19,7 +20,6 @@ from backprobe.record.names import nearest, strip
 from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.patterns import Pattern, selection
 from backprobe.recording import Recording
-from backprobe.show.table import place
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
 from backprobe.tracing.mentioned import NO_SITE

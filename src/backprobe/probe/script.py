@@ -11,12 +11,12 @@ from pathlib import Path
 from types import ModuleType
 
 from backprobe.explain import explain
+from backprobe.findings.phrasing import place
 from backprobe.findings.report import Report
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.run import Request
 from backprobe.probe.training_loop import Stopped, Turns
 from backprobe.record.entries import Record
-from backprobe.show.table import place
 
 STOPPED = "this is turn {} of those that run backward(), and the script was stopped after it"
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} values and {} gradients were judged, in {} turns"

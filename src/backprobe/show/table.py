@@ -5,7 +5,6 @@ from __future__ import annotations
 import html as escaping
 import io
 import math
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.protocol import Arrays
 from backprobe.errors import Overwritten
+from backprobe.findings.phrasing import listed, place, plural
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.inputs import PathSums
 
@@ -41,8 +41,7 @@ def rows(record: Record) -> list[Row]:
 def _row(entry: Entry, backend: Arrays) -> Row:
     name = "\n= ".join(printable(name) for name in (entry.name, *entry.aliases[:3]))
     if len(entry.aliases) > 3:
-        more = len(entry.aliases) - 3
-        name += f"\n= and {more} more name{'s' * (more != 1)}"
+        name += f"\n= and {plural(len(entry.aliases) - 3, 'more name')}"
     try:
         value = describe(entry.value, backend)
     except Overwritten:
@@ -61,14 +60,6 @@ def _row(entry: Entry, backend: Arrays) -> Row:
 def printable(text: str) -> str:
     """A text that keeps to its line: a line break in a key, a tab or an escape in the source is written out."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def place(file: str, line: int) -> str:
-    """A file and line; of a notebook's cell its number, as in the notebook's own tracebacks."""
-    notebook = sys.modules.get("IPython")
-    shell = notebook.get_ipython() if notebook is not None else None
-    named = shell.compile.format_code_name(file) if shell is not None else None
-    return f"{named[1] if named is not None else os.path.basename(file)}:{line}"
 
 
 def describe(tensor: Any, backend: Arrays) -> str:
@@ -96,8 +87,8 @@ def footer(record: Record) -> list[str]:
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:
-        shown = ", ".join(f"{entry.name} = {plain_text(entry.held_value)}" for entry in plain[:12])
-        lines.append("not tensors: " + shown + (f" and {len(plain) - 12} more" if len(plain) > 12 else ""))
+        shown = [f"{entry.name} = {plain_text(entry.held_value)}" for entry in plain]
+        lines.append(f"not tensors: {listed(shown, 12)}")
     lines.append(outputs(record))
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))

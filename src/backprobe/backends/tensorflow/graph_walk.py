@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from backprobe.backends.tensorflow.graph_private import conducts
+from backprobe.findings.phrasing import listed
 from backprobe.record.reasons import Reason
 
 CUT = 3  # operations that a reason names
@@ -114,8 +115,7 @@ class Upstream:
                     cut[f"{operation.type} ({written_as(operation) or operation.name})"] = None
         if not cut:
             return Reason("custom_gradient")
-        named = ", ".join(list(cut)[:CUT]) + (f" and {len(cut) - CUT} more" if len(cut) > CUT else "")
-        return Reason("no_derivative", {"operations": named})
+        return Reason("no_derivative", {"operations": listed(list(cut), CUT)})
 
 
 def executed(tensors: Iterable[Any], fed: frozenset[str]) -> dict[str, Any]:

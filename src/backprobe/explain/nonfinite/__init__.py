@@ -12,10 +12,10 @@ from backprobe.explain.nonfinite.forward import Forward
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import WORDS, States
 from backprobe.explain.nonfinite.updates import spread, with_updates
+from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Record
 from backprobe.record.names import COUNT
-from backprobe.show.table import place
 
 LATE = (
     "recorded without nonfinite=True: what is held was judged now, and which operation of a line made a gradient NaN "

@@ -27,10 +27,10 @@ from backprobe.explain.nonfinite.moments import Moment, Moments
 from backprobe.explain.nonfinite.sources import Sources, operands, parsed, statement
 from backprobe.explain.nonfinite.states import WORDS, State, States
 from backprobe.explain.nonfinite.unrecorded import LITERALS, Unrecorded
+from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-from backprobe.show.table import place
 from backprobe.source.user_code import package
 
 HEALING = frozenset({

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from backprobe.explain.nonfinite.module_births import MOST_LISTED, listed
 from backprobe.explain.nonfinite.states import TOLD, WORDS
+from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 from backprobe.record.nonfinite import Update
 from backprobe.record.source import Source
-from backprobe.show.table import place
 
 FORWARD = ("born", "came_in", "unknown")
 AFTERWARDS = ("came_in", "unknown")  # what may be so because of a step before
