@@ -10,8 +10,9 @@ import sys
 import pytest
 
 from backprobe.errors import NoSource
-from backprobe.source.bytecode import Does, events
+from backprobe.source.bytecode import events
 from backprobe.source.frames import UNKNOWN, name_in, value_in
+from backprobe.source.marks import Does
 from backprobe.source.reporting import reporting
 from backprobe.source.tracer import Tracer
 
@@ -33,13 +34,15 @@ class Listener:
         if self.bound and (event is None or event.does is not Does.BIND):
             self.flush()
         self.pending = event
-        if event is None and self.found.loads.get(frame.f_lasti) in self.unread:
-            self.read.append(self.found.loads[frame.f_lasti])
+        if event is None:
+            self.read += self.unread.intersection(self.found.loads.get(frame.f_lasti, ()))
 
     def settle(self, frame):
         event, self.pending = self.pending, None
         while event is not None:
-            if event.does is Does.BIND:
+            if event.does is Does.READ:
+                self.read += self.unread.intersection([event.name])
+            elif event.does is Does.BIND:
                 self.bound.append((event.site, name_in(frame, event.name)))
             elif event.does in (Does.WALRUS, Does.EACH, Does.STORE_AUGMENTED):
                 self.note(event.site, name_in(frame, event.name))

@@ -9,43 +9,79 @@ from __future__ import annotations
 
 import ast
 import dis
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
 from types import CodeType
-from typing import Any
 
 from backprobe.errors import NoSource
-from backprobe.source.locate import FunctionNode, is_class, is_module, locate, locate_class, locate_module
+from backprobe.source.locate import is_class, is_module, locate, locate_class, locate_module
+from backprobe.source.marks import Does, Mark, Marks, Place, marked
 from backprobe.source.rewrite import MAY_WRITE
-from backprobe.source.sites import Origin, Site, augmented, lines_of, names_read, operation
-
-Place = tuple[int | None, int | None]
-Mark = tuple["Does", int, ast.expr]
-"""What happens to a target, and at which site."""
-STORES = ("STORE_FAST", "STORE_NAME", "STORE_GLOBAL", "STORE_DEREF")
-LOADS = ("LOAD_FAST", "LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FAST_CHECK")
-DELETES = ("DELETE_FAST", "DELETE_NAME", "DELETE_GLOBAL", "DELETE_DEREF")
-CALLS = ("CALL", "CALL_FUNCTION_EX", "CALL_KW")
+from backprobe.source.sites import Site
 
 
-class Does(Enum):
-    """What an instruction does."""
+class To(Enum):
+    """What an opcode does to one variable that its argument names, or to the program."""
 
-    BIND = auto()  # to a name
-    WALRUS = auto()  # the same, in the middle of a statement
-    EACH = auto()  # the same, for the variable of a comprehension
-    AUGMENT = auto()  # it computes ``u += …`` and may write to what ``u`` holds
-    STORE_AUGMENTED = auto()  # the result of that gets its name
-    EXPOSE = auto()  # it reads ``u.data``, a way to write behind the back of a framework
+    READ = auto()
+    STORE = auto()
+    DELETE = auto()
+    HIDE = auto()  # a comprehension that runs in the frame around it begins to use the variable's place
+    CAPTURE = auto()  # the variable itself, for a function that is being made, and not what it holds
+    ATTRIBUTE = auto()
     SET_ATTRIBUTE = auto()
     SET_ITEM = auto()
+    OPERATE = auto()
     CALL = auto()
-    END = auto()  # of a statement that binds nothing
-    DELETE = auto()
-    READ = auto()
+    DISCARD = auto()  # the value of a statement that is an expression
     RETURN = auto()
+    NOTHING = auto()
+
+
+VARIABLES = {
+    "LOAD_NAME": (To.READ,), "LOAD_GLOBAL": (To.READ,), "LOAD_FAST": (To.READ,), "LOAD_DEREF": (To.READ,),
+    "LOAD_FAST_CHECK": (To.READ,), "LOAD_CLASSDEREF": (To.READ,), "LOAD_FROM_DICT_OR_DEREF": (To.READ,),
+    "LOAD_FROM_DICT_OR_GLOBALS": (To.READ,), "LOAD_FAST_LOAD_FAST": (To.READ, To.READ),
+    "LOAD_CLOSURE": (To.CAPTURE,), "MAKE_CELL": (To.CAPTURE,), "LOAD_FAST_AND_CLEAR": (To.HIDE,),
+    "STORE_NAME": (To.STORE,), "STORE_GLOBAL": (To.STORE,), "STORE_FAST": (To.STORE,), "STORE_DEREF": (To.STORE,),
+    "STORE_FAST_MAYBE_NULL": (To.STORE,), "STORE_FAST_STORE_FAST": (To.STORE, To.STORE),
+    "STORE_FAST_LOAD_FAST": (To.STORE, To.READ),
+    "DELETE_NAME": (To.DELETE,), "DELETE_GLOBAL": (To.DELETE,), "DELETE_FAST": (To.DELETE,),
+    "DELETE_DEREF": (To.DELETE,),
+}  # fmt: skip
+"""The opcodes of Python 3.11 to 3.13 whose argument is a variable, or two, by what is done to each, in this order."""
+
+VALUES = {
+    "LOAD_ATTR": To.ATTRIBUTE, "LOAD_METHOD": To.ATTRIBUTE, "STORE_ATTR": To.SET_ATTRIBUTE,
+    "STORE_SUBSCR": To.SET_ITEM, "STORE_SLICE": To.SET_ITEM, "BINARY_OP": To.OPERATE,
+    "CALL": To.CALL, "CALL_KW": To.CALL, "CALL_FUNCTION_EX": To.CALL,
+    "POP_TOP": To.DISCARD, "PRINT_EXPR": To.DISCARD, "RETURN_VALUE": To.RETURN, "RETURN_CONST": To.RETURN,
+}  # fmt: skip
+"""Those that may be the work of an expression or statement which a block reports."""
+
+NEITHER = """
+    DELETE_ATTR DELETE_SUBSCR BINARY_SUBSCR BINARY_SLICE BUILD_SLICE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL
+    UNARY_INVERT UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE
+    LOAD_CONST LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_LOCALS LOAD_SUPER_ATTR LOAD_SUPER_METHOD
+    LOAD_ZERO_SUPER_ATTR LOAD_ZERO_SUPER_METHOD IMPORT_NAME IMPORT_FROM IMPORT_STAR
+    UNPACK_SEQUENCE UNPACK_EX BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING LIST_APPEND
+    LIST_EXTEND LIST_TO_TUPLE SET_ADD SET_UPDATE MAP_ADD DICT_MERGE DICT_UPDATE FORMAT_VALUE FORMAT_SIMPLE
+    FORMAT_WITH_SPEC CONVERT_VALUE
+    MATCH_CLASS MATCH_KEYS MATCH_MAPPING MATCH_SEQUENCE GET_LEN COPY SWAP NOP CACHE PUSH_NULL EXTENDED_ARG
+    RESERVED RESUME INTERPRETER_EXIT COPY_FREE_VARS SETUP_ANNOTATIONS MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE
+    PRECALL KW_NAMES CALL_INTRINSIC_1 CALL_INTRINSIC_2 EXIT_INIT_CHECK ENTER_EXECUTOR
+    GET_ITER GET_YIELD_FROM_ITER FOR_ITER END_FOR GET_AITER GET_ANEXT END_ASYNC_FOR GET_AWAITABLE SEND END_SEND
+    YIELD_VALUE ASYNC_GEN_WRAP RETURN_GENERATOR CLEANUP_THROW
+    BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START SETUP_WITH SETUP_FINALLY SETUP_CLEANUP POP_BLOCK PUSH_EXC_INFO
+    POP_EXCEPT CHECK_EXC_MATCH CHECK_EG_MATCH PREP_RERAISE_STAR RAISE_VARARGS RERAISE
+    JUMP JUMP_NO_INTERRUPT JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_IF_FALSE_OR_POP
+    JUMP_IF_TRUE_OR_POP POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
+    POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
+    POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
+"""
+"""All others: what they do shows in the instructions that store or call, or does not concern names."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +103,7 @@ class Events:
     sites: tuple[Site, ...]
     at: Mapping[int, Event]
     arguments: tuple[tuple[str, int], ...] = ()  # the parameters with their sites
-    loads: Mapping[int, str] = field(default_factory=dict)  # the instructions that read a name
+    loads: Mapping[int, tuple[str, ...]] = field(default_factory=dict)  # the instructions that only read variables
 
 
 @lru_cache(4096)
@@ -94,181 +130,51 @@ def is_rewritten(code: CodeType) -> bool:
 @lru_cache(1024)
 def _marks(code: CodeType, file: str) -> Marks:
     if is_module(code):
-        return _marked(*locate_module(code))
+        return marked(*locate_module(code))
     if is_class(code):
-        return _marked(*locate_class(code))
+        return marked(*locate_class(code))
     definition = locate(code)
-    return _marked(definition.node, definition.lines)
-
-
-@dataclass
-class Marks:
-    """What stands in the source of one function, by the place where each piece of text ends."""
-
-    sites: list[Site]
-    stores: dict[Place, Mark]
-    calls: dict[Place, ast.Call]
-    augmented: dict[Place, ast.expr]
-    ends: dict[Place, int]
-    returns: dict[Place, int]
-    arguments: list[tuple[str, int]]
-    exposed: dict[Place, ast.expr] = field(default_factory=dict)
-    captured: list[tuple[Place, Place, Mark]] = field(default_factory=list)  # with where their patterns begin and end
-    only_return: int | None = None  # of a lambda, wherever its code says that it stands
-
-
-def _marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str]) -> Marks:
-    marker = _Marker(lines)
-    marker.function(node)
-    return marker.marks
-
-
-class _Marker(ast.NodeVisitor):
-    """Collects the marks of one function; functions and classes inside it have their own."""
-
-    def __init__(self, lines: Sequence[str]) -> None:
-        self.lines = lines
-        self.at: Any = None  # the statement or argument that is being read
-        self.marks = Marks([], {}, {}, {}, {}, {}, [])
-
-    def function(self, node: FunctionNode | ast.ClassDef | ast.Module) -> None:
-        if isinstance(node, ast.Module | ast.ClassDef):
-            self._statements(node.body)
-            return
-        given = node.args
-        for argument in (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg):
-            if argument is not None:
-                self.at = argument
-                self.marks.arguments.append((argument.arg, self._site(argument.arg, Origin())))
-        if isinstance(node, ast.Lambda):
-            self.at = node.body
-            self.marks.only_return = self._site("return", Origin.of(node.body))
-            self.visit(node.body)
-        else:
-            self._statements(node.body)
-
-    def _statements(self, body: Sequence[ast.stmt]) -> None:
-        for statement in body:
-            self.visit(statement)
-
-    def visit(self, node: ast.AST) -> None:
-        outer = self.at
-        if isinstance(node, ast.stmt):
-            self.at = node
-        super().visit(node)
-        self.at = outer
-
-    def _own(self, node: Any) -> None:
-        """What is evaluated here of a function or class inside: its decorators and defaults bind nothing."""
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _own
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            self._target(target, Origin.of(node.value), Does.BIND)
-        self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self._target(node.target, Origin.of(node.value), Does.BIND)
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.marks.augmented[_end(node)] = node.target
-        self._target(node.target, augmented(node), Does.STORE_AUGMENTED)
-        self.generic_visit(node)
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self._target(node.target, Origin.of(node.value), Does.WALRUS)
-        self.generic_visit(node)
-
-    def visit_For(self, node: Any) -> None:
-        self._target(node.target, Origin(reads=names_read(node.iter)), Does.BIND)
-        self.generic_visit(node)
-
-    visit_AsyncFor = visit_For
-
-    def visit_withitem(self, node: ast.withitem) -> None:
-        if node.optional_vars is not None:
-            self._target(node.optional_vars, Origin(reads=names_read(node.context_expr)), Does.BIND)
-        self.generic_visit(node)
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        self._target(node.target, Origin(reads=names_read(node.iter)), Does.EACH)
-        self.generic_visit(node)
-
-    def visit_match_case(self, node: ast.match_case) -> None:
-        """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""
-        start, end = (node.pattern.lineno, node.pattern.col_offset), _end(node.pattern)
-        for part in ast.walk(node.pattern):
-            name = getattr(part, "rest", None) or getattr(part, "name", None)
-            if name is not None:
-                mark = Does.BIND, self._site(name, Origin()), ast.Name(name)
-                self.marks.captured.append((start, end, mark))
-        self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self.marks.ends[_end(node.value)] = self._site("", Origin(operation(node.value), names_read(node.value)))
-        self.generic_visit(node)
-
-    def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            self.marks.returns[_end(node)] = self._site("return", Origin.of(node.value))
-        self.generic_visit(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):
-            self.marks.exposed[_end(node)] = node.value
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        self.marks.calls[_end(node)] = node
-        self.generic_visit(node)
-
-    def _target(self, target: ast.expr, origin: Origin, does: Does) -> None:
-        """Mark a target of whatever kind, the parts of a tuple each with its own origin."""
-        if isinstance(target, ast.Tuple | ast.List):
-            starred = any(isinstance(element, ast.Starred) for element in target.elts)
-            for at, element in enumerate(target.elts):
-                self._target(element, origin.at(".*" if starred else f".{at}"), does)
-        elif isinstance(target, ast.Starred):
-            self._target(target.value, Origin(origin.op, origin.reads), does)
-        else:
-            self._mark(target, does, self._site(ast.unparse(target), origin), target)
-
-    def _mark(self, place: Any, does: Does, site: int, target: ast.expr) -> None:
-        self.marks.stores[_end(place)] = (does, site, target)
-
-    def _site(self, local: str, origin: Origin) -> int:
-        text, *below = lines_of(self.at, self.lines)
-        self.marks.sites.append(Site(local, self.at.lineno, text, origin, tuple(below)))
-        return len(self.marks.sites) - 1
-
-
-def _end(node: Any) -> Place:
-    return node.end_lineno, node.end_col_offset
+    return marked(definition.node, definition.lines)
 
 
 @lru_cache(4096)
 def names_loaded(code: CodeType) -> tuple[str, ...]:
-    """The variables that a piece of code reads, and those of the comprehensions in it."""
-    own = [i.argval for i in dis.get_instructions(code) if i.opname in LOADS]
+    """The variables that a piece of code reads, and those of the functions and comprehensions in it."""
+    own = [name for i in dis.get_instructions(code) for to, name in variables(i, code) if to is To.READ]
     inside = [name for c in code.co_consts if isinstance(c, CodeType) for name in names_loaded(c)]
     return tuple(dict.fromkeys([*own, *inside]))
 
 
+@lru_cache(4096)
+def names_hidden(code: CodeType) -> frozenset[str]:
+    """The variables of comprehensions that run in the frame around them, as they do from Python 3.12 on."""
+    return frozenset(name for i in dis.get_instructions(code) for to, name in variables(i, code) if to is To.HIDE)
+
+
+def variables(instruction: dis.Instruction, code: CodeType) -> list[tuple[To, str]]:
+    """What an instruction does to variables, in the order in which it does."""
+    does = VARIABLES.get(instruction.opname, ())
+    names = (instruction.argval,) if len(does) == 1 else instruction.argval
+    is_fast = "LOAD_FAST" in instruction.opname  # from 3.13 on, this also does what LOAD_CLOSURE did
+    captured = (*code.co_cellvars, *code.co_freevars) if is_fast else ()
+    return [
+        (To.CAPTURE if to is To.READ and name in captured else to, name)
+        for to, name in (zip(does, names, strict=True) if does else ())
+    ]
+
+
 def _read(code: CodeType, marks: Marks) -> Events:
     found: dict[int, Event] = {}
-    loads: dict[int, str] = {}
+    loads: dict[int, tuple[str, ...]] = {}
     for offsets, instruction in _instructions(code):
-        positions = instruction.positions
-        place = (positions.end_lineno, positions.end_col_offset) if positions is not None else (None, None)
-        event = _event(instruction, place, marks)
+        done = variables(instruction, code)
+        event = _event(instruction, done, marks, names_hidden(code))
+        reads = tuple(name for to, name in done if to is To.READ)
         for offset in offsets:
             if event is not None:
                 found[offset] = event
-            elif instruction.opname in LOADS:
-                loads[offset] = instruction.argval
+            elif reads:
+                loads[offset] = reads
     return Events(tuple(marks.sites), found, tuple(marks.arguments), loads)
 
 
@@ -282,73 +188,74 @@ def _instructions(code: CodeType) -> Iterator[tuple[list[int], dis.Instruction]]
             offsets = []
 
 
-def _event(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    name = instruction.opname
-    if name in CALLS:
-        call = marks.calls.get(place)
-        flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
-        return Event(Does.CALL, node=call, flagged=flagged)
-    if name == "BINARY_OP" and instruction.argrepr.endswith("="):
-        target = marks.augmented.get(place)
-        return None if target is None else Event(Does.AUGMENT, node=target)
-    if name in ("POP_TOP", "PRINT_EXPR", "CALL_INTRINSIC_1"):
-        return Event(Does.END, marks.ends[place]) if place in marks.ends else None
-    if name in ("LOAD_ATTR", "LOAD_METHOD") and instruction.argval == "data":
-        owner = marks.exposed.get(place)
-        return None if owner is None else Event(Does.EXPOSE, node=owner)
-    if name in DELETES:
-        return Event(Does.DELETE, name=instruction.argval)
-    if name in ("RETURN_VALUE", "RETURN_CONST"):
-        site = marks.returns.get(place, marks.only_return)
-        return None if site is None else Event(Does.RETURN, site)
-    return _store(instruction, place, marks)
+def _event(
+    instruction: dis.Instruction, done: list[tuple[To, str]], marks: Marks, hidden: frozenset[str]
+) -> Event | None:
+    positions = instruction.positions
+    place = (positions.end_lineno, positions.end_col_offset) if positions is not None else (None, None)
+    read = READERS.get(VALUES.get(instruction.opname, To.NOTHING))
+    if read is not None:
+        return read(instruction, place, marks)
+    event: Event | None = None
+    if any(to not in (To.READ, To.CAPTURE) for to, _ in done):
+        for at, (to, name) in reversed(list(enumerate(done))):
+            event = _of_variable(to, name, marks.stored_beside if at else marks.stored, place, hidden, event) or event
+    return event
 
 
-def _store(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    mark, name = marks.stores.get(place), instruction.opname
-    if name.startswith("STORE_") and name not in ("STORE_SUBSCR", "STORE_ATTR"):
-        argument = instruction.argval
-        mark = _mark_of(argument if isinstance(argument, str) else argument[0], mark, place, marks)
-    if mark is None:
-        return None
-    if name == "STORE_FAST_STORE_FAST":  # from 3.13 on; it stands where the first of the two does
-        first, second = instruction.argval
-        other = _mark_of(second, _nearest(second, place, marks), place, marks)
-        return _named(mark, first, None if other is None else _named(other, second))
-    if name == "STORE_FAST_LOAD_FAST":
-        return _named(mark, instruction.argval[0])
-    if name in STORES:
-        return _named(mark, instruction.argval)
-    _, site, target = mark
-    kind = {"STORE_SUBSCR": Does.SET_ITEM, "STORE_ATTR": Does.SET_ATTRIBUTE}.get(name)
-    return None if kind is None else Event(kind, site, node=target)
+def _of_variable(
+    to: To, name: str, stored: Callable[[str, Place], Mark | None], place: Place, hidden: frozenset[str],
+    then: Event | None,
+) -> Event | None:  # fmt: skip
+    if to is not To.STORE:
+        return Event(OTHERS[to], name=name, then=then)
+    mark = stored(name, place)
+    if mark is not None:
+        return Event(mark.does, mark.site, name, then=then)
+    return Event(Does.CLOSE, name=name, then=then) if name in hidden else None
 
 
-def _mark_of(name: Any, mark: Mark | None, place: Place, marks: Marks) -> Mark | None:
-    """The mark that an instruction is about which stores to a name: the compiler stores some that are not written."""
-    if mark is not None and _is_name(mark[2], name):
-        return mark
-    for start, end, captured in marks.captured if None not in place else ():
-        if start <= place <= end and _is_name(captured[2], name):  # type: ignore[operator]
-            return captured
-    return None
+OTHERS = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN}
 
 
-def _nearest(name: str, place: Place, marks: Marks) -> Mark | None:
-    """The mark of a variable that stands next to a place: a target of the same statement, before it or after."""
-    line, column = place
-    ends = [end for end, (*_, target) in marks.stores.items() if _is_name(target, name)]
-    if line is None or column is None or not ends:
-        return None
-    return marks.stores[min(ends, key=lambda end: (abs((end[0] or 0) - line), abs((end[1] or 0) - column)))]
+def _call(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    if place in marks.comprehensions:
+        return None  # of its own code, which reports by itself
+    call = marks.calls.get(place)
+    flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
+    return Event(Does.CALL, node=call, flagged=flagged)
 
 
-def _is_name(target: ast.expr, name: str) -> bool:
-    """Is it this variable? In a class, the compiler writes the class's name before a private one."""
-    if not isinstance(target, ast.Name):
-        return False
-    return target.id == name or (target.id.startswith("__") and name.startswith("_") and name.endswith(target.id))
+def _augment(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    target = marks.augmented.get(place) if instruction.argrepr.endswith("=") else None
+    return None if target is None else Event(Does.AUGMENT, node=target)
 
 
-def _named(mark: Mark, name: str, then: Event | None = None) -> Event:
-    return Event(mark[0], mark[1], name, then=then)
+def _expose(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    owner = marks.exposed.get(place) if instruction.argval == "data" else None
+    return None if owner is None else Event(Does.EXPOSE, node=owner)
+
+
+def _end(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    return Event(Does.END, marks.ends[place]) if place in marks.ends else None
+
+
+def _return(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    site = marks.returns.get(place, marks.only_return)
+    return None if site is None else Event(Does.RETURN, site)
+
+
+def _set_attribute(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    mark = marks.stores.get(place)
+    return None if mark is None else Event(Does.SET_ATTRIBUTE, mark.site, node=mark.target)
+
+
+def _set_item(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    mark = marks.stores.get(place)
+    return None if mark is None else Event(Does.SET_ITEM, mark.site, node=mark.target)
+
+
+READERS: dict[To, Callable[[dis.Instruction, Place, Marks], Event | None]] = {
+    To.CALL: _call, To.OPERATE: _augment, To.ATTRIBUTE: _expose, To.DISCARD: _end, To.RETURN: _return,
+    To.SET_ATTRIBUTE: _set_attribute, To.SET_ITEM: _set_item,
+}  # fmt: skip

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import ctypes
 import inspect
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
+    CodeType,
     FrameType,
     FunctionType,
     GetSetDescriptorType,
@@ -19,6 +23,9 @@ from types import (
 )  # fmt: skip
 from typing import Any
 
+from backprobe.source.bytecode import names_hidden
+
+WRITES_BACK = sys.version_info[:2] == (3, 12)
 UNKNOWN = object()
 """What cannot be told without running something."""
 
@@ -28,10 +35,45 @@ HELD = ("_parameters", "_buffers", "_modules")
 
 def name_in(frame: FrameType, name: str) -> Any:
     """What a variable of a frame holds, or ``UNKNOWN``."""
-    for namespace in (frame.f_locals, frame.f_globals, frame.f_builtins):
+    for namespace in (_locals_of(frame, name), frame.f_globals, frame.f_builtins):
         if name in namespace:
             return namespace[name]
     return UNKNOWN
+
+
+def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
+    """A namespace that has the local variable of this name, if the frame has one.
+
+    Python 3.12 writes what ``f_locals`` returned back into the frame. That is wrong while a comprehension runs in it
+    whose variable is a global one or one of a closure outside: there, each variable is read alone.
+    """
+    at_risk = _at_risk(frame.f_code) if WRITES_BACK else ()
+    if not at_risk:
+        return frame.f_locals
+    found = _variable(frame, name)
+    if found is not UNKNOWN:
+        return {name: found}
+    is_comprehension_running = any(_variable(frame, hidden) is not UNKNOWN for hidden in at_risk)
+    return {} if is_comprehension_running else frame.f_locals
+
+
+@lru_cache(4096)
+def _at_risk(code: CodeType) -> frozenset[str]:
+    hidden = names_hidden(code)
+    return hidden.intersection(code.co_freevars) if code.co_flags & inspect.CO_OPTIMIZED else hidden
+
+
+def _variable(frame: FrameType, name: str) -> Any:
+    try:
+        return _getter()(frame, name)
+    except NameError:
+        return UNKNOWN
+
+
+@lru_cache(1)
+def _getter() -> Callable[[FrameType, str], Any]:
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object, ctypes.py_object)
+    return prototype(("PyFrame_GetVar", ctypes.pythonapi))
 
 
 def value_in(frame: FrameType, node: ast.AST | None) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import dis
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.record.reasons import Note
-from backprobe.source.bytecode import Does, Event, Events, events, is_rewritten
+from backprobe.source.bytecode import Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
+from backprobe.source.marks import Does
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.mentioned import NO_SITE
@@ -26,19 +27,26 @@ EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  
 OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
 TAKEN = Note("tracer_replaced")
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
-SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND"), 0x80 | 0x20 | 0x200
+STORING = (Does.BIND, Does.CLOSE)
+SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  # RESUME: on Python 3.13
+
+
+RAISING = Event(Does.RAISE)
 
 
 class Frame:
     """One frame of the user's code, and the scope that it reports to."""
 
+    own: Sequence[str] = (OWN,)
+
     def __init__(self, scope: Scope, events: Events, code: CodeType, unread: dict[str, Any]) -> None:
         self.scope, self.events, self.code = scope, events, code
+        self.function = code  # that the code is part of
         self.unread = unread  # what the block can read of what was there before it
         self.pending: Event | None = None  # the instruction that is running
         self.held: Any = None  # what that may write to, or stores into
         self.bound: list[tuple[int, Any]] = []  # sites and what this statement has bound there
-        self.own = ""
+        self.opened: dict[str, list[str]] = {}  # the comprehensions that run in this frame, by their variables
         self.transparent: frozenset[CodeType] = frozenset()
 
     def step(self, frame: FrameType) -> None:
@@ -48,39 +56,38 @@ class Frame:
             return  # a prefix and the instruction itself are two steps
         if self.pending is not None:
             self._done(frame)
-        if self.bound and (event is None or event.does is not Does.BIND):
+        if self.bound and (event is None or event.does not in STORING):
             self._bind_all()
         if event is not None:
             self.pending = event
             BEFORE.get(event.does, Frame._nothing)(self, frame, event)
         elif self.unread:
-            self._read(frame, self.events.loads.get(at))
+            self._read(frame, self.events.loads.get(at, ()))
 
     def raised(self) -> None:
-        self.pending = self.held = None
+        self.pending, self.held = RAISING, None
 
     def left(self, frame: FrameType, value: Any) -> bool:
         event, self.pending = self.pending, None
         self._bind_all()
         if event is not None and event.does is Does.RETURN:
             self.scope.bind(event.site, value)
-        elif self.code.co_flags & COROUTINE and self._is_suspended(frame):
+        elif event is not RAISING and self._is_suspended(frame):
             return False
         self._leave()
         return True
 
     def _is_suspended(self, frame: FrameType) -> bool:
-        return opcode(self.code, frame.f_lasti) in SUSPENDED
+        return bool(self.code.co_flags & COROUTINE) and opcode(self.code, frame.f_lasti) in SUSPENDED
 
     def _leave(self) -> None:
         self.scope.exit()
 
-    def _read(self, frame: FrameType, name: str | None) -> None:
+    def _read(self, frame: FrameType, names: Sequence[str]) -> None:
         """What the block reads for the first time, if it is still what it was, is one of its inputs."""
-        if name in self.unread:
-            value = self.unread.pop(name)
-            if name_in(frame, name) is value:
-                self.scope.trace.name(self.scope, name, value, NO_SITE)
+        for name in names:
+            if name in self.unread and name_in(frame, name) is self.unread[name]:
+                self.scope.trace.name(self.scope, name, self.unread.pop(name), NO_SITE)
 
     # before an instruction
 
@@ -160,7 +167,21 @@ class Frame:
         scope, site = self.scope, self.scope.sites[event.site]
         if scope.dirty:
             scope.trace.sweep(scope, site)
-        scope.trace.name(scope, site.local, name_in(frame, event.name), site, self.own or OWN)
+        own = self.opened.get(event.name, self.own)[-1]
+        scope.trace.name(scope, site.local, name_in(frame, event.name), site, own)
+
+    def _opened(self, frame: FrameType, event: Event) -> None:
+        """A comprehension without a frame of its own begins: its variables are others than those of the same name."""
+        self.opened.setdefault(event.name, []).append(_own_of_comprehension(self.scope))
+
+    def _closed(self, frame: FrameType, event: Event) -> None:
+        if self.opened.get(event.name):
+            _forget_variables(self.scope, self.opened[event.name].pop())
+
+    def _read_after(self, frame: FrameType, event: Event) -> None:
+        """The second half of an instruction that stores a variable and reads one."""
+        self._bind_all()
+        self._read(frame, [event.name])
 
     def _augmented(self, frame: FrameType, event: Event) -> None:
         held, self.held = self.held, None
@@ -228,6 +249,7 @@ AFTER = {
     Does.AUGMENT: Frame._augmented, Does.STORE_AUGMENTED: Frame._augmented_bound,
     Does.SET_ATTRIBUTE: Frame._bind_place, Does.SET_ITEM: Frame._set_item,
     Does.CALL: Frame._called, Does.END: Frame._ended, Does.DELETE: Frame._deleted,
+    Does.OPEN: Frame._opened, Does.CLOSE: Frame._closed, Does.READ: Frame._read_after,
 }  # fmt: skip
 
 
@@ -236,19 +258,29 @@ class ComprehensionFrame(Frame):
 
     def __init__(self, around: Frame, events: Events, code: CodeType) -> None:
         super().__init__(around.scope, events, code, around.unread)
-        around.scope.comprehensions += 1
-        self.own = f"{OWN}{around.scope.comprehensions}"
+        self.function = around.function
+        self.own = [_own_of_comprehension(around.scope)]
 
     def left(self, frame: FrameType, value: Any) -> bool:
-        if self.code.co_name == "<genexpr>" and self._is_suspended(frame):
-            self.pending = None
+        event, self.pending = self.pending, None
+        if event is not RAISING and self._is_suspended(frame):
             return False
         self._leave()
         return True
 
     def _leave(self) -> None:
-        for key in [key for key in self.scope.slots if key.endswith(self.own)]:
-            del self.scope.slots[key]
+        _forget_variables(self.scope, self.own[0])
+
+
+def _own_of_comprehension(scope: Scope) -> str:
+    """What makes the variables of one more comprehension different from others of the same name."""
+    scope.comprehensions += 1
+    return f"{OWN}{scope.comprehensions}"
+
+
+def _forget_variables(scope: Scope, own: str) -> None:
+    for key in [key for key in scope.slots if key.endswith(own)]:
+        del scope.slots[key]
 
 
 class Watching:
@@ -324,7 +356,7 @@ class Watching:
         if code.co_name in COMPREHENSIONS:
             if above is None or code not in above.code.co_consts:
                 return None
-            return ComprehensionFrame(above, events(code, above.code, code.co_filename), code)
+            return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
         transparent = above.transparent if above is not None else ()
         if not caller.follows or code in transparent or code.co_name.startswith("<module"):
             return None
