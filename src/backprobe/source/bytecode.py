@@ -17,7 +17,7 @@ from types import CodeType
 
 from backprobe.errors import NoSource
 from backprobe.source.locate import is_class, is_module, locate, locate_class, locate_module
-from backprobe.source.marks import Does, Mark, Marks, Place, marked
+from backprobe.source.marks import Does, Marks, Place, marked
 from backprobe.source.rewrite import MAY_WRITE
 from backprobe.source.sites import Site
 
@@ -197,25 +197,18 @@ def _event(
     if read is not None:
         return read(instruction, place, marks)
     event: Event | None = None
-    if any(to not in (To.READ, To.CAPTURE) for to, _ in done):
+    if any(to in (To.STORE, To.DELETE, To.HIDE) for to, _ in done):  # else it only reads
         for at, (to, name) in reversed(list(enumerate(done))):
-            event = _of_variable(to, name, marks.stored_beside if at else marks.stored, place, hidden, event) or event
+            mark = (marks.stored_beside if at else marks.stored)(name, place) if to is To.STORE else None
+            if mark is not None:
+                event = Event(mark.does, mark.site, name, then=event)
+            elif to is not To.CAPTURE and (to is not To.STORE or name in hidden):
+                event = Event(WITHOUT_TARGET[to], name=name, then=event)
     return event
 
 
-def _of_variable(
-    to: To, name: str, stored: Callable[[str, Place], Mark | None], place: Place, hidden: frozenset[str],
-    then: Event | None,
-) -> Event | None:  # fmt: skip
-    if to is not To.STORE:
-        return Event(OTHERS[to], name=name, then=then)
-    mark = stored(name, place)
-    if mark is not None:
-        return Event(mark.does, mark.site, name, then=then)
-    return Event(Does.CLOSE, name=name, then=then) if name in hidden else None
-
-
-OTHERS = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN}
+WITHOUT_TARGET = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN, To.STORE: Does.CLOSE}
+"""What is done to a variable where no target of the text is stored to."""
 
 
 def _call(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:

@@ -23,6 +23,7 @@ from backprobe.tracing.scope import OWN, Scope
 from backprobe.tracing.trace import Trace
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, what makes those of ``def f[T](…)``
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
 OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
 TAKEN = Note("tracer_replaced")
@@ -358,7 +359,7 @@ class Watching:
                 return None
             return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
         transparent = above.transparent if above is not None else ()
-        if not caller.follows or code in transparent or code.co_name.startswith("<module"):
+        if not caller.follows or code in transparent or code.co_name.startswith(NO_FUNCTIONS):
             return None
         part = self.tape.to_be_repeated()
         if part is not None:
