@@ -155,7 +155,7 @@ def forge(path, change=lambda data: data, body=None, blobs=None):
 
 def value_of(data, name="u#0"):
     entry = next(entry for entry in data["entries"] if entry["name"] == name)
-    return entry["value"]["tensor"]
+    return entry["held_value"]["tensor"]
 
 
 def test_forging_nothing_is_read(copied):
@@ -248,6 +248,9 @@ CONTENTS = {
     "an output outside": lambda d: d.update(outputs=[10**9]),
     "a text for a position": lambda d: d.update(outputs=["x"]),
     "true for a position": lambda d: d.update(outputs=[True]),
+    "an edge from a position outside": lambda d: d["entries"][-1]["inputs"][0].update(at=99),
+    "a read from before the first": lambda d: d["entries"][-1]["reads"][0].update(at=-1),
+    "a partial that is not a tensor": lambda d: d["entries"][-1]["inputs"][0].update(partial={"plain": 2.0}),
     "entries missing": lambda d: d.pop("entries"),
     "entries of another kind": lambda d: d.update(entries={"a": 1}),
     "entries none": lambda d: d.update(entries=None),
@@ -271,12 +274,12 @@ CONTENTS = {
     "another field in a source": lambda d: d["entries"][0]["source"].update(more=1),
     "a text for a shape": lambda d: d["entries"][0].update(shape=["two"]),
     "a number for a dtype": lambda d: d["entries"][0].update(dtype=3),
-    "a number for a tensor": lambda d: d["entries"][0].update(value={"plain": 3}),
-    "a text for a gradient": lambda d: d["entries"][0].update(grad={"plain": "3"}),
-    "a value of no kind": lambda d: d["entries"][0].update(value={"thing": 3}),
+    "a number for a tensor": lambda d: d["entries"][0].update(held_value={"plain": 3}),
+    "a text for a gradient": lambda d: d["entries"][0].update(held_grad={"plain": "3"}),
+    "a value of no kind": lambda d: d["entries"][0].update(held_value={"thing": 3}),
     "a number for a value": lambda d: d["entries"][0].update(value=3),
-    "a list for what was lost": lambda d: d["entries"][0].update(lost=[1]),
-    "half a complex number": lambda d: d["entries"][0].update(value={"complex": [1]}),
+    "a list for what was lost": lambda d: d["entries"][0].update(held_value={"lost": [1]}),
+    "half a complex number": lambda d: d["entries"][0].update(held_value={"complex": [1]}),
     "more keys than values": lambda d: d.update(result={"dict": [], "keys": ["a"]}),
     "a stamp of another kind": lambda d: d["stamp"].update(more=1),
     "numbers in the stamp": lambda d: d["stamp"].update(packages={"torch": 3}),
@@ -295,6 +298,27 @@ def test_absurd_contents_are_refused(kind, copied):
 
     forge(copied, change)
     assert refused(copied, "its parts do not fit together").found
+
+
+WHERE = {
+    "entries missing": "entries is None, where a list belongs",
+    "an entry of another kind": "entries[11] is 7, where an object belongs",
+    "a position outside": "names['x'] is 99, a position among 11 entries",
+    "a text for a line": "entries[0].source.line is '3', where a whole number belongs",
+    "another field in a source": "entries[0].source.more is not a part of Source",
+    "a reason without its fields": "entries[0].why is Reason(code='dtype', fields={}), which has no sentence",
+    "a name of no value": "entries[0] has the printed name 'y', and none of its names has",
+    "numbers in the stamp": "stamp.packages['torch'] is 3, where a text belongs",
+}
+
+
+@pytest.mark.parametrize("kind", WHERE)
+def test_what_is_refused_says_where_it_is(kind, copied):
+    def change(data):
+        CONTENTS[kind](data)
+
+    forge(copied, change)
+    refused(copied, "its parts do not fit together", f"{DATA}: {WHERE[kind]}")
 
 
 @pytest.mark.parametrize("body", ["[]", "3", "null"])

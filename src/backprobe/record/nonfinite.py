@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
+
+Kind = Literal["finite", "inf", "nan"]
+"""The worst that is among the numbers of a tensor."""
+
+GradientKind = Literal["finite", "inf", "nan", "none"]
+"""The same of a gradient, which may be missing."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class BackwardOp:
     operation: str
     at: Position | None = field(repr=False)
     name: str | None = field(default=None, kw_only=True, metadata=named_by("at"))
-    given: str
-    made: str
+    given: Kind
+    made: Kind
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Update:
     parameters: tuple[str, ...]
     size: int
     optimizer: str
-    gradient: str
-    made: str
+    gradient: GradientKind
+    made: Kind
     source: Source | None
     after: Position | None

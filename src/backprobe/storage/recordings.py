@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from backprobe.backends.discover import ARRAYS, load_arrays
-from backprobe.errors import BackprobeError, BadOption, BadRecording, NoBackend
+from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.entries import Record
-from backprobe.storage import plain
-from backprobe.storage.sound import check
+from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit
 
 FORMAT = "backprobe recording"
 VERSION = 3
@@ -34,12 +33,9 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
 
     target = Path(path)
     _refuse_to_replace(target, str(path), overwrite)
-    backend = load_arrays(record.backend)
-    blobs: dict[str, Any] = {}
-    seen: dict[Any, str] = {}
-    data = plain.encode_record(record, backend, blobs, seen)
-    data["result"] = plain.encode_kept(result, backend, blobs, seen)
-    storages = {name: blob.bytes() for name, blob in blobs.items()}  # may move layouts, which are in data
+    encoder = Encoder(load_arrays(record.backend))
+    data = encoder.record(record) | {"result": encoder.result(result)}
+    storages = {name: blob.bytes() for name, blob in encoder.blobs.items()}  # may move layouts, which are in data
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
     try:
@@ -115,24 +111,18 @@ def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record
     data = _checked(folder)
     try:
         blobs = _read_bytes(folder, data["bytes"])
-        backend = load_arrays(to or data["backend"])
-        record = plain.decode_record(data, backend, blobs)
-        check(record, backend)
-        return record, plain.decode_result(data["result"], backend, blobs)
+        decoder = Decoder(load_arrays(to or data["backend"]), blobs)
+        return decoder.record(data), decoder.result(data["result"])
     except BadRecording:
         raise
     except NoBackend as error:
         raise NoBackend(
             error.headline, asked=f"bp.load({str(folder)!r})", found=error.found, next=f'{error.next}, or to="numpy"'
         ) from error
+    except Misfit as error:
+        raise _bad(folder, "its parts do not fit together", f"{DATA}: {error}") from error
     except UNFIT as error:
         raise _bad(folder, "its parts do not fit together", f"{type(error).__name__}: {error}") from error
-
-
-UNFIT = (
-    BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError
-)  # fmt: skip
-"""What decoding raises where a file was written by something else than ``save``."""
 
 
 def _bad(folder: Path, headline: str, found: str, next: str = "save it again") -> BadRecording:

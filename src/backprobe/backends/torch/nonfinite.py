@@ -23,10 +23,12 @@ from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, key
 from backprobe.backends.torch.tensors import COMPRESSED, here, is_there
-from backprobe.record.nonfinite import BackwardOp, Nonfinite
+from backprobe.record.nonfinite import BackwardOp, Kind, Nonfinite
 
-FINITE, INF, NAN = "finite", "inf", "nan"
-BADNESS = {FINITE: 0, INF: 1, NAN: 2}
+FINITE: Kind = "finite"
+INF: Kind = "inf"
+NAN: Kind = "nan"
+BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
 NARROW = 2  # bytes: dtypes of fewer have no extremes of their own
 Extremes = tuple[Tensor, Tensor]
 Look = tuple[int, int, int]
@@ -70,7 +72,7 @@ def _as_it_lies(numbers: Tensor) -> Tensor:
     return once.permute(sorted(range(numbers.ndim), key=steps.__getitem__, reverse=True))
 
 
-def kinds(found: Sequence[Extremes]) -> list[str]:
+def kinds(found: Sequence[Extremes]) -> list[Kind]:
     """What each pair of extremes tells: ``finite``, ``inf`` or ``nan``. One transfer for each device."""
     told = [FINITE] * len(found)
     groups: dict[tuple[torch.device, torch.dtype], list[int]] = {}

@@ -24,12 +24,12 @@ from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import LEAF
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
-from backprobe.record.nonfinite import Update
+from backprobe.record.nonfinite import GradientKind, Kind, Update
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 NOT_JUDGED = -1
-NO_GRADIENT = "none"
+NO_GRADIENT: GradientKind = "none"
 Place = tuple[str, int]
 """File and line."""
 
@@ -134,7 +134,7 @@ class Updates:
         positions = {id(capture): at for at, capture in enumerate(captures)}
         found = []
         for statement in self.statements:
-            groups: dict[tuple[str, str], list[str]] = {}
+            groups: dict[tuple[GradientKind, Kind], list[str]] = {}
             for one in statement.written:
                 gradient = NO_GRADIENT if one.gradient is None else kind[one.gradient]
                 if BADNESS[kind[one.after]] > BADNESS[kind[one.before]]:
