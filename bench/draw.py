@@ -1,7 +1,7 @@
-"""What a drawing costs: the first one of a process, and others, with the share that is Graphviz's own.
+"""The cost of a drawing: the first one of a process, and others, with Graphviz's share.
 
-The floor is Graphviz: it reads the graph, lays it out and writes SVG. What is ours beside that is the statistics of
-each value and gradient and the text of each node. Absolute times mean little on a shared machine; the shares do.
+The floor is Graphviz: it reads the graph, lays it out and writes SVG. Our own share is the statistics of each value
+and gradient, and the text of each node. Absolute times mean little on a shared machine; the shares do.
 """
 
 import statistics

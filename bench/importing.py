@@ -1,4 +1,4 @@
-"""How long ``import backprobe`` takes, beside an interpreter that imports nothing, and that it imports no framework."""
+"""The time of ``import backprobe``, beside an interpreter that imports nothing; and that it imports no framework."""
 
 import statistics
 import subprocess

@@ -1,8 +1,8 @@
 """Peak memory of a step on the CPU: bytes of tensors alive at once, as PyTorch's own allocator reports them.
 
-``torch.profiler`` with ``profile_memory`` is told of every allocation and every release that PyTorch's CPU allocator
-makes, with its size and in order. Their running sum is exact, the same in each run, and blind to what malloc does with
-the bytes (resident memory is neither). Objects of Python are not in it, nor what existed before the step.
+``torch.profiler`` with ``profile_memory`` records every allocation and release of PyTorch's CPU allocator, with its size
+and in order. Their running sum is exact, is the same in each run, and does not depend on malloc (resident memory does).
+Python objects are not in it, nor anything that existed before the step.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The GPT-2s that the benchmarks of PyTorch share, made without backprobe: peers' environments do not have it."""
+"""The GPT-2s that the PyTorch benchmarks share, made without backprobe: the peers' environments do not have it."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def bare(model: Any, tokens: torch.Tensor, *_: str) -> Callable[[], None]:
 
 
 def bare_functional(model: Any, tokens: torch.Tensor, *wanted: str) -> Callable[[], Any]:
-    """The same through ``torch.autograd.grad``, which leaves no ``.grad`` behind: towards all parameters, or some."""
+    """The same through ``torch.autograd.grad``, which leaves no ``.grad`` behind, with respect to all parameters or some."""
     parameters = [parameter for name, parameter in model.named_parameters() if name in wanted or not wanted]
     return lambda: torch.autograd.grad(model(tokens, labels=tokens).loss, parameters)

@@ -1,8 +1,8 @@
-"""What a probe in PyTorch costs, as ratios against the bare step measured side by side in one run.
+"""The cost of a probe in PyTorch, as ratios to the bare step measured side by side in one run.
 
 The bare step is forward, loss, ``backward()`` and the gradients cleared; for the model form, which leaves no ``.grad``
-behind, it is forward, loss and ``autograd.grad`` towards all parameters, and what the probe selects includes these.
-A probed step ends with ``rec.grads()``: all that was selected has been read, as from the hooks that people write.
+behind, it is forward, loss and ``autograd.grad`` with respect to all parameters, which the probe selects too.
+A probed step ends with ``rec.grads()``: everything selected has been read, as with hand-written hooks.
 
 The floor of a probe: for each value one gradient edge (about 1.3 µs), one detached alias (0.8 µs) and one name; no byte
 of a value is copied unless it is written in place. With partials, each value costs one more pass of the engine.

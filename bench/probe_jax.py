@@ -1,4 +1,4 @@
-"""What a probe in JAX costs, as ratios against the bare step measured side by side in one run.
+"""The cost of a probe in JAX, as ratios to the bare step measured side by side in one run.
 
 The bare step is ``jax.jit(jax.value_and_grad(loss))``. A probe inside ``jax.jit`` is traced with it: taps become
 nothing, values and gradients become further outputs. The floor is therefore what XLA must keep instead of fusing away:

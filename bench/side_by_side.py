@@ -1,4 +1,4 @@
-"""Comparing steps with a bare one in the same run: machines are noisy, and ratios of neighbours are not."""
+"""Comparisons of steps with a bare one in the same run: machines are noisy, ratios of neighbours are not."""
 
 import gc
 import statistics

@@ -634,7 +634,7 @@ def test_the_demo_says_where_it_cannot_draw(folder):
     (folder / "taken").write_text("")
     result = CliRunner().invoke(main, ["demo", "--into", "taken/in"])
     assert result.exit_code == 2
-    assert "nothing can be drawn into taken/in" in result.stderr
+    assert "the folder taken/in cannot be made" in result.stderr
 
 
 CHECKED = """\

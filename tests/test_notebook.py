@@ -614,9 +614,9 @@ def test_a_cell_that_has_run_backward_itself(book):
 
 def test_an_error_of_ours_is_its_message_alone(book):
     assert book.refused(TOY, "a u") == (
-        "BadOption: 'a' and 'u' are both assigned by the cell\n"
+        "BadOption: the cell assigns both 'a' and 'u'\n"
         "  asked: %%probe a u\n"
-        "  why:   a gradient is of one output\n"
+        "  why:   only one output can be differentiated\n"
         "  next:  %%probe a"
     )
 
@@ -626,13 +626,13 @@ def test_an_error_of_ours_is_its_message_alone(book):
     [
         ("# nothing\n", "", ["NothingToDifferentiate: the cell has no code"]),
         ("\n\n", "", ["the cell has no code"]),
-        ("loss = x * 2\n", "lss", ["the cell assigns no 'lss'", "almost like 'loss'", "next:  %%probe loss"]),
-        ("loss = x * 2\n", "lsos", ["the cell assigns no 'lsos'", "next:  %%probe loss"]),
+        ("loss = x * 2\n", "lss", ["the cell does not assign 'lss'", "similar to 'loss'", "next:  %%probe loss"]),
+        ("loss = x * 2\n", "lsos", ["the cell does not assign 'lsos'", "next:  %%probe loss"]),
         ("def f(t): return t\nu = f(x)\n", "f", ["'f' is no floating tensor", "found: function", "next:  %%probe u"]),
         ("loss = x * 2\n", "loss.grad", ["'loss.grad' is not a name"]),
-        ("loss = x * 2\n", "x", ["the cell assigns no 'x'", "'x' is a Tensor already", "next:  %%probe loss"]),
-        ("loss = x * 2\n", "print", ["the cell assigns no 'print'"]),
-        ("loss = x * 2\n", "one two", ["the cell assigns no 'two'", "'one' would receive"]),
+        ("loss = x * 2\n", "x", ["the cell does not assign 'x'", "'x' is a Tensor already", "next:  %%probe loss"]),
+        ("loss = x * 2\n", "print", ["the cell does not assign 'print'"]),
+        ("loss = x * 2\n", "one two", ["the cell does not assign 'two'", "'one' receives the recording"]),
         ("u = x * torch.ones(3)\n", "u", ["the output is not a scalar", "asked: %%probe u", "shape (3,)",
                                           'next:  --cotangent "torch.ones(3)", or a last line']),
         ("u = x * 2\n", "u --cotangent torch.ones(3)", ["another shape than the output", '"torch.ones(())"']),

@@ -1,6 +1,7 @@
 """The package as it is imported and installed: what it imports, what it offers, what is documented."""
 
 import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -181,3 +182,14 @@ def test_the_stamp_names_what_is_imported_and_nothing_else():
     code = "import backprobe as bp, sys\nprint(sorted(bp.stamp().packages), bp.stamp().author, file=sys.stderr)"
     ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert ran.stderr == "['backprobe'] None\n"
+
+
+def test_the_tree_of_errors_is_drawn_as_it_is():
+    from backprobe import errors
+
+    drawn = re.findall(r"[├└]── (\w+)(?: \((\w+)\))?", errors.__doc__)
+    classes = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    assert {name for name, _ in drawn} == set(classes) - {"BackprobeError"}
+    assert {name: builtin for name, builtin in drawn if builtin} == {
+        name: value.__bases__[1].__name__ for name, value in classes.items() if len(value.__bases__) == 2
+    }

@@ -1,4 +1,4 @@
-"""What backprobe takes for the gradients of every module's output: the question that its peers are asked here."""
+"""The cost of every module's output gradient with backprobe: the question that its peers are asked here."""
 
 from time import process_time
 

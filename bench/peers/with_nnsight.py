@@ -1,9 +1,9 @@
-"""What nnsight takes for gradients of module outputs, as ratios against the bare step in this process.
+"""The cost of module output gradients with nnsight, as ratios to the bare step in this process.
 
 Asked as its README asks ("Take gradients"): inside ``model.trace(...)`` the outputs are read in the order in which the
 modules run; inside ``with loss.backward():`` their ``.grad`` in the reverse order, with ``nnsight.save`` of one list
-for all, as its page on performance advises. The first tensor of a container stands for it. What is
-wrapped, once, is another model of the same weights than that of the bare step.
+for all, as its page on performance advises. The first tensor of a container stands for it. The
+model that is wrapped, once, has the weights of the bare step's model and is another object.
 """
 
 from time import process_time

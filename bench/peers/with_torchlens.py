@@ -1,4 +1,4 @@
-"""What TorchLens takes for the gradients of every module's output, as ratios against the bare step in this process.
+"""The cost of every module's output gradient with TorchLens, as ratios to the bare step in this process.
 
 Asked as its README asks ("Forward AND backward pass"): ``tl.trace`` with ``save_grads``, ``log_backward`` of the loss,
 then the gradients of each module by its path. It records every operation of the forward pass whatever is selected. The
@@ -6,8 +6,8 @@ second line is the leanest capture that its options were found to allow: activat
 no source context, no detection of recurrence. (A predicate for ``save_grads`` that keeps the operations that end a
 module costs no less, and loses the gradients of modules that return their input, such as a dropout of 0.)
 
-TorchLens wraps PyTorch's functions when it first traces, and its documentation advises to leave them so. The bare step
-beside it runs wrapped functions therefore; how much slower these are is printed too.
+TorchLens wraps PyTorch's functions when it first traces, and its documentation advises leaving them wrapped. So the bare
+step beside it runs wrapped functions; their slowdown is printed too.
 """
 
 import warnings

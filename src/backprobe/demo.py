@@ -1,4 +1,4 @@
-"""What ``backprobe demo`` shows: a toy graph, the order of backward, the inside of a GPT-2."""
+"""The demonstration of ``backprobe demo``: a toy graph, the order of backward, the inside of a GPT-2."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def composed(x: Any) -> Any:
 
 
 def run(into: Path) -> None:
-    """Print every part of the demonstration, and draw its circuits into a folder."""
+    """Print every part, and draw the circuits into a folder."""
     _title("A toy graph: rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)")
     rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)
     click.echo(str(rec))
@@ -69,8 +69,8 @@ def _draw(rec: bp.Recording, path: Path, **options: Any) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise bp.BadOption(
-            f"nothing can be drawn into {path.parent}", asked=f"--into {path.parent}", found=str(error),
-            next="--into with a folder that can be made",
+            f"the folder {path.parent} cannot be made", asked=f"--into {path.parent}", found=str(error),
+            next="--into with another folder",
         ) from error  # fmt: skip
     bp.draw(rec, path, **options)
     click.echo(f"the circuit: {path}")

@@ -1,12 +1,37 @@
-"""The whole exception tree. Every message says what was asked, what was found, why, and what to type next."""
+"""The whole exception tree. Every message says what was asked, what was found, why, and what to type next.
+
+    BackprobeError
+    │ names
+    ├── BadName (ValueError)                     not allowed by the grammar
+    ├── UnknownName (KeyError)                   no value has this name
+    ├── AmbiguousName (LookupError)              several values match it
+    ├── NothingMatched (LookupError)             a pattern matches nothing
+    │ entries
+    ├── NoGradient (RuntimeError)                read, and there is none
+    ├── Overwritten (RuntimeError)               the value was lost to an in-place write
+    ├── NotSaved (RuntimeError)                  not in a saved recording
+    │ programs
+    ├── NoSource (TypeError)                     the source of a function is not available
+    │   └── StaleSource                          its file has changed since
+    ├── NoBackend (TypeError)                    which framework?
+    ├── NothingToDifferentiate (TypeError)       no floating-point argument, or none that the output depends on
+    ├── BadOutput (ValueError)                   not one scalar
+    ├── Unsupported (RuntimeError)               a program that cannot be recorded correctly
+    │ options and files
+    ├── BadOption (ValueError)                   a value that an option does not take
+    ├── StrategyRefused (RuntimeError)           a strategy that would be silently wrong
+    └── BadRecording (ValueError)                not a recording, or a damaged one
+
+Each is also the built-in error in parentheses.
+"""
 
 from __future__ import annotations
 
 
 class BackprobeError(Exception):
-    """Root of every error that backprobe raises by itself.
+    """Base of every error that backprobe raises.
 
-    ``asked``, ``found``, ``why`` and ``next`` hold the four parts of the message, for programs that read them.
+    ``asked``, ``found``, ``why`` and ``next`` hold the four parts of the message.
     """
 
     def __init__(self, headline: str, *, asked: str = "", found: str = "", why: str = "", next: str = "") -> None:
@@ -30,62 +55,62 @@ class BadName(BackprobeError, ValueError):
 
 
 class UnknownName(BackprobeError, KeyError):
-    """No value of the recording has this name."""
+    """No value in the recording has this name."""
 
     __str__ = BackprobeError.__str__  # KeyError would show the repr of the message, on one line
 
 
 class AmbiguousName(BackprobeError, LookupError):
-    """Several values answer to this name."""
+    """Several values match this name."""
 
 
 class NothingMatched(BackprobeError, LookupError):
-    """A pattern that selects nothing."""
+    """A pattern that matches nothing."""
 
 
 class NoGradient(BackprobeError, RuntimeError):
-    """The gradient of an entry was read, and there is none: the status and its reason say why."""
+    """The gradient of an entry was read, and it has none; the message gives its status and the reason."""
 
 
 class Overwritten(BackprobeError, RuntimeError):
-    """The value of an entry was read, and it was overwritten in place where no copy could be taken before."""
+    """The value of an entry was read, but it was overwritten in place before a copy could be taken."""
+
+
+class NotSaved(BackprobeError, RuntimeError):
+    """Something was read that a saved recording does not hold, or that could not be saved."""
 
 
 class NoSource(BackprobeError, TypeError):
-    """The source text of a function is needed for its names and cannot be had."""
+    """The source text of a function is needed for its names and is not available."""
 
 
 class StaleSource(NoSource):
-    """The source text on disk is no longer the one that the running function was compiled from."""
+    """The source text on disk is not the one that the running function was compiled from."""
 
 
 class NoBackend(BackprobeError, TypeError):
-    """Neither the arguments nor the imported frameworks tell which framework computes."""
+    """The framework cannot be inferred from the arguments and imports, or is not installed."""
 
 
 class NothingToDifferentiate(BackprobeError, TypeError):
-    """No argument is floating point, or the output depends on none that is differentiated."""
+    """No argument is floating point, or the output does not depend on any that is differentiated."""
 
 
 class BadOutput(BackprobeError, ValueError):
-    """What should be differentiated cannot be: not a scalar, several outputs, a path that is not there."""
+    """The output cannot be differentiated: it is not a scalar, there are several, or a path does not exist."""
+
+
+class Unsupported(BackprobeError, RuntimeError):
+    """A program that this form of ``probe`` cannot record correctly: compiled, distributed, recomputed."""
 
 
 class BadOption(BackprobeError, ValueError):
-    """An option of ``probe`` with a value that it does not take."""
+    """An option has a value that it does not take."""
 
 
 class StrategyRefused(BackprobeError, RuntimeError):
     """A strategy that would be silently wrong for this program."""
 
 
-class Unsupported(BackprobeError, RuntimeError):
-    """A program that this form of ``probe`` cannot see into rightly: compiled, distributed, recomputed."""
-
-
 class BadRecording(BackprobeError, ValueError):
-    """A folder that is not a recording, or is a damaged or a newer one."""
-
-
-class NotSaved(BackprobeError, RuntimeError):
-    """Something that a recording had while it was made and that was not, or could not be, saved."""
+    """A folder that is not a recording, or holds a damaged or a newer one."""

@@ -1,4 +1,4 @@
-"""The cell magic ``%%probe``: run a notebook cell as it is, and show its values with their gradients and its circuit.
+"""The cell magic ``%%probe``: run a notebook cell as it is, and show its values, gradients and circuit.
 
 ``%load_ext backprobe`` registers it. IPython is imported only here, when that is asked for.
 """
@@ -21,7 +21,7 @@ from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell
 from backprobe.source.user_code import package
 
-HELP = """Run the cell, and show the gradient of its output towards every variable, and the circuit of its values.
+HELP = """Run the cell, and show the gradient of its output with respect to every variable, and the circuit.
 
     %%probe a
     x = torch.tensor(3.0, requires_grad=True)
@@ -29,12 +29,12 @@ HELP = """Run the cell, and show the gradient of its output towards every variab
     u = x * w
     a = torch.relu(u)
 
-A NAME that the cell assigns is the output to differentiate: without one, the last expression if it is a floating
-tensor, or else the last floating tensor assigned that requires a gradient. A new NAME receives the recording:
-%%probe a rec. The cell runs as it would without the magic, and leaves the same names; nothing of it is altered, so
-what is differentiated is what your tensors and their requires_grad say.
+A NAME that the cell assigns is the output to differentiate. Without one, it is the last expression if that is a
+floating-point tensor, or else the last floating-point tensor assigned that requires a gradient. A new NAME receives the
+recording: %%probe a rec. The cell runs as it would without the magic and leaves the same names. Nothing is changed, so
+the requires_grad of your tensors decides what is differentiated.
 """
-LIKE_ENOUGH = 0.75  # a new name this much like one that the cell assigns is taken for a misspelling of it
+LIKE_ENOUGH = 0.75  # a new name this similar to one that the cell assigns counts as a misspelling of it
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -50,7 +50,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Take ``%%probe`` away again."""
+    """Remove ``%%probe``."""
     shell.magics_manager.magics["cell"].pop("probe", None)
 
 
@@ -60,16 +60,16 @@ def _parser() -> Any:
     parser = MagicArgumentParser("%probe")  # type: ignore[no-untyped-call]
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="the output to differentiate; a new name receives the recording")
-    add("--select", action="append", metavar="PATTERN", help="record only these names; may be given several times")
-    add("--cotangent", metavar="EXPRESSION", help="the vector of the vector-Jacobian product, like the output")
+    add("--select", action="append", metavar="PATTERN", help="record only these names; may be repeated")
+    add("--cotangent", metavar="EXPRESSION", help="the vector of the vector-Jacobian product, in the output's shape")
     add("--values", choices=VALUES, default=VALUES[0], help="copy: copy every value at once")
     add("--no-partials", action="store_true", help="leave out the local partials on the edges")
-    add("--backend", metavar="NAME", help="the framework, where the cell does not tell")
+    add("--backend", metavar="NAME", help="the framework, if it cannot be inferred")
     return parser
 
 
 def _probe(shell: Any, line: str, text: str) -> Any:
-    """Run the magic; the value of the cell's last expression, which IPython shows as that of any cell."""
+    """Run the magic. Returns the value of the cell's last expression, which IPython shows as for any cell."""
     options = _parser().parse_args(_words(line))
     file = ""
     try:
@@ -91,7 +91,7 @@ def _probe(shell: Any, line: str, text: str) -> Any:
 
 
 def _words(line: str) -> list[str]:
-    """The words of the magic's line: quotes keep spaces, and a backslash is one, as patterns need it."""
+    """The words of the magic's line: quotes keep spaces, and a backslash stays one, for patterns."""
     from IPython.core.error import UsageError
 
     reader = shlex.shlex(line, posix=True)
@@ -103,29 +103,29 @@ def _words(line: str) -> list[str]:
 
 
 def _read(shell: Any, text: str) -> Cell:
-    """The cell as IPython itself reads it: magics made calls, the text kept for tracebacks, the tree transformed."""
+    """The cell as IPython reads it: magics become calls, the text is kept for tracebacks, the tree is transformed."""
     source = shell.transform_cell(text)
     file = shell.compile.cache(source, shell.displayhook.prompt_count, raw_code=text)
     tree = shell.transform_ast(shell.compile.ast_parse(source, filename=file))
     cell = Cell(tree, tuple(source.splitlines()), file, shell.compile, shell.user_global_ns, shell.user_ns)
-    shell.compile(tree, file, "exec")  # a syntax error that only the compiler finds is shown as it is
+    shell.compile(tree, file, "exec")  # raises the syntax errors that only the compiler finds
     return cell
 
 
 def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
-    """Which name is the output, and which receives the recording. Raises BadOption."""
+    """The name of the output, and the name that receives the recording. Raises BadOption."""
     output = receiver = None
     for name in names:
         if not name.isidentifier() or iskeyword(name):
             raise BadOption(
-                f"{name!r} is not a name", asked=_asked(names), why="what is differentiated is a variable of the cell",
-                next=f"loss = {name} as a line of the cell, and %%probe loss",
+                f"{name!r} is not a name", asked=_asked(names), why="the output is a variable of the cell",
+                next=f"add the line loss = {name} to the cell, and write %%probe loss",
             )  # fmt: skip
         if name in cell.assigned:
             if output is not None:
                 raise BadOption(
-                    f"{output!r} and {name!r} are both assigned by the cell", asked=_asked(names),
-                    why="a gradient is of one output", next=f"%%probe {output}",
+                    f"the cell assigns both {output!r} and {name!r}", asked=_asked(names),
+                    why="only one output can be differentiated", next=f"%%probe {output}",
                 )  # fmt: skip
             output = name
         else:
@@ -135,29 +135,29 @@ def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
 
 
 def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) -> None:
-    """A name that the cell does not assign receives the recording, unless it must be meant otherwise."""
+    """A name that the cell does not assign receives the recording, unless it looks like a mistake."""
     held = cell.value(name, getattr(builtins, name, ABSENT))
     if isinstance(held, Recording) and other is None:
         return
     close = nearest(name, cell.assigned)
     if held is not ABSENT and not isinstance(held, Recording):
-        found = f"{name!r} is a {type(held).__name__} already, whose place the recording would take"
+        found = f"{name!r} is a {type(held).__name__} already; the recording would replace it"
     elif other is not None:
-        found = f"{other!r} would receive the recording"
+        found = f"{other!r} receives the recording already"
     elif any(_alike(name, assigned) >= LIKE_ENOUGH for assigned in close):
-        found = f"a new name almost like {close[0]!r}"
+        found = f"a new name similar to {close[0]!r}"
     else:
         return
     raise BadOption(
-        f"the cell assigns no {name!r}", asked=_asked(names),
+        f"the cell does not assign {name!r}", asked=_asked(names),
         found=found,
-        why="a name that the cell assigns is differentiated; another one, a new one, receives the recording",
+        why="a name that the cell assigns is differentiated; a new name receives the recording",
         next=f"%%probe {(close or [*cell.assigned][-1:] or ['a'])[0]}, or another name for the recording",
     )  # fmt: skip
 
 
 def _alike(one: str, other: str) -> float:
-    """From 0 to 1; names that differ by their number alone, rec and rec2, are meant to be two."""
+    """From 0 to 1; names that differ in their number alone, rec and rec2, are different names."""
     if one.strip(digits) == other.strip(digits):
         return 0.0
     return difflib.SequenceMatcher(None, one, other).ratio()
@@ -168,7 +168,7 @@ def _asked(names: list[str]) -> str:
 
 
 def _compiled(expression: str | None) -> CodeType | None:
-    """The code of the cotangent, before anything is run. Raises BadOption."""
+    """The code of the cotangent, compiled before anything runs. Raises BadOption."""
     if expression is None:
         return None
     try:
@@ -181,19 +181,19 @@ def _compiled(expression: str | None) -> CodeType | None:
 
 
 def _give(receiver: str, recording: Recording, cell: Cell, before: Any) -> None:
-    """Put the recording under its name, unless the cell has assigned that itself where it could not be seen."""
+    """Assign the recording to its name, unless the cell has assigned that name out of sight. Raises BadOption."""
     if cell.value(receiver, ABSENT) is not before:
         raise BadOption(
             f"the cell has assigned {receiver!r} itself", asked=f"%%probe {receiver}",
-            found="an assignment by code that was not seen, such as exec or %time",
-            why="the recording would take its place",
-            next=f"the line {receiver} = {receiver} in the cell to differentiate it, or another name",
+            found="an assignment out of sight, such as by exec or %time",
+            why="the recording would replace it",
+            next=f"add the line {receiver} = {receiver} to the cell to differentiate it, or choose another name",
         )  # fmt: skip
     cell.locals[receiver] = recording
 
 
 def _show(recording: Recording) -> None:
-    """The table and the circuit, below what the cell itself has printed; why not, where that cannot be drawn."""
+    """The table and the circuit, below the output of the cell; or why there is no circuit."""
     from IPython.display import display
 
     from backprobe.draw import draw
@@ -202,14 +202,14 @@ def _show(recording: Recording) -> None:
     display(table, raw=True)  # type: ignore[no-untyped-call]
     try:
         drawing: Any = draw(recording)
-    except BackprobeError as error:  # too large to draw: the cell has run and is recorded all the same
+    except BackprobeError as error:  # too large to draw; the cell has run and is recorded
         display({"text/plain": str(error)}, raw=True)  # type: ignore[no-untyped-call]
     else:
         display(drawing)  # type: ignore[no-untyped-call]
 
 
 def _is_silenced(cell: Cell) -> bool:
-    """Does the last line end in a semicolon, by which IPython shows no value?"""
+    """Does the last line end in a semicolon, so that IPython shows no value?"""
     from IPython.core.displayhook import DisplayHook
 
     ends_in_semicolon: Callable[[str], bool] = DisplayHook.semicolon_at_end_of_expression
@@ -217,7 +217,7 @@ def _is_silenced(cell: Cell) -> bool:
 
 
 def _shorten(error: BaseException, file: str) -> None:
-    """Show an error as an unprobed cell would, from the cell's own line on; one of ours as its message alone.
+    """Show an error as a cell without the magic would, from the cell's own line on; our own errors by their message.
 
     IPython asks an exception for ``_render_traceback_`` before it formats one.
     """
@@ -234,7 +234,7 @@ def _shorten(error: BaseException, file: str) -> None:
 
 
 def _from(error: BaseException, begins: Callable[[str], bool]) -> TracebackType | None:
-    """The traceback from the first frame whose file ``begins`` it."""
+    """The traceback from the first frame whose file satisfies ``begins``."""
     place = error.__traceback__
     while place is not None and not begins(place.tb_frame.f_code.co_filename):
         place = place.tb_next

@@ -230,5 +230,5 @@ def _save(recording: bp.Recording, path: str, overwrite: bool) -> None:
     except OSError as error:
         raise BadOption(
             f"the recording cannot be saved into {path}", asked=f"--save {path}", found=str(error),
-            next="--save with a folder that can be made",
+            next="--save with another folder",
         ) from error  # fmt: skip
