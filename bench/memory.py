@@ -1,6 +1,6 @@
 """Peak memory of a step on the CPU: bytes of tensors alive at once, as PyTorch's own allocator reports them.
 
-``torch.profiler`` with ``profile_memory`` records every allocation and release of PyTorch's CPU allocator, with its size
+``torch.profiler`` with ``profile_memory`` records each allocation and release of PyTorch's CPU allocator, with its size
 and in order. Their running sum is exact, is the same in each run, and does not depend on malloc (resident memory does).
 Python objects are not in it, nor anything that existed before the step.
 """

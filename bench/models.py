@@ -53,6 +53,6 @@ def bare(model: Any, tokens: torch.Tensor, *_: str) -> Callable[[], None]:
 
 
 def bare_functional(model: Any, tokens: torch.Tensor, *wanted: str) -> Callable[[], Any]:
-    """The same through ``torch.autograd.grad``, which leaves no ``.grad`` behind, with respect to all parameters or some."""
+    """The same through ``torch.autograd.grad``, which leaves no ``.grad`` behind, for all parameters or some."""
     parameters = [parameter for name, parameter in model.named_parameters() if name in wanted or not wanted]
     return lambda: torch.autograd.grad(model(tokens, labels=tokens).loss, parameters)

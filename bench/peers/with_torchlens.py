@@ -6,8 +6,8 @@ second line is the leanest capture that its options were found to allow: activat
 no source context, no detection of recurrence. (A predicate for ``save_grads`` that keeps the operations that end a
 module costs no less, and loses the gradients of modules that return their input, such as a dropout of 0.)
 
-TorchLens wraps PyTorch's functions when it first traces, and its documentation advises leaving them wrapped. So the bare
-step beside it runs wrapped functions; their slowdown is printed too.
+TorchLens wraps PyTorch's functions when it first traces, and its documentation advises leaving them wrapped. So the
+bare step beside it runs wrapped functions; their slowdown is printed too.
 """
 
 import warnings
