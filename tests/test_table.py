@@ -24,7 +24,7 @@ from backprobe.backends.discover import load_arrays
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Note, Reason
 from backprobe.recording import Recording
-from backprobe.show.table import SMALL, describe
+from backprobe.show.text import SMALL, describe
 
 ESCAPE = "\x1b"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from backprobe.derive.tree import Apply, Number, Symbol, Tree
-from backprobe.show.table import printable
+from backprobe.show.text import printable
 
 SUM, MINUS, QUOTIENT, PRODUCT, POWER, ATOM = range(6)  # how tightly the outermost operation binds
 OPERATORS = frozenset("/*+-=<>|^·∂ ")  # a name that holds one is bracketed, or a formula could be read in two ways

@@ -14,7 +14,7 @@ from backprobe.derive.notation import ATOM, MINUS, PRODUCT, Notation, Row, Writt
 from backprobe.errors import BackprobeError
 from backprobe.findings.phrasing import listed, place
 from backprobe.record.entries import Entry, GradStatus, plain_text
-from backprobe.show.table import SMALL, describe
+from backprobe.show.text import SMALL, describe
 
 MOST_FACTORS = 24  # of a product, or terms of a sum, that are written in full
 ENDS = 4  # factors at either end of a product that is not

@@ -12,7 +12,7 @@ from backprobe.errors import Overwritten
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import split, strip
-from backprobe.show.table import SMALL, describe
+from backprobe.show.text import SMALL, describe
 
 LEVELS = 5  # decades of magnitude that are told apart
 SHORT = 12  # characters of a name that is still written into a ∂/∂

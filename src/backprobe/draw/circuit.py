@@ -18,7 +18,7 @@ from backprobe.findings.phrasing import listed, place, plural
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import partition, split, strip
-from backprobe.show.table import outputs, path_sums, printable
+from backprobe.show.text import outputs, path_sums, printable
 
 LONGEST = 52  # characters of one line in a node
 MOST_LINES = 4  # of one text in a node

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from backprobe.draw.circuit import Arrow, Circuit, Frame, Node, fitted
-from backprobe.show.table import printable
+from backprobe.show.text import printable
 
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
 ALARM = "#b00020"

@@ -97,7 +97,7 @@ class Lost:
         return str(self.why)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Entry:
     """One named value of a recording and the gradient of the output towards it.
 
@@ -196,7 +196,7 @@ class Entry:
         return {edge.name: edge.contribution for edge in self.inputs if edge.contribution is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Record:
     """The waist: what every backend produces and everything else consumes.
 

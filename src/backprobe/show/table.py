@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html as escaping
 import io
-import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,9 +14,8 @@ from backprobe.backends.protocol import Arrays
 from backprobe.errors import Overwritten
 from backprobe.findings.phrasing import listed, place, plural
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
-from backprobe.record.inputs import PathSums
+from backprobe.show.text import describe, outputs, path_sums, printable
 
-SMALL = 8  # elements shown in full
 COLUMNS = ("name", "value", "gradient", "source")
 
 
@@ -57,31 +55,6 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     return Row(name, value, printable(gradient), printable(source), entry.status is GradStatus.OK)
 
 
-def printable(text: str) -> str:
-    """A text that keeps to its line: a line break in a key, a tab or an escape in the source is written out."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
-
-
-def describe(tensor: Any, backend: Arrays) -> str:
-    """A small tensor in full; of a large one its shape, dtype, rms and largest magnitude; non-finite values counted."""
-    if tensor is None:
-        return ""
-    described = backend.describe(tensor)
-    if described.shape is None:
-        return f"{described.dtype} (nested)"
-    size = math.prod(described.shape)
-    shape = "×".join(map(str, described.shape))
-    if not size:
-        return f"{shape} {described.dtype} (empty)"
-    if size <= SMALL:
-        return str(backend.to_text(tensor))
-    summary = backend.summarize(tensor)
-    if summary is None:
-        return f"{shape} {described.dtype}"
-    text = f"{shape} {described.dtype} rms {summary.rms:.3g} max {summary.largest:.3g}"
-    return f"{text} ({summary.nonfinite} of {summary.size} not finite)" if summary.nonfinite else text
-
-
 def footer(record: Record) -> list[str]:
     """Lines below the table: what is no tensor, what was differentiated, what could not be seen."""
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
@@ -93,26 +66,6 @@ def footer(record: Record) -> list[str]:
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
     return [printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
-
-
-def outputs(record: Record) -> str:
-    """What was differentiated."""
-    names = ", ".join(record.entries[at].name for at in record.outputs)
-    return f"gradients are of {names}" if names else "no gradients: nothing that was recorded was differentiated"
-
-
-def path_sums(sums: PathSums) -> str:
-    """Whether the partials sum to the gradients, in a sentence."""
-    judged = f"{sums.judged} gradient{'' if sums.judged == 1 else 's'}"
-    if sums.agree:
-        text = f"the sum over paths of products of partials agrees with {judged}"
-        text += f" (largest relative difference {sums.difference:.1g})" if sums.difference else ", exactly"
-    else:
-        text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
-        text += ": a backward that is not linear in what it is given does that, a hook, or coarse rounding"
-    if sums.unjudged:
-        text += f"; not judged (a hook of yours, or a tensor that is nested): {', '.join(sums.unjudged[:8])}"
-    return text
 
 
 def rich_table(record: Record) -> Any:
