@@ -3,11 +3,13 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract unit bench bench-peers docs test-pythons test-jax-versions test-operators test-gpu clean
 
-demo: $(READY)
+demo: $(DEMO)
 	@$(BIN)/backprobe demo
 
 test: lint types contract unit
@@ -54,14 +56,23 @@ bench-peers: $(READY) $(foreach peer,$(PEERS),.venv-$(firstword $(subst ==, ,$(p
 docs: $(READY)
 	$(BIN)/sphinx-build -q -E -W --keep-going docs docs/_build/html
 
-# the tests that rewrite source and that watch it run, which need no framework, on every Python that is supported
-PYTHONS ?= python3.11 python3.12 python3.13
-test-pythons:
-	for python in $(PYTHONS); do \
-	  venv=.venv-$$(basename $$python); \
-	  test -x $$venv/bin/pytest || ($$python -m venv $$venv && $$venv/bin/pip install --quiet --editable . pytest) || exit 1; \
-	  $$venv/bin/pytest tests/test_source.py tests/test_source_events.py || exit 1; \
-	done
+# all tests that need no framework but PyTorch, on every Python that is supported: one that is not installed is an error
+PYTHONS ?= 3.11 3.12 3.13
+test-pythons: $(PYTHONS:%=test-python-%)
+
+test-python-%: .venv-python%/.ready
+	.venv-python$*/bin/pytest -n 2 -m "not gpu and not all_frameworks" --ignore=tests/frameworks
+
+# of these, the tests of what differs between Pythons: the source text and bytecode of programs, and who reads them
+test-source-%: .venv-python%/.ready
+	.venv-python$*/bin/pytest -n 2 tests/test_source*.py tests/test_bytecode.py tests/test_block*.py tests/test_script.py \
+	  tests/test_explain*.py
+
+.PRECIOUS: .venv-python%/.ready
+.venv-python%/.ready: pyproject.toml constraints.txt
+	test -x .venv-python$*/bin/python || "$$(.ci/find-python $*)" -m venv .venv-python$*
+	.venv-python$*/$(INSTALL) '.[test]'
+	touch $@
 
 # the JAX backend on the oldest release that it supports, and on the newest
 OLDEST_JAX ?= python3.11 jax==0.4.38 jaxlib==0.4.38
@@ -80,10 +91,16 @@ test-jax-release:
 test-gpu:
 	$(PYTHON) -m pytest -m gpu
 
+# the demo needs PyTorch and transformers alone; what the tests need is added to the same environment
+$(DEMO): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(VENV)/$(INSTALL) '.[demo]'
+	touch $@
+
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
-	touch $@
+	$(VENV)/$(INSTALL) '.[dev]'
+	touch $(DEMO) $@
 
 clean:
 	rm -rf .venv .venv-* .mypy_cache .ruff_cache .hypothesis .import_linter_cache docs/_build

@@ -57,6 +57,7 @@ def run_readme():
     assert compared >= 9
 
 
+@pytest.mark.all_frameworks
 def test_every_block_of_the_readme_runs_and_shows_what_it_says(tmp_path):
     """In a process of its own, since it imports all frameworks."""
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_docs; test_docs.run_readme()"
