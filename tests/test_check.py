@@ -12,8 +12,7 @@ from torch.autograd import Function
 
 import backprobe as bp
 from backprobe.check.differences import slope
-from backprobe.check.report import ELSEWHERE
-from backprobe.check.report import OWN_ELSEWHERE as OWN
+from backprobe.check.text import SENTENCES
 from wrong_derivatives import Flipped, Halved, numbers
 
 HERE = __file__
@@ -58,7 +57,7 @@ def test_a_report_says_what_is_wrong_where_and_how():
     )
     assert report.judged == 4
     assert report.error < 1e-9
-    assert str(report).startswith("program: 1 derivative is wrong (4 calls judged, largest error of the right ones ")
+    assert str(report).startswith("program: 1 derivative is wrong (4 calls checked, largest error of the right ones ")
     assert f"at:    {HERE}:{line('in the helper')}" in str(report)
     assert "it is 0.5 times what it should be" in str(report)
 
@@ -67,7 +66,7 @@ def test_what_is_right_gets_a_sentence():
     report = bp.check(lambda x: (x * x.exp()).sum())(1.5)
     assert report.ok
     assert str(report).startswith(
-        "<lambda>: every derivative is right (3 calls judged, largest error of the right ones "
+        "<lambda>: every derivative is right (3 calls checked, largest error of the right ones "
     )
     assert "\n" not in str(report)
 
@@ -75,8 +74,8 @@ def test_what_is_right_gets_a_sentence():
 def test_that_nothing_was_judged_is_not_that_all_is_right():
     report = bp.check(lambda x: x)(1.5)
     assert not report.ok
-    assert report.heading == "<lambda>: nothing was judged"
-    assert report.notes == ("no call was made that differentiates anything",)
+    assert report.heading == "<lambda>: nothing was checked"
+    assert report.notes == ("no call computed anything that depends on a differentiated value",)
 
 
 def test_a_line_that_is_wrong_in_some_of_its_calls():
@@ -100,7 +99,7 @@ def test_a_line_that_is_wrong_in_some_of_its_calls():
 
     (finding,) = bp.check(f)(0.7).findings
     assert finding.name == "y#2"
-    assert "it is so in 1 of 3 calls of this line" in finding.facts
+    assert "it is wrong in 1 of 3 calls of this line" in finding.facts
 
 
 def test_the_calls_of_a_chain_over_several_lines_are_told_apart():
@@ -223,7 +222,7 @@ def test_frozen_parameters_and_inputs_of_a_model_are_not_judged():
 def test_a_kink_is_not_judged(kinked):
     report = bp.check(kinked)(torch.zeros(3))
     assert report.error < 1e-15 and len(report.unjudged) == 1
-    assert "it has a kink here: one-sided differences differ" in report.unjudged[0]
+    assert "it is at a kink: one-sided differences disagree" in report.unjudged[0]
 
 
 def test_outputs_beside_a_kink_are_judged():
@@ -232,7 +231,7 @@ def test_outputs_beside_a_kink_are_judged():
 
     report = bp.check(f)(torch.tensor([0.0, 1.0, -1.0]))
     assert [finding.input for finding in report.findings] == ["torch.relu(x)"]
-    assert any("1 of 3 of its outputs are at a kink" in note for note in report.notes)
+    assert any("1 of its 3 outputs are at a kink" in note for note in report.notes)
 
 
 def test_random_calls_are_judged_with_the_random_state_put_back():
@@ -241,9 +240,7 @@ def test_random_calls_are_judged_with_the_random_state_put_back():
 
     report = bp.check(f)(numbers(50))
     assert report.ok
-    assert any(
-        "it is random: each time it was called again the random state was put back" in note for note in report.notes
-    )
+    assert any("it is random: the random state was restored before each repetition" in note for note in report.notes)
 
 
 def test_a_generator_of_the_users_is_put_back_too():
@@ -284,7 +281,7 @@ def test_what_differs_each_time_is_not_judged():
 
     report = bp.check(lambda x: Counting.apply(x))(1.0)
     assert report.judged == 0
-    assert report.unjudged[0].endswith("not judged, it gives something else each time that it is called")
+    assert report.unjudged[0].endswith("not checked, it gives another result each time it is called")
 
 
 def test_what_refuses_double_precision_is_judged_in_its_own_and_caught_there_too():
@@ -308,7 +305,7 @@ def test_what_refuses_double_precision_is_judged_in_its_own_and_caught_there_too
     report = bp.check(lambda x: right.apply(x))(numbers(40))
     assert report.ok
     assert any(
-        "in double precision it raises TypeError: a kernel for float32, so it was judged in its own" in note
+        "in double precision it raises TypeError: a kernel for float32, so it was checked in its own precision" in note
         for note in report.notes
     )
     assert not bp.check(lambda x: wrong.apply(x))(numbers(40)).ok
@@ -341,7 +338,7 @@ def test_what_a_library_does_to_an_object_is_not_done_again():
     report = bp.check(lambda x: Recorder()(x) + cached(x))(1.0)
     assert len(seen) == 2
     assert any("cached was not followed" in note for note in report.notes)
-    assert any("not judged" in note and "cached(x)" in note for note in report.notes)
+    assert any("not checked" in note and "cached(x)" in note for note in report.notes)
 
 
 def test_no_derivative_is_asked_of_what_is_cut():
@@ -365,7 +362,7 @@ def test_a_cut_inside_a_custom_function_is_found():
             return None
 
     (finding,) = bp.check(lambda x: Cut.apply(x))(numbers(3)).findings
-    assert "it is zero, and the outputs do move" in finding.facts
+    assert "it is zero, but the outputs change with this input" in finding.facts
 
 
 def test_infinite_gradients_are_excused_only_where_nothing_settles():
@@ -383,7 +380,7 @@ def test_infinite_gradients_are_excused_only_where_nothing_settles():
     x = torch.tensor([0.0, 1.0, 4.0])
     assert bp.check(lambda x: x.sqrt())(x).ok
     (finding,) = bp.check(lambda x: Root.apply(x))(x).findings
-    assert finding.facts[0] == "1 of its elements are not finite, and the outputs move as they should"
+    assert finding.facts[0] == "1 of its elements are not finite, although differences are"
 
 
 # nothing is any different afterwards
@@ -472,7 +469,7 @@ def test_an_object_that_is_given_to_a_call_is_given_to_it_once():
     report = bp.check(lambda x: Holder.apply(x, cache))(numbers(3))
     assert len(cache.seen) == 1
     assert report.unjudged[0].endswith(
-        "not judged, one of its arguments is an object of type Cache, and calling it again might change that"
+        "not checked, one of its arguments is an object of type Cache, and calling it again might change that object"
     )
 
 
@@ -518,7 +515,7 @@ def test_a_module_that_refuses_to_be_copied_is_not_judged():
             raise NotImplementedError
 
     report = bp.check(torch.nn.Sequential(Alone(3, 2)))(numbers(2, 3))
-    assert report.unjudged == ("Sequential: not judged, the module cannot be copied: NotImplementedError",)
+    assert report.unjudged == ("Sequential: not checked, the module cannot be copied: NotImplementedError",)
 
 
 def test_random_numbers_go_on_as_after_a_bare_call():
@@ -650,7 +647,7 @@ def test_an_error_that_is_near_the_noise_is_found_or_said(factor, size):
     assert bp.check(lambda x: lower(torch.float32, 1.0)(x))(numbers(size)).notes == ()
     report = bp.check(lambda x: lower(torch.float32, factor)(x))(numbers(size))
     if report.ok:
-        assert "towards x its gradient is off by" in report.notes[0]
+        assert "its gradient with respect to x is off along a random direction" in report.notes[0]
         assert report.error > 5e-4
 
 
@@ -669,7 +666,9 @@ def test_what_is_judged_coarsely_is_said():
     report = bp.check(lambda x: Far.apply(x))(numbers(50))
     assert report.ok
     (note,) = report.notes
-    assert "towards x an error below 0.0" in note and note.endswith("of its size would not have shown")
+    assert "a relative error below 0.0" in note and note.endswith(
+        "of its gradient with respect to x would not have shown"
+    )
 
 
 def test_a_mask_is_so_large_that_nothing_shows_at_it():
@@ -677,7 +676,7 @@ def test_a_mask_is_so_large_that_nothing_shows_at_it():
     report = bp.check(lambda x: (x + mask).softmax(-1).sum(0))(numbers(2, 2))
     assert report.ok
     (note,) = report.notes
-    assert note.endswith("1 of 4 of its outputs are so large, as those of a mask, that what moves is lost in rounding")
+    assert note.endswith("1 of its 4 outputs are so large, as in a mask, that changes are lost in rounding")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -712,10 +711,10 @@ def test_outputs_of_other_sizes_do_not_hide_each_other():
         a, b = Two.apply(x)
         return a.sum() + b.sum()
 
-    assert "it is so through output 1 alone" in bp.check(f)(numbers(4)).findings[0].facts
+    assert "only what comes through output 1 is wrong" in bp.check(f)(numbers(4)).findings[0].facts
     x = torch.tensor([-12.0, -10.0, 10.0, 12.0, 14.0])
     (finding,) = bp.check(lambda x: Exponential.apply(x).sum())(x).findings
-    assert finding.facts[0] == "it is off exactly where the input is negative, where it is of the opposite sign"
+    assert finding.facts[0] == "it is wrong exactly where the input is negative: there it has the opposite sign"
 
 
 @pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.ones(3, 3), torch.eye(3)])
@@ -750,9 +749,9 @@ class Holding:
 
 def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
     report = bp.check(lambda x: Holding(x).y * 2)(numbers(3))
-    assert "every derivative that was judged is right" in report.heading
+    assert "every derivative that was checked is right" in report.heading
     assert report.notes == (
-        f"Halved: not judged, {ELSEWHERE}",
+        f"Halved: not checked, {SENTENCES['unseen_custom']}",
         "Holding was not followed: what a class does when it is made is not judged",
     )
 
@@ -802,8 +801,8 @@ def test_a_custom_function_that_no_call_has_is_said_not_to_be_judged(what):
         return OUT_OF_SIGHT[what](of)
 
     report = bp.check(f)(numbers(3))
-    assert "every derivative that was judged is right" in report.heading
-    assert report.unjudged == (f"Halved: not judged, {ELSEWHERE}",)
+    assert "every derivative that was checked is right" in report.heading
+    assert report.unjudged == (f"Halved: not checked, {SENTENCES['unseen_custom']}",)
 
 
 def test_a_custom_function_that_leads_to_nothing_is_not_told_of():
@@ -828,8 +827,10 @@ def test_operations_of_the_framework_that_no_call_has_are_told_together():
         return [row * 2 for row in (u * x).reshape(3, 1).mT]
 
     report = bp.check(f)(numbers(3))
-    assert report.ok and "every derivative that was judged is right" in report.heading
-    assert report.notes == (f"CopySlices, Transpose, Unbind (3 operations of the framework's own): not judged, {OWN}",)
+    assert report.ok and "every derivative that was checked is right" in report.heading
+    assert report.notes == (
+        f"CopySlices, Transpose, Unbind (3 operations of the framework): {SENTENCES['unseen_own']}",
+    )
 
 
 def test_a_call_that_differentiates_nothing_is_not_told_of():
@@ -849,9 +850,9 @@ def test_what_an_object_of_the_frameworks_holds_is_said_not_to_be_judged():
 
     report = bp.check(f)(numbers(3).requires_grad_(), torch.tensor([1, 2, 3]))
     assert not report.ok
-    assert "not judged, what it differentiates is not among its arguments, but held by it" in report.unjudged[0]
+    assert "not checked, what it differentiates is held by it, not passed as an argument" in report.unjudged[0]
     report = bp.check(f)(numbers(3), torch.tensor([1.0, 2.0, 3.0]))
-    assert "close over nothing was judged" in report.notes[0]
+    assert "captured by closures were not checked" in report.notes[0]
 
 
 def test_a_method_of_a_tensor_closes_over_nothing():
@@ -870,9 +871,9 @@ def test_the_derivative_of_a_derivative_is_said_not_to_be_judged(backward):
         return (backward(y, w) * w).sum()
 
     report = bp.check(f)(numbers(3))
-    assert "every derivative that was judged is right" in report.heading
+    assert "every derivative that was checked is right" in report.heading
     (said,) = report.unjudged
-    assert said.endswith("not judged, it differentiates, and the derivative of what it gives is not judged")
+    assert said.endswith("not checked, it computes derivatives, and derivatives of those are not checked")
 
 
 def test_a_backward_pass_that_is_not_differentiated_is_not_told_of():
@@ -890,8 +891,8 @@ def test_a_backward_pass_that_is_not_differentiated_is_not_told_of():
 ])  # fmt: skip
 def test_what_a_function_closes_over_is_said_not_to_be_judged(around):
     report = bp.check(lambda x, w: around(lambda t: t * w.sum(), x))(numbers(3), numbers(2))
-    assert "every derivative that was judged is right" in report.heading
-    assert any("towards what the functions that it is given close over nothing was judged" in n for n in report.notes)
+    assert "every derivative that was checked is right" in report.heading
+    assert any("variables captured by closures were not checked" in n for n in report.notes)
 
 
 # functions of the framework whose gradient is by definition another
@@ -905,7 +906,7 @@ def rounded_symmetric(q):
 def test_a_matrix_that_is_symmetric_but_for_rounding_counts_as_symmetric():
     report = bp.check(rounded_symmetric)(torch.linalg.qr(numbers(12, 12)).Q)
     assert report.ok
-    assert sum("right for a symmetric matrix that stays one" in note for note in report.notes) == 2
+    assert sum("right for a matrix that stays symmetric" in note for note in report.notes) == 2
 
 
 BY_DEFINITION = {
@@ -925,7 +926,7 @@ def test_what_is_the_frameworks_own_is_told_and_not_blamed(what):
     if what == "reentrant":
         assert "its backward pass raises" in report.unjudged[0]
     else:
-        assert "but for 1 of the framework's own" in report.heading
+        assert "except 1 of the framework's own" in report.heading
         assert any("is not its derivative" in note for note in report.notes)
 
 
@@ -973,7 +974,7 @@ def test_what_is_meant_is_left_out():
     report = bp.check(f, skip=[Rounded])(x)
     assert report.ok
     assert report.judged == 4
-    assert report.notes == ("Rounded: left out as asked, 1 call",)
+    assert report.notes == ("Rounded: skipped as asked, 1 call",)
     assert bp.check(f, skip=[Rounded.apply])(x).ok
 
 
@@ -988,7 +989,7 @@ def test_a_function_of_the_users_is_left_out_whole():
 
 
 def test_what_is_left_out_must_be_called():
-    with pytest.raises(bp.BadOption, match="Rounded was to be left out, and is never called"):
+    with pytest.raises(bp.BadOption, match="Rounded in skip is never called"):
         bp.check(lambda x: x * 2, skip=[Rounded])(torch.tensor(1.0))
     with pytest.raises(bp.BadOption, match="skip is a list of functions and classes"):
         bp.check(lambda x: x * 2, skip=Rounded)

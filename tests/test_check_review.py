@@ -74,7 +74,7 @@ def test_an_operation_of_torch_library_that_no_call_made_has_its_name():
             return whole(self.x)
 
     report = bp.check(lambda x: Lazy(x).squared * 2)(numbers(3))
-    assert any(note.startswith("backprobe_tests_whole_default: not judged") for note in report.notes)
+    assert any(note.startswith("backprobe_tests_whole_default: not checked") for note in report.notes)
 
 
 def test_a_line_that_is_wrong_each_time_is_narrowed_once():
@@ -154,7 +154,7 @@ def hook_on_an_own_module():
 )
 def test_what_hooks_do_is_said_not_to_be_judged(program, what):
     report = bp.check(program)(numbers(3, 4).requires_grad_())
-    assert "every derivative that was judged is right" in report.heading
+    assert "every derivative that was checked is right" in report.heading
     assert any(note.startswith(f"{what}: it has hooks") for note in report.notes)
 
 
@@ -164,7 +164,7 @@ def test_what_the_hooks_of_every_module_do_is_said_not_to_be_judged():
         report = bp.check(nn.Linear(2, 2))(numbers(3, 2))
     finally:
         handle.remove()
-    assert report.notes == ("nn.Module: it has hooks, and what they do to values and gradients is not judged",)
+    assert report.notes == ("nn.Module: it has hooks, and what they do to values and gradients is not checked",)
     assert bp.check(nn.Linear(2, 2))(numbers(3, 2)).notes == ()
 
 
@@ -208,8 +208,8 @@ class Mapped(Function):
 )
 def test_whether_a_transform_gives_the_derivative_is_said_not_to_be_judged(program):
     report = bp.check(program)(numbers(3, 4))
-    assert "every derivative that was judged is right" in report.heading
-    assert "whether what it gives is the derivative was not judged" in str(report)
+    assert "every derivative that was checked is right" in report.heading
+    assert "only how its result changes was checked" in str(report)
 
 
 def test_a_transform_that_does_not_differentiate_is_judged():
@@ -228,7 +228,7 @@ def test_that_nothing_needs_a_gradient_is_the_reason_why_nothing_was_judged():
     assert not report.ok and report.unjudged == ()
     (note,) = report.notes
     assert note == (
-        "no call was made that differentiates anything; what a model is given is differentiated where it needs a "
-        "gradient: x.requires_grad_()"
+        "no call computed anything that depends on a differentiated value; inputs of a model are differentiated only "
+        "if they require a gradient: x.requires_grad_()"
     )
     assert len(bp.check(Activation())(numbers(3).requires_grad_()).findings) == 1

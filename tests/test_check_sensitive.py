@@ -52,4 +52,4 @@ def test_one_element_that_is_off_a_little_is_seen(name, only_single):
     wrong = off(ONE[name], len(name) % 12, only_single=only_single)
     report = bp.check(lambda x: wrong.apply(x))(a)
     (finding,) = report.findings
-    assert f"off in 1 of 12 elements: [{len(name) % 12 // 4}, {len(name) % 4}]" in finding.facts[-1]
+    assert f"1 of 12 elements is wrong: [{len(name) % 12 // 4}, {len(name) % 4}]" in finding.facts[-1]

@@ -664,9 +664,9 @@ def nothing(x):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("wrong", "x=[1.0, 2.0]"), 1, "wrong: 1 derivative is wrong (1 call judged"),
-        (("right", "x=3", "w=2"), 0, "right: every derivative is right (2 calls judged"),
-        (("nothing", "x=1"), 1, "nothing: nothing was judged"),
+        (("wrong", "x=[1.0, 2.0]"), 1, "wrong: 1 derivative is wrong (1 call checked"),
+        (("right", "x=3", "w=2"), 0, "right: every derivative is right (2 calls checked"),
+        (("nothing", "x=1"), 1, "nothing: nothing was checked"),
     ],
 )
 def test_check(folder, words, code, said):
@@ -682,7 +682,7 @@ def test_check_leaves_out_what_is_named(folder):
     (folder / "checked.py").write_text(CHECKED)
     words = ["check", "checked.py:wrong", "x=[1.0, 2.0]", "--skip", "Bad"]
     result = CliRunner().invoke(main, words, catch_exceptions=False)
-    assert "Bad: left out as asked, 1 call" in result.stdout
+    assert "Bad: skipped as asked, 1 call" in result.stdout
     result = CliRunner().invoke(main, [*words[:-1], "Bda"], catch_exceptions=False)
     assert result.exit_code == 2
     assert "checked.py has no 'Bda'" in result.stderr

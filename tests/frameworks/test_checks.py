@@ -70,7 +70,7 @@ MAKERS = {"torch": custom_torch, "tensorflow": custom_tensorflow, "jax": custom_
 
 
 WRONG = {
-    "the sign": (lambda m: (lambda x: m.cos(x), lambda g, x: g * m.sin(x)), "of the opposite sign", 2.0),
+    "the sign": (lambda m: (lambda x: m.cos(x), lambda g, x: g * m.sin(x)), "the opposite sign", 2.0),
     "a factor": (lambda m: (lambda x: x * x, lambda g, x: g * x), "0.5 times what it should be", 0.5),
     "a mean for a sum": (
         lambda m: (lambda x: m.sum(x), lambda g, x: g * m.exp(0 * x) / 12), "0.0833333 times", 11 / 12
@@ -80,7 +80,7 @@ WRONG = {
         "exactly where the input is negative", None,
     ),
     "a term": (lambda m: (lambda x: x * m.sin(x), lambda g, x: g * m.sin(x)), "", None),
-    "invented": (lambda m: (lambda x: 0 * x, lambda g, x: g), "do not move at all", float("inf")),
+    "invented": (lambda m: (lambda x: 0 * x, lambda g, x: g), "do not change with this input", float("inf")),
 }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def test_the_input_is_named(framework):
     tensor = framework.tensor
     report = bp.check(f, backend=framework.name)(tensor(ROWS), tensor(ROWS[::-1].copy() ** 2))
     assert [finding.input for finding in report.findings] == ["x", "w + 1"]
-    assert "it is what w + 1 should get" in report.findings[0].facts
+    assert "it is the gradient that w + 1 should get" in report.findings[0].facts
 
 
 @pytest.mark.parametrize("factor", [1.0, 1.5])
@@ -154,13 +154,13 @@ def test_programs_that_are_right_are_not_blamed(framework):
 def test_a_kink_is_not_judged(framework):
     report = bp.check(lambda x: framework.ops.relu(x), backend=framework.name)(framework.tensor([0.0, 0.0]))
     assert report.judged == 0
-    assert report.unjudged[0].endswith("not judged, it has a kink here: one-sided differences differ")
+    assert report.unjudged[0].endswith("not checked, it is at a kink: one-sided differences disagree")
 
 
 def test_the_same_words_in_every_framework(framework):
     report = bp.check(lambda x: x * x, backend=framework.name)(framework.tensor([1.0, 2.0]))
     assert str(report).startswith(
-        "<lambda>: every derivative is right (1 call judged, largest error of the right ones "
+        "<lambda>: every derivative is right (1 call checked, largest error of the right ones "
     )
 
 
@@ -271,7 +271,7 @@ def _(primals, tangents):
 def test_a_wrong_custom_jvp_is_found():
     report = check_jax(lambda x, scale: cubed(x, scale))(jnp.asarray(ROWS), 2.0)
     assert [finding.input for finding in report.findings] == ["scale"]
-    assert "it is of the opposite sign" in report.findings[0].facts
+    assert "it has the opposite sign" in report.findings[0].facts
 
 
 def test_double_precision_is_had_where_it_is_off():
@@ -411,17 +411,18 @@ def test_a_custom_derivative_out_of_sight_is_said_not_to_be_judged(framework):
 
     report = bp.check(f, backend=framework.name)(framework.tensor(ROWS))
     assert (report.judged, report.findings) == (1, ())
-    assert "every derivative that was judged is right" in report.heading
+    assert "every derivative that was checked is right" in report.heading
     (said,) = report.unjudged
     assert said.endswith(
-        "not judged, it was called where no call is followed, as in a property, an operator or an iterator of a class"
+        "not checked, it was called where backprobe follows no calls, as in a property, an operator or an iterator of "
+        "a class"
     )
 
 
 def test_what_is_iterated_over_is_said_not_to_be_judged(framework):
     report = bp.check(lambda x: sum([row * 2 for row in x]), backend=framework.name)(framework.tensor(ROWS))
     assert report.ok
-    assert "not judged, made by no call that is followed" in report.notes[-1]
+    assert "not checked, run by an attribute" in report.notes[-1]
 
 
 # PyTorch, whose other tests are in tests/test_check.py

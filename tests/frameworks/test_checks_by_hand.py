@@ -92,7 +92,7 @@ def test_that_nothing_is_judged_towards_a_tensor_that_is_closed_over_is_said():
 
     report = check(program)(tf.constant(ROWS))
     (note,) = [note for note in report.notes if "close over" in note]
-    assert "times(x)" in note and "every derivative that was judged is right" in report.heading
+    assert "times(x)" in note and "every derivative that was checked is right" in report.heading
 
 
 def test_a_custom_gradient_in_a_py_function_is_written_by_hand():

@@ -17,6 +17,7 @@ from types import (
 from typing import Any
 
 from backprobe.record.containers import leaves
+from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost, package
 
 COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow", "round", "sum"})
@@ -41,17 +42,17 @@ def is_python_computing(function: Any) -> bool:
     return home in MATHEMATICAL or (home == "builtins" and function.__name__ in COMPUTING)
 
 
-def why_not_kind(function: Any) -> str:
+def why_not_kind(function: Any) -> Reason:
     """Why something that is called and is no Python function is not called again."""
     if isinstance(function, BuiltinFunctionType):
         owner = function.__self__
         if owner is None or isinstance(owner, ModuleType):
-            return f"{function.__name__} may change what it is given"
+            return Reason("may_change_arguments", {"name": function.__name__})
         function = owner
-    return f"it belongs to an object of type {type(function).__name__}, and calling it again might change that"
+    return Reason("may_change_object", {"kind": type(function).__name__})
 
 
-NOT_FOLLOWED = "it is a function of yours that could not be followed, and calling it again might do more than compute"
+NOT_FOLLOWED = Reason("not_followed")
 
 
 def is_users(function: Any) -> bool:
@@ -60,26 +61,26 @@ def is_users(function: Any) -> bool:
     return inner is not None and package(inner.__code__.co_filename) is None
 
 
-def why_not_python(function: Any) -> str:
-    """Why a function that is none of the framework's is not called again. Empty where it may be."""
+def why_not_python(function: Any) -> Reason | None:
+    """Why a function that is not one of the framework's is not called again. None where it may be."""
     if innermost(function) is None:
         return why_not_kind(function)
     if isinstance(function, MethodType) and not isinstance(function.__self__, type):
-        kind = type(function.__self__).__name__
-        return f"it is a method of an object of type {kind}, and calling it again might change that"
-    return NOT_FOLLOWED if is_users(function) else ""
+        return Reason("method_of_object", {"kind": type(function.__self__).__name__})
+    return NOT_FOLLOWED if is_users(function) else None
 
 
-def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]) -> str:
-    """Why a call is not made again with these arguments: one is an object that it might change. Empty where none is.
+def why_not_given(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: Callable[[Any], bool]
+) -> Reason | None:  # fmt: skip
+    """Why a call is not made again with these arguments: one is an object that it might change. None where none is.
 
     ``is_copied`` says what else each repetition gets a copy of, or can't change. Lists and dicts are copied by whoever
     makes the call.
 
     >>> why_not_given((1.0, [slice(2)]), {}, lambda leaf: False)
-    ''
     >>> why_not_given((1.0, iter([2.0])), {}, lambda leaf: False)
-    'one of its arguments is an object of type list_iterator, and calling it again might change that'
+    Reason(code='object_argument', fields={'kind': 'list_iterator'})
     """
     for value in (*args, *kwargs.values()):
         for _, leaf in leaves(value):
@@ -87,12 +88,11 @@ def why_not_given(args: tuple[Any, ...], kwargs: Mapping[str, Any], is_copied: C
                 continue
             if isinstance(leaf, partial):
                 reason = why_not_given(leaf.args, leaf.keywords, is_copied)
-                if reason:
+                if reason is not None:
                     return reason
             else:
-                kind = type(leaf).__name__
-                return f"one of its arguments is an object of type {kind}, and calling it again might change that"
-    return ""
+                return Reason("object_argument", {"kind": type(leaf).__name__})
+    return None
 
 
 def closed_over(value: Any, deeper: int = 4) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What checking asks of a framework: to hear of the calls that a program makes, and to make one of them again.
+"""The interface of checking to a framework: to hear of the calls that a program makes, and to make one of them again.
 
 Whatever is compared is compared in NumPy, in double precision, real or complex: nothing here knows a framework.
 """
@@ -9,23 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-CLOSED_OVER = "towards what the functions that it is given close over nothing was judged"
+from backprobe.record.reasons import Reason
+
+CAPTURED = Reason("captured")
 """A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
 
-
-DERIVES = "it differentiates itself: whether what it gives is the derivative was not judged, only how that changes"
+DERIVES = Reason("derives")
 """A note of an operation that gives derivatives, of whatever order: differences were taken of these."""
 
-PARTIAL = frozenset({CLOSED_OVER, DERIVES})
-"""Notes with which a call was judged, and something that it computes was not."""
-
-HOLDS = "what it differentiates is not among its arguments, but held by it"
-"""Why a call is not judged that was given nothing that is differentiated, and makes something that is."""
+HELD = Reason("held")
+"""Why a call is not checked that was given nothing that is differentiated, and makes something that is."""
 
 
 @dataclass(frozen=True)
 class Input:
-    """A floating tensor that a call was given, and towards which it is differentiated.
+    """A floating tensor that a call was given, and with respect to which it is differentiated.
 
     ``place`` is the argument that holds it, by position or keyword, or empty for what the function itself holds;
     ``path`` is where in that, empty for the argument itself. ``value`` is a float64 or complex128 array.
@@ -38,7 +36,7 @@ class Input:
 
 @dataclass(frozen=True)
 class UncheckedCalls:
-    """What a run differentiated outside of the calls that were told of, one for each time, in order.
+    """What a run differentiated outside of the calls that are accounted for, one for each time, in order.
 
     ``custom`` are names of functions whose derivative was written by hand, ``own`` of operations of the framework's,
     ``hooked`` of modules and tensors with hooks. ``remedy`` is what to do where nothing was differentiated at all.
@@ -74,8 +72,8 @@ class Operation(Protocol):
         ...
 
     @property
-    def notes(self) -> Sequence[str]:
-        """What was to be done to make it again: which precision was had, which random state was restored."""
+    def notes(self) -> Sequence[Reason]:
+        """What was done to make it again: which precision it has, which random state was restored."""
         ...
 
     def run(self, values: Sequence[Any]) -> list[Any]:
@@ -83,7 +81,7 @@ class Operation(Protocol):
         ...
 
     def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        """The vector-Jacobian product towards each input as the framework has it; None where that gives none.
+        """The vector-Jacobian product with respect to each input as the framework has it; None where that gives none.
 
         Of complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
         convention.
@@ -94,8 +92,8 @@ class Operation(Protocol):
 class Heard(Protocol):
     """A call that is about to be made: copies of its arguments, for it may write to them."""
 
-    def made(self, result: Any) -> Operation | str | None:
-        """The call has returned. None where nothing is differentiated; a sentence where it can't be made again."""
+    def returned(self, result: Any) -> Operation | Reason | None:
+        """The call has returned. None where nothing is differentiated; a reason where it can't be made again."""
         ...
 
 
@@ -114,15 +112,15 @@ class Calls(Protocol):
         ...
 
     def opens(self, function: Any) -> bool:
-        """Is it a module of a library that has modules of the user's in it, to be followed as if it were the user's?"""
+        """Is it a library's module that contains modules of your own, to be followed as if it were yours?"""
         ...
 
     def is_whole(self, function: Any) -> bool:
-        """Is it a function of the user's whose derivative is its own, so that it is judged as a whole?"""
+        """Is it a user's function with a derivative of its own, so that it is checked as a whole?"""
         ...
 
-    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Heard | str | None:
-        """A call is about to be made. None where it can't be differentiated; a sentence where it can't be judged.
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Heard | Reason | None:
+        """A call is about to be made. None where it can't be differentiated; a reason where it can't be checked.
 
         Nothing is said of that if it turns out to differentiate nothing."""
         ...
@@ -131,11 +129,11 @@ class Calls(Protocol):
         """A number that grows with each operation that is differentiated."""
         ...
 
-    def tell(self, since: int) -> None:
-        """A call that was made since then was told of: as judged, as not judged and why, or as left out."""
+    def account_for(self, since: int) -> None:
+        """A call that was made since then is accounted for: as checked, as not checked and why, or as skipped."""
         ...
 
-    def untold(self) -> UncheckedCalls: ...
+    def unaccounted(self) -> UncheckedCalls: ...
 
     def is_compiled(self, function: Any) -> bool: ...
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.discover import find_backend, find_program
-from backprobe.check.answer import CheckReport, WrongDerivative
+from backprobe.check.report import CheckReport, WrongDerivative
 from backprobe.errors import BadOption, Unsupported
 from backprobe.probe.run import name_of
 from backprobe.record.containers import leaves

@@ -1,4 +1,4 @@
-"""One check: the program runs once, as it is, and each call that it makes is judged as it is made."""
+"""One check: the program runs once, as it is, and each call that it makes is checked as it is made."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Any
 
 from backprobe.backends.protocol import Backend
 from backprobe.backends.recheck import Operation
-from backprobe.check.answer import CheckReport
-from backprobe.check.hearing import Hearing, HearingScope
-from backprobe.check.left_out import LeftOut
-from backprobe.check.report import CheckResults
-from backprobe.check.verdict import Verdict, judge
+from backprobe.check.listener import CallListener, CheckedProgram
+from backprobe.check.report import CheckReport
+from backprobe.check.results import CheckResults
+from backprobe.check.skips import Skips
+from backprobe.check.verdict import Verdict, check_call
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
 from backprobe.findings.phrasing import place
 from backprobe.probe.run import home, name_of
+from backprobe.record.reasons import Reason
 from backprobe.source.sites import CallSite
 from backprobe.source.user_code import innermost
 
@@ -24,33 +25,32 @@ class CheckRun:
     """A target that is run once."""
 
     def __init__(self, target: Any, backend: Backend, skip: Sequence[Any] = ()) -> None:
-        self.target, self.backend = target, backend
+        self.target, self.backend, self.skips = target, backend, Skips(skip)
         self.calls = backend.calls()
-        self.hearsay = CheckResults()
+        self.results = CheckResults()
         called = self.calls.called(target, True)
         inner = innermost(target if called is None else called[0])
         within = None if inner is None else home(inner.__code__.co_filename)
-        self.left_out = LeftOut(skip)
-        self.hearing = Hearing(self.calls, self._judge, within, self.calls.paths(target), self.left_out)
+        self.program = CheckedProgram(self.calls, self._check, within, self.calls.paths(target), self.skips)
 
     def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
         if not self.backend.is_model(self.target):
             self._refuse_arguments(args, kwargs)
         given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
         try:
-            self.calls.run(self._program, self.target, given)
+            self.calls.run(self._run, self.target, given)
         except BackprobeError:
             raise
         except BaseException as error:
             self._add_notes(error)
             raise
         finally:
-            untold = self.calls.untold()
+            unseen = self.calls.unaccounted()
             self.calls.release()
-        self.left_out.refuse_unused(name_of(self.target))
-        return self.hearsay.report(
-            name_of(self.target), [*self.left_out.notes(), *map(str, self.hearing.notes)], untold
-        )
+        self.skips.refuse_unused(name_of(self.target))
+        self.results.add_unseen(unseen)
+        self.results.remarks.update(self.skips.remarks())
+        return self.results.report(name_of(self.target), list(self.program.notes), unseen.remedy)
 
     def _refuse_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Raise BadOption for arguments that the target does not take, as far as it says what it takes."""
@@ -67,7 +67,7 @@ class CheckRun:
                 found=f"{name_of(self.target)}{signature}", next="the arguments that the function itself takes",
             ) from error  # fmt: skip
 
-    def _program(self, target: Any, inputs: Mapping[str, Any]) -> Any:
+    def _run(self, target: Any, inputs: Mapping[str, Any]) -> Any:
         positional = [value for name, value in inputs.items() if name.isdigit()]
         keywords = {name: value for name, value in inputs.items() if not name.isdigit()}
         result = self._root(target)(*positional, **keywords)
@@ -80,27 +80,24 @@ class CheckRun:
         return result
 
     def _root(self, target: Any) -> Any:
-        """The target as it is run: followed, or itself one call that is judged."""
-        followed = self.hearing.following.follow(None, target)
+        """The target as it is run: followed, or itself one call that is checked."""
+        followed = self.program.followed.follow(None, target)
         if followed is not None:
             return followed
         site = CallSite("", 0, "", spelled=name_of(self.target))
-        scope = HearingScope(self.hearing, None, "", "", (site,))
-        return scope.call(target, False, 0)
+        return CallListener(self.program, None, "", "", (site,)).call(target, False, 0)
 
-    def _judge(self, scope: HearingScope, site: CallSite, made: Operation | str) -> None:
-        if isinstance(made, str):
-            self.hearsay.add(scope, site, [], Verdict(unjudged=made))
-            return
-        inputs = [(one.place, one.path) for one in made.inputs]
-        verdict = judge(made, self.hearsay.known(site, inputs))
-        verdict.notes += made.notes
-        self.hearsay.add(scope, site, inputs, verdict)
+    def _check(self, listener: CallListener, site: CallSite, made: Operation | Reason) -> None:
+        if isinstance(made, Reason):
+            self.results.add(listener, site, [], Verdict(unchecked=made))
+        else:
+            verdict = check_call(made, self.results.known(site, made.inputs))
+            self.results.add(listener, site, made.inputs, verdict)
 
     def _add_notes(self, error: BaseException) -> None:
         """Say in an error of the program's where the check was."""
         note = f"backprobe: raised while checking {name_of(self.target)}"
-        if self.hearing.last is not None and self.hearing.last[1].line:
-            scope, site = self.hearing.last
-            note += f"; the last call was made at {place(scope.file, site.line)}: {site.text}"
+        if self.program.last is not None and self.program.last[1].line:
+            listener, site = self.program.last
+            note += f"; the last call was made at {place(listener.file, site.line)}: {site.text}"
         error.add_note(note)

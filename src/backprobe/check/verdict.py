@@ -1,4 +1,4 @@
-"""The verdict on one call: which of its gradients are wrong, how right the others are, and what could not be judged."""
+"""The verdict on one call: which of its gradients are wrong, how right the others are, and what was not checked."""
 
 from __future__ import annotations
 
@@ -9,122 +9,174 @@ from typing import Any
 import numpy
 
 from backprobe.backends.recheck import Operation
-from backprobe.check.judge import BackwardRaises, Comparison, Judge, Unjudged
-from backprobe.check.narrow import Element, Wrong, narrow
+from backprobe.check.checked_call import BackwardRaises, CheckedCall, Comparison, Outline, Uncheckable
+from backprobe.check.locate_error import Element, Wrong, locate_error
+from backprobe.check.text import relative_error
+from backprobe.record.reasons import Reason
 
 ROUNDED = 100 * 2.0**-23  # of a matrix: how far one that a program in single precision made is from symmetric
 FINE = 1e-3  # of what is compared: errors that are larger should show, or it is said that they would not
-HIDDEN = "an error below {:.1g} of its size would not have shown"
-SPREAD = "its gradient is off by {:.1g} of its size along a random direction, and in no element by more than noise"
 AGAIN = 3  # directions that are tried where one has shown a difference
-SYMMETRIC = "its derivative is right for a symmetric matrix that stays one, and was judged for no other"
 
 
 @dataclass
 class Verdict:
-    """What is known of one call when it was judged.
+    """What is known of one call once it was checked.
 
-    ``error`` is the largest of those that were found to be no more than noise. ``unjudged`` says why nothing of the
-    call was judged, ``unknown`` are the inputs towards which nothing was, ``notes`` tell what else was not. ``own`` are
-    gradients that are not the derivative, of functions of the framework alone: these have them by definition.
-    ``coarse`` says how coarsely an input was judged, where that is coarser than it should be.
+    ``error`` is the largest of those that were found to be no more than noise. ``remarks`` say what of it was not
+    checked, or how coarsely, each with the index of the input that it is about. ``unchecked`` says why nothing was.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
     error: float = 0.0
-    notes: list[str] = field(default_factory=list)
-    unjudged: str = ""
-    unknown: list[int] = field(default_factory=list)
-    own: list[Wrong] = field(default_factory=list)
-    coarse: dict[int, str] = field(default_factory=dict)
+    remarks: list[tuple[Reason, int | None]] = field(default_factory=list)
+    unchecked: Reason | None = None
+
+    def remark(self, code: str, at: int | None = None, /, **fields: str) -> None:
+        self.remarks.append((Reason(code, fields), at))
 
 
-def judge(operation: Operation, known: Set[int] = frozenset()) -> Verdict:
+def check_call(operation: Operation, known: Set[int] = frozenset()) -> Verdict:
     """Compare the derivative of a call with differences of it.
 
-    Towards inputs of which it is known how the derivative is wrong it is not narrowed down once more.
+    With respect to inputs for which it is ``known`` how the derivative is wrong the error is not located once more.
     """
     verdict = Verdict()
     try:
-        _judge(operation, verdict, known)
-    except Unjudged as unjudged:
-        verdict.unjudged = str(unjudged)
+        _check(CheckedCall(operation), verdict, known)
+    except Uncheckable as uncheckable:
+        verdict.unchecked = Reason(uncheckable.code)
     except BackwardRaises as raised:
         error = raised.args[0]
-        said = f"its backward pass raises {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        why = Reason("backward_raises", {"error": said})
         if operation.is_custom:
-            verdict.wrong.append(Wrong(None, float("inf"), said, (), 0, 0, 0))
+            verdict.wrong.append(Wrong(None, float("inf"), why, (), 0, 0, 0))
         else:
-            verdict.unjudged = said
+            verdict.unchecked = why
+    verdict.remarks += [(note, None) for note in operation.notes]
     return verdict
 
 
-def _judge(operation: Operation, verdict: Verdict, known: Set[int]) -> None:
-    judge = Judge(operation)
-    directions = [judge.direction(at) for at in range(len(judge.values))]
-    outline = judge.outline(directions)
-    for count, why in ((outline.kinked, "at a kink, where one-sided differences differ"),
-                       (outline.drowned, "so large, as those of a mask, that what moves is lost in rounding"),
-                       (outline.unsettled, "where differences do not settle")):  # fmt: skip
+def _check(call: CheckedCall, verdict: Verdict, known: Set[int]) -> None:
+    directions = [call.direction(at) for at in range(len(call.values))]
+    outline = call.outline(directions)
+    for code, count in outline.left_out.items():
         if count:
-            verdict.notes.append(f"{count} of {len(judge.at_rest)} of its outputs are {why}")
-    cotangent = judge.cotangent(
-        outline.judged, [s for at, s in enumerate(outline.slopes) if at not in outline.hopeless]
-    )
-    gradients = judge.pull(cotangent)
-    verdict.unknown = list(outline.hopeless)
-    for at, direction in enumerate(directions):
-        if at in outline.hopeless:
-            continue
-        found = outline.slopes[at]
-        if not numpy.isfinite(gradients[at]).all():
-            _judge_infinite(judge, at, outline.judged, gradients, verdict)
-            direction = numpy.where(numpy.isfinite(gradients[at]), direction, 0.0)
-            gradients[at] = numpy.where(numpy.isfinite(gradients[at]), gradients[at], 0.0)
-            found = judge.slope(at, direction)
-        compared = judge.compare(found, cotangent, gradients[at], direction)
+            verdict.remark(code, count=f"{count}", of=f"{len(call.at_rest)}")
+    settled = [at for at in range(len(directions)) if at not in outline.hopeless]
+    cotangent = call.cotangent(outline.checked, [outline.slopes[at] for at in settled])
+    gradients = call.pull(cotangent)
+    unsettled = set(outline.hopeless)
+    for at in settled:
+        checked = _InputCheck(call, at, outline, cotangent, verdict)
+        if not checked.compare(gradients[at], directions[at], at in known):
+            unsettled.add(at)
+    for at in sorted(unsettled):
+        verdict.remark("input_unsettled", at)
+    has_own = any(reason.code == "not_derivative" for reason, _ in verdict.remarks)
+    if len(unsettled) == len(directions) and not (verdict.wrong or has_own):
+        raise Uncheckable("no_convergence")
+
+
+@dataclass(frozen=True)
+class _InputCheck:
+    """A call, and the one of its inputs with respect to which its derivative is compared."""
+
+    call: CheckedCall
+    at: int
+    outline: Outline
+    cotangent: Any
+    verdict: Verdict
+
+    def compare(self, gradient: Any, direction: Any, is_known: bool) -> bool:
+        """Compare along one direction, and along others what differs. Returns False where noise hides too much."""
+        call, found = self.call, self.outline.slopes[self.at]
+        finite = numpy.isfinite(gradient)
+        if not finite.all():
+            self._check_infinite(gradient)
+            direction, gradient = numpy.where(finite, direction, 0.0), numpy.where(finite, gradient, 0.0)
+            found = call.slope(self.at, direction)
+        compared = call.compare(found, self.cotangent, gradient, direction)
         if compared.is_coarse and not compared.differs:
-            compared = _compared(judge, at, outline.judged, judge.direction(at))[0]
-        if not compared.differs and compared.is_blind and not judge.is_next_to_nothing(compared, cotangent):
-            verdict.unknown.append(at)
-        elif not compared.differs:
-            verdict.error = max(verdict.error, compared.error)
-            if compared.resolution > FINE and not judge.is_next_to_nothing(compared, cotangent):
-                verdict.coarse[at] = HIDDEN.format(compared.resolution)
-        elif not operation.is_custom and _is_right_if_symmetric(judge, at, outline.judged):
-            verdict.notes.append(SYMMETRIC)
-        elif wrong := _confirmed(judge, at, outline.judged, at in known):
-            (verdict.wrong if operation.is_custom else verdict.own).append(wrong)
+            compared = self._compared(call.direction(self.at))[0]
+        if compared.differs:
+            self._check_difference(compared, is_known)
+            return True
+        hides = not call.is_next_to_nothing(compared, self.cotangent)
+        if compared.is_blind and hides:
+            return False
+        self._agree(compared)
+        if compared.resolution > FINE and hides:
+            self.verdict.remark("coarse", self.at, size=f"{compared.resolution:.1g}")
+        return True
+
+    def _agree(self, compared: Comparison) -> None:
+        self.verdict.error = max(self.verdict.error, compared.error)
+
+    def _check_difference(self, compared: Comparison, is_known: bool) -> None:
+        if not self.call.operation.is_custom and self._is_right_if_symmetric():
+            self.verdict.remark("symmetric_only")
+        elif wrong := self._confirmed(is_known):
+            self._blame(wrong)
         else:
-            verdict.error = max(verdict.error, compared.error)
+            self._agree(compared)
             if compared.error > FINE:
-                verdict.coarse[at] = SPREAD.format(compared.error)
-    verdict.unknown.sort()
-    if len(verdict.unknown) == len(directions) and not (verdict.wrong or verdict.own):
-        raise Unjudged("differences of it do not settle")
+                self.verdict.remark("spread", self.at, size=f"{compared.error:.1g}")
 
+    def _blame(self, wrong: Wrong) -> None:
+        """A gradient is not the derivative: by definition, unless it was written by hand."""
+        if self.call.operation.is_custom:
+            self.verdict.wrong.append(wrong)
+        else:
+            self.verdict.remark("not_derivative", self.at, size=relative_error(wrong.error))
 
-def _is_right_if_symmetric(judge: Judge, at: int, judged: Any) -> bool:
-    """Is the input a symmetric matrix, and the derivative right as long as it stays one?
+    def _is_right_if_symmetric(self) -> bool:
+        """Is the input a symmetric matrix, and the derivative right as long as it stays one?
 
-    Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
-    """
-    value = judge.values[at]
-    if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
-        return False
-    direction = judge.direction(at)
-    direction = direction + _transposed(direction)
-    return not _compared(judge, at, judged, direction)[0].differs
+        Such is the derivative of ``cholesky`` and ``eigh``, which read one half of the matrix and mean all of it.
+        """
+        value = self.call.values[self.at]
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2] or value.shape[-1] < 2 or not _is_hermitian(value):
+            return False
+        direction = self.call.direction(self.at)
+        return not self._compared(direction + _transposed(direction))[0].differs
 
+    def _compared(self, direction: Any, widest: float | None = None) -> tuple[Comparison, Any, Sequence[Any]]:
+        """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
+        call = self.call
+        found = call.slope(self.at, direction, widest)
+        cotangent = call.cotangent(call.known(found, self.outline.checked & ~found.is_kinked), [found])
+        gradients = call.pull(cotangent)
+        return call.compare(found, cotangent, gradients[self.at], direction), cotangent, gradients
 
-def _compared(
-    judge: Judge, at: int, judged: Any, direction: Any, widest: float | None = None
-) -> tuple[Comparison, Any, list[Any]]:
-    """The comparison along a direction, with a cotangent of its own; that, and the gradients for it."""
-    found = judge.slope(at, direction, widest)
-    cotangent = judge.cotangent(judge.known(found, judged & ~found.is_kinked), [found])
-    gradients = judge.pull(cotangent)
-    return judge.compare(found, cotangent, gradients[at], direction), cotangent, gradients
+    def _confirmed(self, is_known: bool) -> Wrong | None:
+        """Other directions, other steps: noise that was small by chance once is not so twice.
+
+        Nor do terms cancel in all of several.
+        """
+        call, at = self.call, self.at
+        for _ in range(AGAIN):
+            compared, cotangent, gradients = self._compared(call.direction(at), call.widest * 0.7)
+            if compared.differs and is_known:
+                return Wrong(at, compared.error, None, (), 0, 0, call.values[at].size)
+            if compared.differs:
+                return locate_error(call, at, cotangent, gradients)
+        return None
+
+    def _check_infinite(self, gradient: Any) -> None:
+        """Elements of a gradient that are not finite: right where the outputs that they move can't be checked."""
+        infinite = ~numpy.isfinite(gradient)
+        found = self.call.slope(self.at, numpy.where(infinite, self.call.direction(self.at), 0.0))
+        count = int(infinite.sum())
+        are_left_out = ~self.outline.checked & ((found.value != 0) | ~numpy.isfinite(found.error))
+        if are_left_out.any() or not numpy.isfinite(found.error).all():
+            self.verdict.remark("gradient_not_finite", self.at, count=f"{count}")
+            return
+        places = numpy.argwhere(infinite)[:3]
+        shown = tuple(Element(tuple(map(int, p)), gradient[tuple(p)].item(), float("nan"), 0.0) for p in places)
+        looks = Reason("not_finite_elements", {"count": f"{count}"})
+        self._blame(Wrong(self.at, float("inf"), looks, shown, count, infinite.size, infinite.size))
 
 
 def _transposed(matrix: Any) -> Any:
@@ -133,35 +185,3 @@ def _transposed(matrix: Any) -> Any:
 
 def _is_hermitian(matrix: Any) -> bool:
     return bool(numpy.linalg.norm(matrix - _transposed(matrix)) <= ROUNDED * numpy.linalg.norm(matrix))
-
-
-def _confirmed(judge: Judge, at: int, judged: Any, is_known: bool) -> Wrong | None:
-    """Other directions, other steps: noise that was small by chance once is not so twice.
-
-    Nor do terms cancel in all of several.
-    """
-    for _ in range(AGAIN):
-        compared, cotangent, gradients = _compared(judge, at, judged, judge.direction(at), judge.widest * 0.7)
-        if compared.differs and is_known:
-            return Wrong(at, compared.error, "", (), 0, 0, judge.values[at].size)
-        if compared.differs:
-            return narrow(judge, at, cotangent, gradients)
-    return None
-
-
-def _judge_infinite(judge: Judge, at: int, judged: Any, gradients: Sequence[Any], verdict: Verdict) -> None:
-    """Elements of a gradient that are not finite: right where the outputs that they move can't be judged."""
-    infinite = ~numpy.isfinite(gradients[at])
-    found = judge.slope(at, numpy.where(infinite, judge.direction(at), 0.0))
-    count = int(infinite.sum())
-    if (~judged & ((found.value != 0) | ~numpy.isfinite(found.error))).any() or not numpy.isfinite(found.error).all():
-        verdict.notes.append(
-            f"{count} elements of a gradient of it are not finite, and nor do differences settle there"
-        )
-        return
-    places = numpy.argwhere(infinite)[:3]
-    shown = tuple(Element(tuple(map(int, p)), gradients[at][tuple(p)].item(), float("nan"), 0.0) for p in places)
-    looks = f"{count} of its elements are not finite, and the outputs move as they should"
-    (verdict.wrong if judge.operation.is_custom else verdict.own).append(
-        Wrong(at, float("inf"), looks, shown, count, infinite.size, infinite.size)
-    )

@@ -26,11 +26,12 @@ from backprobe.backends.pure_calls import (
     why_not_given,
     why_not_kind,
 )
-from backprobe.backends.recheck import CLOSED_OVER, HOLDS, Input, Operation, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, UncheckedCalls
+from backprobe.record.reasons import Reason
 
-TRACED = "it runs inside a transformation, where its values have no numbers; the call of that is judged as a whole"
+TRACED = Reason("traced")
 
-HELD = ""  # among the inputs: what a model holds itself
+OF_MODEL = ""  # among the inputs: what a model holds itself
 
 
 class JaxCalls:
@@ -42,7 +43,7 @@ class JaxCalls:
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any]) -> None:
         taken = taken_apart(target)
-        lifted = Lifted({HELD: taken.held, **inputs}, None)
+        lifted = Lifted({OF_MODEL: taken.held, **inputs}, None)
         if not lifted.arrays:
             taken.run(program, taken.held, inputs)
             taken.over()
@@ -53,7 +54,7 @@ class JaxCalls:
             try:
                 filled = dict(lifted.filled(tracers))
                 with private.hearing_operations(self.level, lambda *flow: self.flows.append(flow)):
-                    taken.run(program, filled.pop(HELD), filled)
+                    taken.run(program, filled.pop(OF_MODEL), filled)
             finally:
                 lifted.give_back(tracers, lambda tracer: tracer, concrete)
             return jnp.zeros(())
@@ -90,7 +91,7 @@ class JaxCalls:
         found = calls.traces_its_arguments(function) or calls.calls_its_arguments(function)
         return function if found else None
 
-    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | str | None:
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | Reason | None:
         if isinstance(function, partial):
             return self.hear(function.func, (*function.args, *args), {**function.keywords, **kwargs})
         if isinstance(function, type):
@@ -98,7 +99,7 @@ class JaxCalls:
         given = Given.of(function, args, kwargs)
         found = jax.tree.leaves(given.tree)
         if not any(self._is_differentiated(leaf) for leaf in found):
-            return HOLDS
+            return HELD
         if any(isinstance(leaf, jax.core.Tracer) and isinstance(concrete(leaf), jax.core.Tracer) for leaf in found):
             return TRACED
         return _why_not_again(function) or why_not_given(args, kwargs, _is_copied) or HeardCall(self, given)
@@ -106,10 +107,10 @@ class JaxCalls:
     def now(self) -> int:
         return len(self.flows)
 
-    def tell(self, since: int) -> None:
+    def account_for(self, since: int) -> None:
         del self.flows[since:]
 
-    def untold(self) -> UncheckedCalls:
+    def unaccounted(self) -> UncheckedCalls:
         return UncheckedCalls.of(self.flows)
 
     def _is_differentiated(self, leaf: Any) -> bool:
@@ -159,20 +160,20 @@ class HeardCall:
     def __init__(self, owner: JaxCalls, given: Given) -> None:
         self.owner, self.given = owner, given
 
-    def made(self, result: Any) -> Operation | str | None:
+    def returned(self, result: Any) -> Operation | Reason | None:
         outputs = [at for at, leaf in enumerate(jax.tree.leaves(result)) if self.owner._is_differentiated(leaf)]
         if not outputs:
             return None
         called = self.given.function if is_array(self.given.owner) else self.given.called  # that array is an input
         closed = [leaf for held in closed_over((called, *self.given.tree)) for leaf in jax.tree.leaves(held)]
-        notes = [CLOSED_OVER] if any(map(self.owner._is_differentiated, closed)) else []
+        notes = [CAPTURED] if any(map(self.owner._is_differentiated, closed)) else []
         for double in (True, False):
             operation = JaxOperation(self.given, self.owner._is_differentiated, outputs, double, notes)
             failed = operation.why_it_fails()
             if failed is None:
                 return operation
-            notes = [*notes, f"in double precision it raises {failed}, so it was judged in its own"]
-        return f"called again on other numbers it raises {failed}"
+            notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
+        return failed
 
 
 class JaxOperation:
@@ -180,7 +181,7 @@ class JaxOperation:
 
     def __init__(
         self, given: Given, is_differentiated: Callable[[Any], bool], outputs: Sequence[int], double: bool,
-        notes: Sequence[str],
+        notes: Sequence[Reason],
     ) -> None:  # fmt: skip
         self.given, self.outputs, self.double, self.notes = given, outputs, double, notes
         self.is_custom = _is_custom(given.called)
@@ -213,7 +214,7 @@ class JaxOperation:
     def _arrays(self, values: Sequence[Any]) -> list[Any]:
         return [jnp.asarray(value, self.leaves[at].dtype) for at, value in zip(self.places, values, strict=True)]
 
-    def why_it_fails(self) -> str | None:
+    def why_it_fails(self) -> Reason | None:
         try:
             with self._alone():
                 arrays = self._arrays([held.value for held in self.inputs])
@@ -222,7 +223,8 @@ class JaxOperation:
                 within = coarsest_cast(jaxpr) if self.double else 0.0
                 self.is_custom = self.is_custom or has_custom(jaxpr)
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
-            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            return Reason("raises", {"error": said})
         self.epsilon = max([self.epsilon, within, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])
         return None
 
@@ -248,18 +250,18 @@ def _is_custom(function: Any) -> bool:
     )  # fmt: skip
 
 
-def _why_not_again(function: Any) -> str:
-    """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
+def _why_not_again(function: Any) -> Reason | None:
+    """Why a function is not called again: it might do something that is seen elsewhere. None where it may be."""
     if _is_custom(function) or is_python_computing(function) or models.kind(function) in ("equinox", "nnx"):
-        return ""
+        return None
     owner = getattr(function, "__self__", None)
     if isinstance(function, BuiltinFunctionType) and not is_array(owner):
         return why_not_kind(function)
     if owner is not None and models.kind(owner) == "linen" and owner.scope is None and function.__name__ == "apply":
-        return ""  # it is given all that it computes from
+        return None  # it is given all that it computes from
     if models.kind(function) == "linen" or models.kind(owner) is not None:
-        return "it is a module that is bound to variables which are not among its arguments"
-    return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else ""
+        return Reason("bound_module")
+    return NOT_FOLLOWED if is_users(function) and not private.is_staged(function) else None
 
 
 def _is_copied(leaf: Any) -> bool:

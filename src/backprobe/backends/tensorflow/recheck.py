@@ -15,17 +15,18 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Options
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_given, why_not_python
-from backprobe.backends.recheck import CLOSED_OVER, HOLDS, Input, Operation, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, UncheckedCalls
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.operation_log import CARRYING, OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_eager, read, variable_of
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
-RANDOM = "it draws random numbers, and TensorFlow would draw others each time that it is called"
-WRITES = "it writes to a Variable, and would do so each time that it is called"
+RANDOM = Reason("random")
+WRITES = Reason("writes_variable")
 KEPT = {
     "Random": RANDOM, "Stateful": RANDOM, "TruncatedNormal": RANDOM, "ParameterizedTruncated": RANDOM,
     "Multinomial": RANDOM, "Assign": WRITES, "ResourceApply": WRITES, "ResourceScatter": WRITES,
@@ -72,24 +73,24 @@ class TensorflowCalls:
     def is_compiled(self, function: Any) -> bool:
         return False
 
-    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | str | None:
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | Reason | None:
         if isinstance(function, partial):
             return self.hear(function.func, (*function.args, *args), {**function.keywords, **kwargs})
         if isinstance(function, type):
             return None
         is_given = any(map(self.is_differentiated, _held(function, args, kwargs)))
         if not is_given and not private.has_own_gradient(function):  # which may be that of Variables that it reads
-            return HOLDS
+            return HELD
         why_not = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
         return why_not or HeardCall(self, function, args, kwargs)
 
     def now(self) -> int:
         return len(self.log.flows)
 
-    def tell(self, since: int) -> None:
+    def account_for(self, since: int) -> None:
         del self.log.flows[since:]
 
-    def untold(self) -> UncheckedCalls:
+    def unaccounted(self) -> UncheckedCalls:
         return UncheckedCalls.of(self.log.flows)
 
     def is_differentiated(self, leaf: Any) -> bool:
@@ -112,7 +113,7 @@ class TensorflowCalls:
 
 
 class KindsLog(OperationLog):
-    """The log of a run that also knows what the call that is being made consists of, and what no call told of has."""
+    """The log of a run that also knows what the call that is being made consists of, and what no call accounts for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,23 +152,23 @@ class HeardCall:
         with calls.alone():
             self.values = {key: _value(tensor) for key, tensor in self.tensors.items()}
 
-    def made(self, result: Any) -> Operation | str | None:
+    def returned(self, result: Any) -> Operation | Reason | None:
         outputs = [place for place, leaf in leaves(result) if self.calls.is_differentiated(leaf)]
         if not outputs:
             return None
-        notes = [CLOSED_OVER] if any(map(self._is_kept_from, self._closed_over())) else []
+        notes = [CAPTURED] if any(map(self._is_kept_from, self._closed_over())) else []
         self.kinds = frozenset(self.calls.log.kinds)
         self.is_custom |= bool(OWN & self.kinds)
-        kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), "")
-        if kept and self.layer is None:
+        kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), None)
+        if kept is not None and self.layer is None:
             return kept
         for double in (True, False):
             operation = TensorflowOperation(self, outputs, double, notes)
             failed = operation.why_it_fails()
             if failed is None:
-                return operation if operation.inputs else HOLDS
-            notes = [*notes, f"in double precision it raises {failed}, so it was judged in its own"]
-        return f"called again on other numbers it raises {failed}"
+                return operation if operation.inputs else HELD
+            notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
+        return failed
 
     def _closed_over(self) -> list[Any]:
         called = inspect.unwrap(self.function) if self.owner is None and self.layer is None else None
@@ -181,7 +182,7 @@ class HeardCall:
 class TensorflowOperation:
     """TensorFlow's ``Operation``."""
 
-    def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
+    def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[Reason]) -> None:
         self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
         self.is_custom = heard.is_custom
         with heard.calls.alone():
@@ -204,14 +205,15 @@ class TensorflowOperation:
             return tensor
         return tf.cast(tensor, DOUBLE.get(tensor.dtype, tf.float64))
 
-    def why_it_fails(self) -> str | None:
+    def why_it_fails(self) -> Reason | None:
         try:
             with self.heard.calls.alone(), tf.GradientTape() as tape:
                 outputs = self._call(self._tensors([held.value for held in self.inputs]))
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
-            return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            return Reason("raises", {"error": said})
         if len(outputs) != len(self.outputs):
-            return "nothing, and gives other outputs"
+            return Reason("other_outputs")
         self.epsilon = max([self.epsilon, *map(_epsilon, outputs)])
         for variable in tape.watched_variables():
             self._add(variable)
@@ -297,12 +299,12 @@ def _value(tensor: Any) -> Any:
     return tensor if variable is None else read(variable)
 
 
-def _why_not_again(function: Any) -> str:
-    """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
+def _why_not_again(function: Any) -> Reason | None:
+    """Why a function is not called again: it might do something that is seen elsewhere. None where it may be."""
     if private.has_own_gradient(function) or _owner(function) is not None or is_python_computing(function):
-        return ""
+        return None
     if layers.is_layer(function):
-        return "" if function.built else "it is a layer that has no Variables yet"
+        return None if function.built else Reason("layer_not_built")
     return why_not_python(function)
 
 

@@ -1,4 +1,4 @@
-"""Which nodes of autograd's graph a run has made outside of the calls that were told of."""
+"""The nodes of autograd's graph that a run has made outside of the calls that are accounted for."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Coverage:
 
     def __init__(self) -> None:
         self.start = now()
-        self.told: list[tuple[int, int]] = []  # one after the other: from which number to which
+        self.accounted: list[tuple[int, int]] = []  # one after the other: from which number to which
         self.custom: dict[int, str] = {}
         self.own: dict[int, str] = {}
 
-    def tell(self, since: int) -> None:
-        """What was made since then was made by a call that was told of."""
-        while self.told and self.told[-1][0] >= since:
-            self.told.pop()
-        self.told.append((since, now()))
+    def account_for(self, since: int) -> None:
+        """What was made since then was made by a call that is accounted for."""
+        while self.accounted and self.accounted[-1][0] >= since:
+            self.accounted.pop()
+        self.accounted.append((since, now()))
 
     def look(self, tensors: Iterable[Tensor]) -> None:
         """Note all that leads to these tensors and was made in this run."""
@@ -46,16 +46,16 @@ class Coverage:
                 (self.custom if _is_by_hand(node) else self.own)[number] = _name(node)
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
-    def untold(self) -> UncheckedCalls:
-        """What was noted and not told of."""
+    def unaccounted(self) -> UncheckedCalls:
+        """What was noted, and is not accounted for."""
         return UncheckedCalls(self._left(self.custom), self._left(self.own))
 
     def _left(self, found: Mapping[int, str]) -> list[str]:
-        return [found[at] for at in sorted(found) if not self._is_told(at)]
+        return [found[at] for at in sorted(found) if not self._is_accounted_for(at)]
 
-    def _is_told(self, number: int) -> bool:
-        at = bisect_right(self.told, (number, float("inf"))) - 1
-        return at >= 0 and number < self.told[at][1]
+    def _is_accounted_for(self, number: int) -> bool:
+        at = bisect_right(self.accounted, (number, float("inf"))) - 1
+        return at >= 0 and number < self.accounted[at][1]
 
 
 def _is_by_hand(node: Node) -> bool:

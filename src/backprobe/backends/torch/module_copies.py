@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from backprobe.backends.patching import listening
 from backprobe.backends.pure_calls import contents
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.reasons import Reason
 
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")
 HOOKS = (
@@ -45,8 +46,8 @@ class ModuleCopy:
         self.dtypes = {path: held.dtype for path, held in (*module.named_parameters(), *module.named_buffers())}
 
     @classmethod
-    def of(cls, original: torch.nn.Module) -> ModuleCopy | Any:
-        """A copy, or a sentence that says why there can be none."""
+    def of(cls, original: torch.nn.Module) -> ModuleCopy | Reason:
+        """A copy, or the reason why there can be none."""
         memo: dict[int, Any] = {}
         for part in original.modules():
             for name in HOOKS:
@@ -56,9 +57,9 @@ class ModuleCopy:
         try:
             module = deepcopy(original, memo)
         except Exception as error:  # noqa: BLE001  # whatever is in it may refuse to be copied
-            return f"the module cannot be copied: {first_line(error)}"
+            return Reason("module_not_copied", {"error": first_line(error)})
         if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
-            return "it has parameters that this call initialises"
+            return Reason("initialises_parameters")
         for parameter in module.parameters():
             parameter.grad = None
         return cls(original, module)

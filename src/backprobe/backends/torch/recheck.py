@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_given, why_not_python
-from backprobe.backends.recheck import CLOSED_OVER, DERIVES, HOLDS, Input, Operation, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, DERIVES, HELD, Input, Operation, UncheckedCalls
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.coverage import Coverage, now
@@ -26,16 +26,17 @@ from backprobe.backends.torch.module_copies import BACKWARD_HOOKS, GLOBAL_HOOKS,
 from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost, package
 
 BACKWARD = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
-DIFFERENTIATES = "it differentiates, and the derivative of what it gives is not judged"
+DIFFERENTIATES = Reason("computes_derivatives")
 DOUBLE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
 """Where the wrappers are that ``torch.func`` makes around functions."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
 """What is there that does not differentiate."""
-REQUIRES = "what a model is given is differentiated where it needs a gradient: x.requires_grad_()"
+REQUIRES = "inputs of a model are differentiated only if they require a gradient: x.requires_grad_()"
 
 
 class TorchCalls:
@@ -91,7 +92,7 @@ class TorchCalls:
     def higher_order(self, function: Any) -> None:
         return None
 
-    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | str | None:
+    def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | Reason | None:
         if isinstance(function, partial):
             return self.hear(function.func, (*function.args, *args), {**function.keywords, **kwargs})
         if isinstance(function, type) or not torch.is_grad_enabled():
@@ -99,25 +100,25 @@ class TorchCalls:
         owner = _owner(function)
         held = [tensor for value in (owner, *args, *kwargs.values()) for tensor in _tensors(value)]
         if any(map(is_wrapped, held)):
-            return "it runs inside a transform of torch.func"
+            return Reason("inside_transform")
         self.coverage.look(held)
         self.hooked |= dict.fromkeys(_hooked(function, held))
         reason = _why_not_again(function) or why_not_given(args, kwargs, _is_copied)
-        if reason:
+        if reason is not None:
             return reason
         is_given = isinstance(function, torch.nn.Module) or any(map(_is_differentiated, held))
         if not is_given:  # a custom function differentiates nothing else
-            return None if _is_custom(function) else HOLDS
+            return None if _is_custom(function) else HELD
         return HeardCall(function, owner, args, kwargs)
 
     def now(self) -> int:
         return now()
 
-    def tell(self, since: int) -> None:
-        self.coverage.tell(since)
+    def account_for(self, since: int) -> None:
+        self.coverage.account_for(since)
 
-    def untold(self) -> UncheckedCalls:
-        return replace(self.coverage.untold(), hooked=tuple(self.hooked), remedy=self.remedy)
+    def unaccounted(self) -> UncheckedCalls:
+        return replace(self.coverage.unaccounted(), hooked=tuple(self.hooked), remedy=self.remedy)
 
     def release(self) -> None:
         self.inside.clear()
@@ -134,26 +135,28 @@ class HeardCall:
             for _, leaf in leaves(value):
                 if isinstance(leaf, Tensor) and id(leaf) not in self.tensors:
                     self.tensors[id(leaf)] = _kept(leaf)
-        self.module = ModuleCopy.of(function) if isinstance(function, torch.nn.Module) else None
+        copy = ModuleCopy.of(function) if isinstance(function, torch.nn.Module) else None
+        self.uncopied = copy if isinstance(copy, Reason) else None
+        self.module = copy if isinstance(copy, ModuleCopy) else None
         self.states = random_states(self.given)
 
-    def made(self, result: Any) -> Operation | str | None:
+    def returned(self, result: Any) -> Operation | Reason | None:
         outputs = [place for place, leaf in leaves(result) if _is_differentiated(leaf)]
         if not outputs:
             return None
-        if isinstance(self.module, str):
-            return self.module
+        if self.uncopied is not None:
+            return self.uncopied
         if any(tensor.is_meta for tensor in self.tensors.values()):
-            return "its tensors are on the meta device, and have no numbers"
+            return Reason("meta_device")
         odd = next((t for t in self.tensors.values() if t.layout is not torch.strided or t.is_nested), None)
         if odd is not None:
-            return f"an argument is a tensor of layout {odd.layout}"
+            return Reason("layout", {"layout": str(odd.layout)})
         notes = []
         if not same_states(self.states, random_states(self.given)):
-            notes.append("it is random: each time it was called again the random state was put back first")
+            notes.append(Reason("random_restored"))
         called = None if self.owner is not None else self.function  # the tensor of a method is an input
         if any(map(_is_trained, closed_over((called, *self.given)))):
-            notes.append(CLOSED_OVER)
+            notes.append(CAPTURED)
         if _derives((self.function, *self.given)):
             notes.append(DERIVES)
         for double in (True, False):
@@ -161,14 +164,14 @@ class HeardCall:
             failed = operation.why_it_fails()
             if failed is None:
                 return operation if operation.inputs else None
-            notes = [*notes, f"in double precision it raises {failed}, so it was judged in its own"]
-        return f"called again on copies it raises {failed}"
+            notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
+        return failed
 
 
 class TorchOperation:
     """PyTorch's ``Operation``."""
 
-    def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[str]) -> None:
+    def __init__(self, heard: HeardCall, outputs: Sequence[str], double: bool, notes: Sequence[Reason]) -> None:
         self.heard, self.outputs, self.double, self.notes = heard, frozenset(outputs), double, notes
         self.is_custom = _is_custom(heard.function)
         if heard.module is not None:
@@ -195,15 +198,15 @@ class TorchOperation:
             return tensor
         return tensor.to(DOUBLE.get(tensor.dtype, tensor.dtype if tensor.is_complex() else torch.float64))
 
-    def why_it_fails(self) -> str | None:
-        """Make the call once. The first line of what it raises, or None; the precision of its outputs is known then."""
+    def why_it_fails(self) -> Reason | None:
+        """Make the call once. What fails, or None; the precision of its outputs is known then."""
         try:
             with Coarsest() as within, self._call([held.value for held in self.inputs]) as (outputs, _):
                 self.is_custom = self.is_custom or has_custom(outputs)
         except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
-            return first_line(error)
+            return Reason("raises", {"error": first_line(error)})
         if len(outputs) != len(self.outputs) or not all(output.requires_grad for output in outputs):
-            return "nothing, and gives other outputs"
+            return Reason("other_outputs")
         self.epsilon = max([self.epsilon, within.epsilon, *(torch.finfo(output.dtype).eps for output in outputs)])
         return None
 
@@ -222,7 +225,7 @@ class TorchOperation:
 
     @contextmanager
     def _call(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
-        """Make the call at these values: its outputs, and the leaves that they are differentiated towards.
+        """Make the call at these values: its outputs, and the leaves with respect to which they are differentiated.
 
         Within this context they may be differentiated, which may call functions once more.
         """
@@ -327,20 +330,20 @@ def _is_users(module: torch.nn.Module) -> bool:
     return inner is not None and package(inner.__code__.co_filename) is None
 
 
-def _why_not_again(function: Any) -> str:
-    """Why a function is not called again: it might do something that is seen elsewhere. Empty where it may be."""
+def _why_not_again(function: Any) -> Reason | None:
+    """Why a function is not called again: it might do something that is seen elsewhere. None where it may be."""
     if innermost(function) in BACKWARD:
         return DIFFERENTIATES
     if isinstance(function, torch.nn.Module) or _is_custom(function) or _owner(function) is not None:
-        return ""
+        return None
     home = str(getattr(function, "__module__", None) or "")
     if home.startswith("torch.distributed"):
-        return "it talks to other processes, which would not expect it to do so again"
+        return Reason("distributed")
     if effects.is_torchs(function) or type(function).__module__.startswith("torch."):
-        return ""
+        return None
     code = getattr(function, "__code__", None)
     if is_python_computing(function) or (code is not None and code.co_filename.startswith(TRANSFORMS)):
-        return ""
+        return None
     return why_not_python(function)
 
 

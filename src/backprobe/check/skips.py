@@ -1,4 +1,4 @@
-"""What a check is told to leave out: functions whose derivative is meant to be another than the true one."""
+"""The functions that a check skips as asked: their derivative is intended to be another than the true one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from backprobe.errors import BadOption
+from backprobe.findings.phrasing import plural
 from backprobe.probe.run import name_of
+from backprobe.record.reasons import Reason
 
 
-class LeftOut:
-    """The functions that are left out, and how often each was called.
+class Skips:
+    """The functions to skip, and how often each was called.
 
     Each is the function as the program calls it, or a class that it belongs to, as an ``autograd.Function``.
     """
@@ -28,20 +30,19 @@ class LeftOut:
                 return True
         return False
 
-    def notes(self) -> list[str]:
-        return [
-            f"{name_of(one)}: left out as asked, {calls} call{'s' * (calls != 1)}"
-            for one, calls in zip(self.functions, self.calls, strict=True)
-        ]
+    def remarks(self) -> dict[tuple[str, Reason], int]:
+        """A remark for each function: its name, and how often it was called."""
+        pairs = zip(self.functions, self.calls, strict=True)
+        return {(name_of(one), Reason("skipped", {"calls": plural(calls, "call")})): 1 for one, calls in pairs}
 
     def refuse_unused(self, target: str) -> None:
         """Raise BadOption where one of them was never called."""
         unused = [name_of(one) for one, calls in zip(self.functions, self.calls, strict=True) if not calls]
         if unused:
             raise BadOption(
-                f"{', '.join(unused)} was to be left out, and is never called", asked=f"bp.check({target}, skip=...)",
-                found="the calls that the program makes of functions and classes of other names",
-                why="a name in skip that matches nothing would be overlooked",
+                f"{', '.join(unused)} in skip is never called", asked=f"bp.check({target}, skip=...)",
+                found="no call of it in the program",
+                why="a misspelled name in skip would otherwise go unnoticed",
                 next="the function as the program calls it, or the class of an autograd.Function",
             )  # fmt: skip
 

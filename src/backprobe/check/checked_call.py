@@ -1,4 +1,4 @@
-"""One call, judged: what its derivative says along random directions, and what its outputs do when they move.
+"""One call under check: its derivative along random directions, and what its outputs do when the inputs move.
 
 For each input x there is one random direction d, which moves every element, and for all outputs together one random
 cotangent c. The vector-Jacobian product g of the framework is right if <g, d> is <c, F(x + td)'> at t = 0. A single
@@ -7,7 +7,7 @@ element that is off is seen in it: by no more than the differences themselves ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from backprobe.backends.recheck import Operation
 from backprobe.check.differences import TRUSTED, Slope, slope
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
-HOPELESS = 1e-2  # of a slope: differences that are known no better judge nothing, unless all of it is next to nothing
+HOPELESS = 1e-2  # of a slope: differences that are known no better check nothing, unless all of it is next to nothing
 SINGLE = 2.0**-23  # the rounding of single precision
 TINY = 2.0**-12  # a relative step that leaves no number one of few digits
 BLIND = 0.1  # of what is compared: where noise may be as large, nothing is called right
@@ -61,26 +61,28 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Outline:
-    """What the differences along the directions of all inputs tell before anything is differentiated."""
+    """What differences along the directions of all inputs show before anything is differentiated."""
 
     slopes: tuple[Slope, ...]
-    kinked: int  # outputs, of all
-    drowned: int  # so large that what moves is lost in rounding
-    unsettled: int
-    judged: Any  # a mask: where neither is
-    hopeless: frozenset[int]  # inputs towards which no slope is known well enough
+    left_out: Mapping[str, int]  # how many outputs cannot be checked, by the code of the reason
+    checked: Any  # a mask of the others
+    hopeless: frozenset[int]  # inputs for which no slope is known well enough
 
 
-class Unjudged(Exception):
-    """Differences can't judge a call, and why."""
+class Uncheckable(Exception):
+    """A call that differences cannot check; ``code`` is that of the reason."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
 
 
 class BackwardRaises(Exception):
-    """There is no derivative to judge: computing it raises this."""
+    """There is no derivative to check: computing it raises this."""
 
 
-class Judge:
-    """The judge of one operation."""
+class CheckedCall:
+    """One call, made again at other values of its inputs."""
 
     def __init__(self, operation: Operation, seed: int = 0) -> None:
         self.operation = operation
@@ -91,11 +93,11 @@ class Judge:
         self.is_complex = [numpy.iscomplexobj(output) for output in outputs]
         self.at_rest = flat(outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
-            raise Unjudged("it gives something else each time that it is called")
+            raise Uncheckable("varies")
         if not self.at_rest.size:
-            raise Unjudged("its output has no elements")
+            raise Uncheckable("no_elements")
         if not numpy.isfinite(self.at_rest).any():
-            raise Unjudged("its output is not finite")
+            raise Uncheckable("not_finite")
         self.steps = [sizes(value) for value in self.values]
         self.epsilon = operation.epsilon
         if self.epsilon < SINGLE and self._is_single():
@@ -123,19 +125,19 @@ class Judge:
         """A random direction for one input: every element moves, by about its own size."""
         return random_like(self.values[at], self.random) * self.steps[at]
 
-    def cotangent(self, judged: Any, slopes: Sequence[Slope]) -> Any:
-        """Random numbers for the outputs that are judged, and 0 for the others.
+    def cotangent(self, checked: Any, slopes: Sequence[Slope]) -> Any:
+        """Random numbers for the outputs that are checked, and 0 for the others.
 
         They are the larger the less an output moves, so that none hides another; no output adds much more noise than
         half of them do.
         """
-        weights = numpy.min([self._weights(found, judged) for found in slopes], axis=0)
-        return numpy.where(judged, _random(len(self.at_rest), self.random) * weights, 0.0)
+        weights = numpy.min([self._weights(found, checked) for found in slopes], axis=0)
+        return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
 
-    def _weights(self, found: Slope, judged: Any) -> Any:
+    def _weights(self, found: Slope, checked: Any) -> Any:
         """What would make all outputs move alike; 1 for those that do not move as far as can be told."""
         with numpy.errstate(all="ignore"):
-            moves = judged & (abs(found.value) > TRUSTED * found.error)
+            moves = checked & (abs(found.value) > TRUSTED * found.error)
             noise = abs(found.error / found.value)
             usual = max(float(numpy.median(noise[moves])), MATTERS) if moves.any() else 1.0
             scale = numpy.where(moves, abs(found.value) * numpy.maximum(1.0, noise / usual), numpy.nan)
@@ -155,27 +157,27 @@ class Judge:
         return slope(moved, self.at_rest, widest or self.widest, self.epsilon)
 
     def outline(self, directions: Sequence[Any]) -> Outline:
-        """How the outputs move with each input, and which of both can be judged. Raises Unjudged if none can."""
+        """How the outputs move with each input, and which of both can be checked. Raises Uncheckable if none can."""
         slopes = tuple(self.slope(at, direction) for at, direction in enumerate(directions))
         kinked = numpy.any([found.is_kinked for found in slopes], axis=0)
         if kinked.all():
-            raise Unjudged("it has a kink here: one-sided differences differ")
-        judged, hopeless = ~kinked, []
+            raise Uncheckable("kink")
+        checked, hopeless = ~kinked, []
         for at, found in enumerate(slopes):
             known = self.known(found, ~kinked)
             if known.any():
-                judged &= known
+                checked &= known
             else:
                 hopeless.append(at)
-        if len(hopeless) == len(slopes) or not judged.any():
-            raise Unjudged("differences of it do not settle")
-        unsettled = ~judged & ~kinked
+        if len(hopeless) == len(slopes) or not checked.any():
+            raise Uncheckable("no_convergence")
+        unsettled = ~checked & ~kinked
         drowned = unsettled & numpy.all([found.value == 0 for found in slopes], axis=0)
-        counts = int(kinked.sum()), int(drowned.sum()), int((unsettled & ~drowned).sum())
-        return Outline(slopes, *counts, judged, frozenset(hopeless))
+        masks = {"outputs_at_kink": kinked, "outputs_too_large": drowned, "outputs_unsettled": unsettled & ~drowned}
+        return Outline(slopes, {code: int(mask.sum()) for code, mask in masks.items()}, checked, frozenset(hopeless))
 
     def known(self, found: Slope, among: Any) -> Any:
-        """A mask of the outputs, among some, whose slope is known well enough to judge by: none, or most."""
+        """A mask of the outputs, among some, whose slope is known well enough to check by: none, or most."""
         finite = numpy.isfinite(found.error) & among
         scale, size = _rms(found.value[finite]), _rms(self.at_rest[finite & numpy.isfinite(self.at_rest)])
         moving = finite & (found.value != 0) if found.value[finite].any() else finite
@@ -187,7 +189,7 @@ class Judge:
         )
 
     def pull(self, cotangent: Any) -> list[Any]:
-        """The gradient towards each input, None as zeros."""
+        """The gradient with respect to each input, None as zeros."""
         shaped = self.unflat(cotangent)
         try:
             pulled = self.operation.pull(self.values, shaped)

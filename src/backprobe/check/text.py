@@ -1,0 +1,167 @@
+"""The words of a check: the sentence of each remark about a call, and the texts of a finding and of the heading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backprobe.check.locate_error import Element, Wrong
+from backprobe.findings.phrasing import listed, plural, shorten
+from backprobe.record.reasons import Reason, render
+
+SENTENCES = {
+    # why a call was not checked: it is not called again
+    "held": "what it differentiates is held by it, not passed as an argument",
+    "computes_derivatives": "it computes derivatives, and derivatives of those are not checked",
+    "inside_transform": "it runs inside a transform of torch.func",
+    "traced": (
+        "it runs inside a transformation, where values have no numbers; the call of that transformation is checked as "
+        "a whole"
+    ),
+    "distributed": "it communicates with other processes, which would not expect it to do so again",
+    "may_change_arguments": "{name} may change its arguments",
+    "may_change_object": "it belongs to an object of type {kind}, and calling it again might change that object",
+    "method_of_object": "it is a method of an object of type {kind}, and calling it again might change that object",
+    "object_argument": (
+        "one of its arguments is an object of type {kind}, and calling it again might change that object"
+    ),
+    "not_followed": "it is your function but could not be followed, and calling it again might do more than compute",
+    "module_not_copied": "the module cannot be copied: {error}",
+    "initialises_parameters": "it has parameters that this call initialises",
+    "layer_not_built": "it is a layer that has no Variables yet",
+    "bound_module": "it is a module bound to variables that are not among its arguments",
+    "meta_device": "its tensors are on the meta device, and have no numbers",
+    "layout": "an argument is a tensor of layout {layout}",
+    "random": "it draws random numbers, and TensorFlow would draw others each time it is called",
+    "writes_variable": "it writes to a Variable, and would do so each time it is called",
+    # what came of calling it again
+    "raises": "called again on copies, it raises {error}",
+    "other_outputs": "called again on copies, it gives other outputs",
+    "varies": "it gives another result each time it is called",
+    "no_elements": "its output has no elements",
+    "not_finite": "its output is not finite",
+    "kink": "it is at a kink: one-sided differences disagree",
+    "no_convergence": "finite differences of it do not converge",
+    "backward_raises": "its backward pass raises {error}",
+    # what of a call was not checked, or how coarsely
+    "captured": "derivatives with respect to variables captured by closures were not checked",
+    "derives": "it differentiates itself: only how its result changes was checked, not whether that is the derivative",
+    "random_restored": "it is random: the random state was restored before each repetition",
+    "raises_in_double": "in double precision it raises {error}, so it was checked in its own precision",
+    "other_outputs_in_double": "in double precision it gives other outputs, so it was checked in its own precision",
+    "outputs_at_kink": "{count} of its {of} outputs are at a kink, where one-sided differences disagree",
+    "outputs_too_large": "{count} of its {of} outputs are so large, as in a mask, that changes are lost in rounding",
+    "outputs_unsettled": "finite differences of {count} of its {of} outputs do not converge",
+    "input_unsettled": "finite differences{wrt} do not converge",
+    "gradient_not_finite": "{count} elements of its gradient{wrt} are not finite, nor do differences converge there",
+    "coarse": "a relative error below {size} of its gradient{wrt} would not have shown",
+    "spread": (
+        "its gradient{wrt} is off along a random direction (relative error {size}), but no element of it by more than "
+        "noise"
+    ),
+    "symmetric_only": "its derivative is right for a matrix that stays symmetric, and was not checked for others",
+    "not_derivative": (
+        "its gradient{wrt} is not its derivative{size}, but nothing in it was written by hand: what is detached, "
+        "padded, clipped or read from one triangle has such a gradient by definition"
+    ),
+    # what was not checked besides the calls that were followed
+    "unseen_custom": (
+        "it was called where backprobe follows no calls, as in a property, an operator or an iterator of a class"
+    ),
+    "unseen_own": "not checked, run by an attribute, an element assignment, iteration or the like, and not by a call",
+    "hooked": "it has hooks, and what they do to values and gradients is not checked",
+    "skipped": "skipped as asked, {calls}",
+    # what a wrong gradient looks like
+    "not_finite_elements": "{count} of its elements are not finite, although differences are",
+    "everywhere_zero": "it is zero, but the outputs change with this input",
+    "everywhere_opposite": "it has the opposite sign",
+    "everywhere_multiple": "it is {ratio} times what it should be",
+    "one_sign": "it is wrong exactly where the input is {sign}",
+    "one_sign_zero": "it is wrong exactly where the input is {sign}: there it is zero",
+    "one_sign_opposite": "it is wrong exactly where the input is {sign}: there it has the opposite sign",
+    "one_sign_multiple": ("it is wrong exactly where the input is {sign}: there it is {ratio} times what it should be"),
+    "nothing_moves": "the outputs do not change with this input at all",
+    "conjugate": "it is the conjugate of what it should be",
+    "transpose": "it is the transpose of what it should be",
+    "reordered": "its elements are right, but in the wrong order",
+}
+"""The sentence of each code. Where ``{wrt}`` stands, the input is named that the remark is about."""
+
+INTENDED = "correct it; if it is intended (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
+NOTHING = "no call computed anything that depends on a differentiated value"
+MOST = 6
+
+
+def sentence(reason: Reason) -> str:
+    """
+    >>> sentence(Reason("layout", {"layout": "torch.sparse_coo"}))
+    'an argument is a tensor of layout torch.sparse_coo'
+    """
+    return render(reason.code, SENTENCES[reason.code], reason.fields)
+
+
+def with_respect_to(name: str) -> str:
+    return f" with respect to {name}"
+
+
+def unchecked(where: str, why: Reason, count: int) -> str:
+    return f"{where}: not checked, {sentence(why)}{_times(count)}"
+
+
+def remark(where: str, reason: Reason, count: int) -> str:
+    return f"{where}: {sentence(reason)}{_times(count)}"
+
+
+def nothing(remedy: str) -> str:
+    return NOTHING + (f"; {remedy}" if remedy else "")
+
+
+def heading(of: str, *, wrong: int, checked: int, unchecked: int, own: int, error: float, is_partial: bool) -> str:
+    """What a check found, in a sentence. ``own`` counts the framework's calls whose gradient is another."""
+    counts = [f"{plural(checked, 'call')} checked", f"{unchecked} not checked" if unchecked else ""]
+    counts = [*counts, f"largest error of the right ones {error:.1e}"] if checked else counts[1:]
+    right = "every derivative that was checked is right" if is_partial else "every derivative is right"
+    right += f", except {own} of the framework's own" if own else ""
+    said = right if checked else "nothing was checked"
+    if wrong:
+        said = f"{plural(wrong, 'derivative')} {'are' if wrong > 1 else 'is'} wrong"
+    return f"{of}: {said}" + (f" ({', '.join(filter(None, counts))})" if any(counts) else "")
+
+
+def wrong_derivative(call: str, input: str, error: float) -> str:
+    of = with_respect_to(f"its input {input}") if input else ""
+    return f"the derivative of {shorten(call)}{of} is wrong{relative_error(error)}"
+
+
+def facts(wrong: Wrong, like: str | None) -> list[str]:
+    """What was seen of a wrong gradient; ``like`` is the input that should get it, as the source writes it."""
+    found = [sentence(wrong.looks)] if wrong.looks is not None else []
+    if like is not None:
+        found.append(f"it is the gradient that {like} should get")
+    if wrong.outputs:
+        found.append(f"only what comes through output {' and '.join(map(str, wrong.outputs))} is wrong")
+    shown = "; ".join(map(_element, wrong.off))
+    if shown and wrong.size > 1:
+        among = f"{wrong.seen} elements" + (f" looked at, of {wrong.size}," if wrong.seen < wrong.size else "")
+        shown = f"{wrong.count} of {among} {'is' if wrong.count == 1 else 'are'} wrong: {shown}"
+    return [*found, *filter(None, [shown])]
+
+
+def _element(element: Element) -> str:
+    index = f"[{', '.join(map(str, element.index))}]: " if element.index else ""
+    differences = "" if element.done != element.done else f", differences give {element.done:.6g}"
+    return f"{index}gradient {element.said:.6g}{differences}"
+
+
+def relative_error(error: float) -> str:
+    if error == float("inf"):
+        return ""
+    return f" (relative error {error:.0%})" if error >= 0.01 else f" (relative error {error:.1e})"
+
+
+def operations(names: Sequence[str]) -> str:
+    """Operations of the framework, each name once."""
+    return f"{listed(list(dict.fromkeys(names)), MOST)} ({plural(len(names), 'operation')} of the framework)"
+
+
+def _times(count: int) -> str:
+    return f" ({count} times)" if count > 1 else ""

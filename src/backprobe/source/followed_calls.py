@@ -1,0 +1,121 @@
+"""Following calls: the user's functions that a program calls run as copies that report to a listener of their own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, Generic, Protocol, TypeVar
+
+from backprobe.errors import NoSource
+from backprobe.source.user_code import innermost, package
+
+BUILTIN = (BuiltinFunctionType, type)
+HIGHER_ORDER = (map, filter, functools.reduce)
+
+Caller = TypeVar("Caller")
+"""The listener of the code that makes a call."""
+
+
+class Callables(Protocol):
+    """What a framework knows of the functions and objects that a program calls."""
+
+    def is_compiled(self, function: Any) -> bool:
+        """Has the framework fixed its code, so that what is inside it cannot be exchanged?"""
+        ...
+
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        """For what the framework calls in a way of its own: the function that it runs, and how to run another instead.
+
+        Modules are such only with ``modules_too``.
+        """
+        ...
+
+    def higher_order(self, function: Any) -> Callable[..., Any] | None:
+        """For a function of the framework that calls functions given to it: what to call in its place."""
+        ...
+
+
+class Note(Protocol):
+    """Takes the code of a note on what was not followed, and its fields."""
+
+    def __call__(self, code: str, **fields: str) -> None: ...
+
+
+class FollowedCalls(Generic[Caller]):
+    """Which of the functions that a program calls are followed, and what is run in their place.
+
+    ``home`` is the installed package that the program itself is part of, if it is. ``follows_modules`` is false where
+    modules report to a path of their own, whoever calls them.
+    """
+
+    def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
+        self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
+
+    def reporting(self, function: Any, caller: Caller, label: str) -> Any:
+        """The reporting version of a function, under its own name or a label. Raises NoSource."""
+        raise NotImplementedError
+
+    def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what may run the functions that it is given several times, and keep but one of these runs."""
+        return function(*args, **kwargs)
+
+    def follow(self, caller: Caller, function: Any) -> Any:
+        """The reporting version of one of the user's functions; None where ``function`` is not that."""
+        if isinstance(function, BUILTIN):
+            return functools.partial(self._higher_order, caller, function) if function in HIGHER_ORDER else None
+        higher_order = self.callables.higher_order(function)
+        if higher_order is not None:
+            return functools.partial(self._higher_order, caller, higher_order)
+        label = ""
+        called: tuple[Any, Any] | None = self.callables.called(function, self.follows_modules)
+        inner, call = innermost(function), None
+        if called is not None or inner is None:
+            if called is None:
+                self._note_hidden(function)
+                called = MethodType(type(function).__call__, function), None
+            if getattr(called[0], "__self__", None) is function:
+                label = type(function).__name__
+            function, call = called
+            inner = innermost(function)
+        if inner is None or not self._is_users(inner) or self.note_compiled(function):
+            return None
+        try:
+            followed = self.reporting(function, caller, label)
+        except NoSource as error:
+            self.note("not_followed", name=inner.__qualname__, why=error.headline)
+            return None
+        return followed if call is None else functools.partial(self.call_settled, call, followed)
+
+    def note_compiled(self, function: Any) -> bool:
+        """Is it a callable whose code the framework has fixed? Then what is inside it is not seen."""
+        is_compiled = self.callables.is_compiled(function)
+        if is_compiled:
+            self.note("compiled_not_followed", name=getattr(function, "__qualname__", None) or type(function).__name__)
+        return is_compiled
+
+    def _note_hidden(self, function: Any) -> None:
+        """A decorator that is not a Python function, such as lru_cache, hides the user's function inside it."""
+        try:
+            held = object.__getattribute__(function, "__dict__").get("__wrapped__")  # the object itself is not asked
+        except AttributeError:
+            return
+        wrapped = innermost(held)
+        if wrapped is not None and self._is_users(wrapped):
+            self.note("hidden_in_object", name=wrapped.__qualname__, kind=type(function).__name__)
+
+    def _is_users(self, function: FunctionType) -> bool:
+        installed = package(function.__code__.co_filename)
+        return installed is None or (installed != "" and installed == self.home)
+
+    def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        exchanged = functools.partial(self.exchanged, caller)
+        return self.call_settled(
+            function, *map(exchanged, args), **{name: exchanged(value) for name, value in kwargs.items()}
+        )
+
+    def exchanged(self, caller: Caller, argument: Any) -> Any:
+        """An argument with the user's functions in it exchanged for reporting ones."""
+        if isinstance(argument, tuple | list) and argument and all(map(callable, argument)):
+            return [self.exchanged(caller, one) for one in argument]
+        return (self.follow(caller, argument) or argument) if callable(argument) else argument
