@@ -91,7 +91,7 @@ def test_that_nothing_is_judged_towards_a_tensor_that_is_closed_over_is_said():
         return times(x) + tf.map_fn(lambda row: row * 2.0, x)
 
     report = check(program)(tf.constant(ROWS))
-    (note,) = [note for note in report.notes if "close over" in note]
+    (note,) = [note for note in report.notes if "captured by closures" in note]
     assert "times(x)" in note and "every derivative that was checked is right" in report.heading
 
 
