@@ -101,7 +101,8 @@ class FunctionProgram(GraphProgram):
 
     def nodes(self, output: Any) -> Sequence[Node]:
         found = super().nodes(output)
-        for operation in self.executed.values():
+        assert self.execution is not None
+        for operation in self.execution.executed.values():
             if operation.type in CALLS and is_compiled(operation):
                 raise Unsupported(
                     "a function that XLA compiles cannot be differentiated inside of a graph",

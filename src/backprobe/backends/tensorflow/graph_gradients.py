@@ -19,19 +19,19 @@ v1 = tf.compat.v1
 
 
 @dataclass
-class Made:
+class Added:
     """What was added to one graph, by names, so that nothing here keeps the graph alive."""
 
     tensors: dict[Hashable, dict[Hashable, str]] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
 
 
-_MADE: WeakKeyDictionary[Any, Made] = WeakKeyDictionary()
+_ADDED: WeakKeyDictionary[Any, Added] = WeakKeyDictionary()
 
 
 def added(graph: Any) -> set[str]:
     """The names of the operations that backprobe added to a graph."""
-    return _MADE.setdefault(graph, Made()).operations
+    return _ADDED.setdefault(graph, Added()).operations
 
 
 def once(
@@ -41,7 +41,7 @@ def once(
 
     ``own`` is whether what it adds is backprobe's, and no part of the user's graph.
     """
-    made = _MADE.setdefault(graph, Made())
+    made = _ADDED.setdefault(graph, Added())
     if key not in made.tensors:
         _refuse_finalized(graph)
         before = len(graph.get_operations())
@@ -65,7 +65,7 @@ def _refuse_finalized(graph: Any) -> None:
         )  # fmt: skip
 
 
-def towards(
+def gradients(
     output: Any, sources: Sequence[Any], cotangent: Any = None, stopped: Sequence[Any] = ()
 ) -> list[Any]:  # fmt: skip
     """``tf.gradients``, one dense tensor or None for each source; nothing flows through what is stopped."""
@@ -77,46 +77,16 @@ def towards(
         return [None if flow is None else tf.convert_to_tensor(flow) for flow in found]
 
 
-@dataclass(frozen=True)
-class Flows:
-    """One value whose local derivatives are wanted: its tensor, its gradient, and its direct inputs by position."""
-
-    at: int
-    tensor: Any
-    gradient: Any
-    sources: Sequence[tuple[int, Any]]
-    size: int | None  # where the graph tells
-
-
-def local_flows(each: Sequence[Flows], recorded: Sequence[Any], *, full: bool) -> dict[Hashable, Any]:
-    """The contribution and the partial along each edge, by ``("flow" or "partial", value, input)``."""
-    made: dict[Hashable, Any] = {}
-    for one in each:
-        stopped = [tensor for tensor in recorded if tensor.op is not one.tensor.op]
-        sources = [tensor for _, tensor in one.sources]
-        flows = towards(one.tensor, sources, one.gradient, stopped)
-        made.update({("flow", one.at, at): flow for (at, _), flow in zip(one.sources, flows, strict=True)})
-        if one.tensor.dtype.is_complex or not (full or one.size in (1, None)):
-            continue
-        connected = [source for source, flow in zip(one.sources, flows, strict=True) if flow is not None]
-        if one.size in (1, None):
-            partials = towards(one.tensor, [tensor for _, tensor in connected], None, stopped)
-        else:
-            connected = [source for source in connected if not _is_large(one, source[1])]
-            partials = _blocks(one.tensor, [tensor for _, tensor in connected], stopped) if connected else []
-        made.update({("partial", one.at, at): flow for (at, _), flow in zip(connected, partials, strict=True)})
-    return made
-
-
-def _is_large(one: Flows, source: Any) -> bool:
+def is_large(size: int, source: Any) -> bool:
+    """Is the Jacobian block of a value of this size too large to be taken?"""
     elements = source.shape.num_elements() if source.dtype != tf.resource else 0
-    return elements is None or (one.size or 0) * max(elements, 1) > LARGEST_BLOCK
+    return elements is None or size * max(elements, 1) > LARGEST_BLOCK
 
 
-def _blocks(tensor: Any, sources: Sequence[Any], stopped: Sequence[Any]) -> list[Any]:
-    """The whole Jacobian block towards each source, all rows at once."""
+def blocks(tensor: Any, sources: Sequence[Any], stopped: Sequence[Any]) -> list[Any]:
+    """The whole Jacobian block with respect to each source, all rows at once."""
     shape = tensor.shape.as_list()
     size = math.prod(shape)
     seeds = tf.reshape(tf.eye(size, dtype=tensor.dtype), [size, *shape])
-    rows = tf.vectorized_map(lambda seed: towards(tensor, sources, seed, stopped), seeds)
+    rows = tf.vectorized_map(lambda seed: gradients(tensor, sources, seed, stopped), seeds)
     return [tf.reshape(block, tf.concat([shape, tf.shape(block)[1:]], 0)) for block in rows]

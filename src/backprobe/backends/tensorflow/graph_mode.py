@@ -14,25 +14,15 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Description, Node, Options
-from backprobe.backends.tensorflow.graph_gradients import Flows, added, local_flows, once, towards, v1
-from backprobe.backends.tensorflow.graph_outcome import Given, Taken, backward
-from backprobe.backends.tensorflow.graph_values import (
-    CALLING,
-    REFERENCES,
-    GraphValue,
-    Listing,
-    Variable,
-    is_floating_dtype,
-    is_outside,
-)  # fmt: skip
+from backprobe.backends.tensorflow.graph_gradients import added, once
+from backprobe.backends.tensorflow.graph_run import GraphRun
+from backprobe.backends.tensorflow.graph_values import CALLING, FREE, REFERENCES, Execution, GraphValue, Variable
 from backprobe.backends.tensorflow.graph_walk import Upstream, executed, is_floating
 from backprobe.errors import BadOutput, Unsupported
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
-
-FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
 class GraphProgram:
@@ -44,7 +34,7 @@ class GraphProgram:
         self.graph, self.wanted, self.name = graph, wanted, name
         self.fed: frozenset[str] = frozenset()
         self.values: list[GraphValue] = []
-        self.upstream: Upstream | None = None
+        self.execution: Execution | None = None
         self.walked: dict[str, Upstream] = {}
 
     # what runs it
@@ -83,7 +73,7 @@ class GraphProgram:
         return isinstance(value, tf.Tensor)
 
     def is_floating(self, tensor: Any) -> bool:
-        return is_floating_dtype(tf.as_dtype(tensor.dtype))
+        return is_floating(tf.as_dtype(tensor.dtype))
 
     def is_complex(self, tensor: Any) -> bool:
         return bool(tf.as_dtype(tensor.dtype).is_complex)
@@ -133,11 +123,11 @@ class GraphProgram:
     # one run
 
     def nodes(self, output: Any) -> Sequence[Node]:
-        self.output = output
-        self.upstream = self._upstream(output)
-        self.executed = executed([output, *self.fetched()], self.fed)
-        listing = Listing(self.graph, self.operations(), self.variables, self.upstream, self.executed, self.written_as)
-        self.values = listing.values()
+        self.execution = Execution(
+            self.graph, output, self.fed, self.operations(), executed([output, *self.fetched()], self.fed),
+            self._upstream(output), self.variables, self.written_as,
+        )  # fmt: skip
+        self.values = self.execution.values()
         return [
             replace(value.node, is_output=True) if value.tensor.name == output.name else value.node
             for value in self.values
@@ -145,81 +135,11 @@ class GraphProgram:
 
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
         _refuse_options(options)
-        assert self.upstream is not None
-        gradients = self._gradients(cotangent is not None)
-        chosen = [self.values[at] for at in wanted]
-        given = [self._given(value, gradients) for value in chosen]
-        linked = self._linked(chosen, given)
-        flows = self._flows(chosen, given, linked, options) if options.partials else {}
-        fetched = {"output": self.output}
-        for at, one in enumerate(given):
-            fetched |= {f"value {at}": one.carrier} if one.carrier is not None else {}
-            fetched |= {f"grad {at}": one.gradient} if one.gradient is not None else {}
-        fetched |= {" ".join(map(str, key)): tensor for key, tensor in flows.items()}
-        seed = [(gradients["cotangent"], cotangent)] if cotangent is not None else []
-        result, numbers = self.fetch(fetched, seed)
-        output = next(at for at, value in enumerate(chosen) if value.tensor.name == self.output.name)
-        taken = Taken(self.upstream, chosen, given, linked, numbers, output, bool(options.partials), self.written_as)
-        return result, numbers["output"], backward(taken)
-
-    def _gradients(self, seeded: bool) -> dict[Any, Any]:
-        """The gradient towards every value upstream, by its name: made once, whatever is selected of them."""
-        assert self.upstream is not None
-        upstream, output = self.upstream, self.output
-        fed = frozenset(name for name in self.fed if name in upstream.tensors)
-        cut = [tensor for name, tensor in upstream.tensors.items() if name in fed and tensor.op.type not in FREE]
-        handles = {variable.tensor.name for variable in self.variables if is_floating_dtype(variable.dtype)}
-        sources = [
-            tensor for name, tensor in upstream.tensors.items()
-            if (is_floating(tensor) or name in handles) and is_outside(self.graph, tensor.op)
-        ]  # fmt: skip
-
-        def make() -> dict[Any, Any]:
-            seed = v1.placeholder(output.dtype.base_dtype, output.shape, "cotangent") if seeded else None
-            found = towards(output, sources, seed, [tensor for tensor in cut if tensor is not output])
-            return {"cotangent": seed} | {s.name: g for s, g in zip(sources, found, strict=True)}
-
-        return once(self.graph, ("gradients", output.name, seeded, tuple(sorted(t.name for t in cut))), make)
-
-    def _given(self, value: GraphValue, gradients: Mapping[Any, Any]) -> Given:
-        """Which tensors are to be fetched for a value."""
-        if value.opaque or (value.tensor.op.name not in self.executed and value.tensor.name not in self.fed):
-            return Given(None, None, is_executed=bool(value.opaque))
-        carrier = value.carriers[0] if value.carriers else self._read(value)
-        cut = self.upstream is not None and self.upstream.is_cut(value.tensor)
-        return Given(carrier, None if cut else gradients.get(value.tensor.name))
-
-    def _read(self, value: GraphValue) -> Any:
-        """The value of a variable of which only parts are read, or only inside of calls and loops."""
-        if value.tensor.dtype.base_dtype != tf.resource:
-            return value.tensor
-        read = partial(tf.raw_ops.ReadVariableOp, resource=value.tensor, dtype=value.dtype)
-        return once(self.graph, ("read", value.tensor.name), lambda: {"read": read()})["read"]
-
-    def _linked(self, chosen: Sequence[GraphValue], given: Sequence[Given]) -> list[list[int]]:
-        """The recorded values that flow directly into each, by position."""
-        assert self.upstream is not None
-        recorded = {value.tensor.name: at for at, (value, one) in enumerate(zip(chosen, given, strict=True))
-                    if one.gradient is not None}  # fmt: skip
-        return [
-            self.upstream.direct(value.tensor, recorded) if one.gradient is not None else []
-            for value, one in zip(chosen, given, strict=True)
-        ]  # fmt: skip
-
-    def _flows(
-        self, chosen: Sequence[GraphValue], given: Sequence[Given], linked: Sequence[Sequence[int]], options: Options
-    ) -> dict[Any, Any]:
-        """The local derivatives along each edge, made once for each selection."""
-        recorded = [value.tensor for value, one in zip(chosen, given, strict=True) if one.gradient is not None]
-        each = [
-            Flows(at, value.tensor, given[at].gradient, [(s, chosen[s].tensor) for s in linked[at]],
-                  value.tensor.shape.num_elements())
-            for at, value in enumerate(chosen) if linked[at]
-        ]  # fmt: skip
-        full = options.partials == "full"
-        gradients = tuple(one.gradient.name for one in given if one.gradient is not None)
-        key = ("partials", full, tuple(tensor.name for tensor in recorded), gradients)
-        return once(self.graph, key, lambda: local_flows(each, recorded, full=full))
+        assert self.execution is not None
+        values = [self.values[at] for at in wanted]
+        run = GraphRun(self.execution, values, options.partials, is_seeded=cotangent is not None)
+        result, numbers = self.fetch(run.tensors(), [(run.seed, cotangent)] if cotangent is not None else [])
+        return result, numbers["output"], run.backward(numbers)
 
     # what else is known
 
@@ -228,7 +148,8 @@ class GraphProgram:
 
     def notes(self) -> Sequence[Note]:
         """What the run computes inside of single operations."""
-        calls = [operation for operation in self.executed.values() if operation.type in CALLING]
+        assert self.execution is not None
+        calls = [operation for operation in self.execution.executed.values() if operation.type in CALLING]
         named = [(name, operation) for operation in calls if (name := self.written_as(operation)) is not None]
         return [
             Note("one_operation", {"name": name, "kind": CALLING[operation.type]})

@@ -9,7 +9,8 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.graph_gradients import v1
-from backprobe.backends.tensorflow.graph_mode import FREE, GraphProgram
+from backprobe.backends.tensorflow.graph_mode import GraphProgram
+from backprobe.backends.tensorflow.graph_values import FREE
 from backprobe.errors import BadOption
 from backprobe.record.names import nearest
 
@@ -82,7 +83,8 @@ class SessionProgram(GraphProgram):
         return result, {key: numpy.asarray(value) for key, value in fetched["numbers"].items()}
 
     def explain_error(self, error: BaseException) -> str | None:
-        needed = {name for name, operation in getattr(self, "executed", {}).items() if operation.type in FREE}
+        executed = {} if self.execution is None else self.execution.executed
+        needed = {name for name, operation in executed.items() if operation.type in FREE}
         unfed = sorted(name for name in needed if f"{name}:0" not in self.fed and name in str(error))
         if "must feed a value" in str(error) and unfed:
             inside = ", ".join(f"{name!r}: ..." for name in unfed)

@@ -24,6 +24,7 @@ CALLING = {"While": "a loop", "StatelessWhile": "a loop", "If": "a branch", "Sta
 
 WRITING = re.compile(r"Assign|(Resource)?(Sparse)?Apply|(Resource)?Scatter|ResourceStridedSliceAssign")
 REFERENCES = frozenset({"Variable", "VariableV2"})
+FREE = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,14 +48,16 @@ class GraphValue:
 
 
 @dataclass(frozen=True)
-class Listing:
-    """What is to be listed: operations in the order of execution, the variables, and what the run does to them."""
+class Execution:
+    """One run of an output: what is fed, all operations in order, those that it executes, and the variables."""
 
     graph: Any
+    output: Any
+    fed: frozenset[str]
     operations: Sequence[Any]
-    variables: Sequence[Variable]
-    upstream: Upstream
     executed: Mapping[str, Any]
+    upstream: Upstream
+    variables: Sequence[Variable]
     written_as: Callable[[Any], str | None]
 
     def values(self) -> list[GraphValue]:
@@ -78,7 +81,7 @@ class Listing:
         if name is None:
             return
         inside = None if is_outside(self.graph, operation) else Reason("in_loop_or_branch", {"name": name})
-        wanted = tensor.name in self.upstream.tensors and is_floating(tensor)
+        wanted = tensor.name in self.upstream.tensors and is_floating(tensor.dtype)
         wanted = wanted and not (inside and operation.type in MOVING)
         described = Description(_shape(tensor), tensor.dtype.base_dtype.name)
         node = Node((of_graph(f"{name}:{number}"),), by_default=wanted, op=operation.type, described=described)
@@ -89,7 +92,7 @@ class Listing:
         opaque = Reason("written_in_run", {"operation": writers[0]}) if writers else None
         names = [self.written_as(read.op) for read in reads] if not writers else []
         known = (of_graph(variable.name), *(of_graph(name) for name in names if name is not None))
-        wanted = variable.tensor.name in self.upstream.tensors and bool(is_floating_dtype(variable.dtype))
+        wanted = variable.tensor.name in self.upstream.tensors and is_floating(variable.dtype)
         described = Description(None, variable.dtype.name)
         node = Node(known, True, wanted, op=variable.tensor.op.type, described=described)
         return GraphValue(node, variable.tensor, variable.dtype, () if opaque else tuple(reads), opaque)
@@ -148,10 +151,6 @@ def is_outside(graph: Any, operation: Any) -> bool:
     return bool(graph.is_fetchable(operation)) and operation.type not in ("Enter", "RefEnter")
 
 
-def is_floating_dtype(dtype: Any) -> bool:
-    return bool(dtype.is_floating or dtype.is_complex)
-
-
 def is_numeric(tensor: Any) -> bool:
     dtype = tensor.dtype.base_dtype
-    return is_floating_dtype(dtype) or bool(dtype.is_integer or dtype.is_bool)
+    return is_floating(dtype) or bool(dtype.is_integer or dtype.is_bool)

@@ -12,13 +12,13 @@ from backprobe.record.reasons import Reason
 CUT = 3  # operations that a reason names
 
 
-def is_floating(tensor: Any) -> bool:
-    return bool(tensor.dtype.is_floating or tensor.dtype.is_complex)
+def is_floating(dtype: Any) -> bool:
+    return bool(dtype.is_floating or dtype.is_complex)
 
 
 def carries(tensor: Any) -> bool:
     """Can a gradient flow through a tensor of this dtype? A list of tensors or a variable's handle holds others."""
-    return is_floating(tensor) or tensor.dtype.base_dtype.name in ("variant", "resource")
+    return is_floating(tensor.dtype) or tensor.dtype.base_dtype.name in ("variant", "resource")
 
 
 class Upstream:

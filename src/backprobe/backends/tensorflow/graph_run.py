@@ -1,0 +1,173 @@
+"""One run of a graph: the tensors that are fetched for each recorded value, and what their numbers say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.facts import Backward, Outcome
+from backprobe.backends.immutable import path_sums
+from backprobe.backends.tensorflow.graph_gradients import blocks, gradients, is_large, once, v1
+from backprobe.backends.tensorflow.graph_values import FREE, Execution, GraphValue, is_outside
+from backprobe.backends.tensorflow.graph_walk import carries, is_floating
+from backprobe.backends.tensorflow.tensors import EPSILON
+from backprobe.record.entries import GradStatus, Lost
+from backprobe.record.inputs import Edge
+from backprobe.record.reasons import Reason
+
+
+class GraphRun:
+    """One run. By position of the recorded values: the tensors of value and gradient, and the direct inputs."""
+
+    def __init__(
+        self, execution: Execution, values: Sequence[GraphValue], partials: bool | str, *, is_seeded: bool
+    ) -> None:  # fmt: skip
+        self.execution, self.upstream, self.values, self.partials = execution, execution.upstream, values, partials
+        found = _gradients(execution, is_seeded=is_seeded)
+        self.seed = found.get("cotangent")
+        self.carriers = [self._carrier(value) for value in values]
+        self.gradients = [self._gradient(value, found) for value in values]
+        recorded = {value.tensor.name: at for at, value in enumerate(values) if self.gradients[at] is not None}
+        self.inputs = [
+            self.upstream.direct(value.tensor, recorded) if self.gradients[at] is not None else []
+            for at, value in enumerate(values)
+        ]
+
+    def tensors(self) -> dict[str, Any]:
+        """What is fetched, by what the numbers are looked up by."""
+        wanted = {"output": self.execution.output}
+        for at, (carrier, gradient) in enumerate(zip(self.carriers, self.gradients, strict=True)):
+            wanted |= {f"value {at}": carrier} if carrier is not None else {}
+            wanted |= {f"grad {at}": gradient} if gradient is not None else {}
+        return wanted | (self._flows() if self.partials else {})
+
+    def _is_executed(self, value: GraphValue) -> bool:
+        return value.tensor.op.name in self.execution.executed or value.tensor.name in self.execution.fed
+
+    def _carrier(self, value: GraphValue) -> Any:
+        if value.opaque is not None or not self._is_executed(value):
+            return None
+        return value.carriers[0] if value.carriers else self._read(value)
+
+    def _read(self, value: GraphValue) -> Any:
+        """The value of a variable of which only parts are read, or only inside of calls and loops."""
+        if value.tensor.dtype.base_dtype != tf.resource:
+            return value.tensor
+        read = partial(tf.raw_ops.ReadVariableOp, resource=value.tensor, dtype=value.dtype)
+        return once(self.execution.graph, ("read", value.tensor.name), lambda: {"read": read()})["read"]
+
+    def _gradient(self, value: GraphValue, found: Mapping[Hashable, Any]) -> Any:
+        if value.opaque is not None or not self._is_executed(value) or self.upstream.is_cut(value.tensor):
+            return None
+        return found.get(value.tensor.name)
+
+    # local derivatives
+
+    def _flows(self) -> dict[Any, Any]:
+        """The contribution and the partial along each edge, made once for each selection."""
+        recorded = [value.tensor for at, value in enumerate(self.values) if self.gradients[at] is not None]
+        names = tuple(gradient.name for gradient in self.gradients if gradient is not None)
+        key = ("partials", self.partials, tuple(tensor.name for tensor in recorded), names)
+
+        def make() -> dict[Hashable, Any]:
+            made: dict[Hashable, Any] = {}
+            for at, sources in enumerate(self.inputs):
+                made |= self._flows_into(at, sources, recorded) if sources else {}
+            return made
+
+        return once(self.execution.graph, key, make)
+
+    def _flows_into(self, at: int, sources: Sequence[int], recorded: Sequence[Any]) -> dict[Hashable, Any]:
+        tensor = self.values[at].tensor
+        size = tensor.shape.num_elements()  # where the graph tells
+        stopped = [other for other in recorded if other.op is not tensor.op]
+        inputs = {source: self.values[source].tensor for source in sources}
+        flows = dict(zip(sources, gradients(tensor, list(inputs.values()), self.gradients[at], stopped), strict=True))
+        made: dict[Hashable, Any] = {f"flow {at} {source}": flow for source, flow in flows.items()}
+        if tensor.dtype.is_complex or not (self.partials == "full" or size in (1, None)):
+            return made
+        connected = [source for source in sources if flows[source] is not None]
+        if size in (1, None):
+            partials = gradients(tensor, [inputs[source] for source in connected], None, stopped)
+        else:
+            connected = [source for source in connected if not is_large(size, inputs[source])]
+            partials = blocks(tensor, [inputs[source] for source in connected], stopped) if connected else []
+        return made | {f"partial {at} {source}": block for source, block in zip(connected, partials, strict=True)}
+
+    # what became of each value
+
+    def backward(self, numbers: Mapping[str, Any]) -> Backward:
+        """The outcomes, in the order of the values; backward visits them the other way round."""
+        outcomes = [self._outcome(at, value, numbers) for at, value in enumerate(self.values)]
+        order = tuple(at for at in reversed(range(len(outcomes))) if outcomes[at].status is GradStatus.OK)
+        if not self.partials:
+            return Backward(outcomes, order)
+        grads = [None if one.grad is None else numpy.asarray(one.grad) for one in outcomes]
+        epsilons = [EPSILON.get(value.dtype, 0.0) for value in self.values]
+        names = [value.tensor.name for value in self.values]
+        return Backward(outcomes, order, path_sums(outcomes, grads, epsilons, names.index(self.execution.output.name)))
+
+    def _outcome(self, at: int, value: GraphValue, numbers: Mapping[str, Any]) -> Outcome:
+        status, why = self._status(at, value)
+        held = numbers.get(f"value {at}")
+        if held is None:
+            assert why is not None
+            held = Lost(why)
+        gradient = numbers.get(f"grad {at}") if status is GradStatus.OK else None
+        sources = [source for source in self.inputs[at] if not self.partials or f"flow {at} {source}" in numbers]
+        return Outcome(status, why, held, gradient, tuple([self._edge(at, one, held, numbers) for one in sources]))
+
+    def _edge(self, at: int, source: int, held: Any, numbers: Mapping[str, Any]) -> Edge:
+        """The numbers of an edge. A value that turned out to have several elements has no partial of one element."""
+        partial = numbers.get(f"partial {at} {source}")
+        shape = tuple(numbers[f"value {source}"].shape)
+        wanted = shape if int(numpy.prod(held.shape)) == 1 else (*held.shape, *shape)
+        if partial is not None and tuple(partial.shape) != tuple(wanted):
+            partial = None
+        return Edge(source, partial, numbers.get(f"flow {at} {source}"))
+
+    def _status(self, at: int, value: GraphValue) -> tuple[GradStatus, Reason | None]:
+        if value.opaque is not None:
+            return GradStatus.OPAQUE, value.opaque
+        if not self._is_executed(value):
+            return GradStatus.NOT_EXECUTED, Reason("not_needed")
+        if not is_floating(value.dtype):
+            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
+        if value.tensor.name not in self.upstream.tensors:
+            return GradStatus.NOT_CONNECTED, Reason("output_without")
+        if self.upstream.is_cut(value.tensor):
+            return GradStatus.DETACHED, Reason(self._code_of_cut(value))
+        if self.gradients[at] is None:
+            return GradStatus.NOT_CONNECTED, self.upstream.why_cut(value.tensor, self.execution.written_as)
+        return GradStatus.OK, None
+
+    def _code_of_cut(self, value: GraphValue) -> str:
+        operation = value.tensor.op
+        if operation.type == "StopGradient":
+            return "stop_gradient"
+        if any(carries(given) and self.upstream.is_cut(given) for given in operation.inputs):
+            return "inputs_detached"
+        return "through_other_dtype"
+
+
+def _gradients(execution: Execution, *, is_seeded: bool) -> dict[Hashable, Any]:
+    """The gradient of each value upstream, by its name: made once, whatever is selected of them."""
+    upstream, output, graph = execution.upstream, execution.output, execution.graph
+    fed = [tensor for name, tensor in upstream.tensors.items() if name in execution.fed]
+    cut = [tensor for tensor in fed if tensor.op.type not in FREE]
+    handles = {variable.tensor.name for variable in execution.variables if is_floating(variable.dtype)}
+    sources = [
+        tensor for name, tensor in upstream.tensors.items()
+        if (is_floating(tensor.dtype) or name in handles) and is_outside(graph, tensor.op)
+    ]  # fmt: skip
+
+    def make() -> dict[Hashable, Any]:
+        seed = v1.placeholder(output.dtype.base_dtype, output.shape, "cotangent") if is_seeded else None
+        found = gradients(output, sources, seed, [tensor for tensor in cut if tensor is not output])
+        return {"cotangent": seed} | {s.name: g for s, g in zip(sources, found, strict=True)}
+
+    return once(graph, ("gradients", output.name, is_seeded, tuple(sorted(t.name for t in cut))), make)
