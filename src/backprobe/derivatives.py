@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from backprobe.backends.discover import load_backend
+from backprobe.backends.refusals import refuse
 from backprobe.errors import BadOption, Unsupported
 from backprobe.probe import probe
 from backprobe.probe.output import SUMMED
@@ -87,7 +88,9 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
     def taken(*args: Any, **kwargs: Any) -> Any:
         recording = probe(target, [name], of=of, create_graph=True, backend=backend)(*args, **kwargs)
         entry = recording[name]
-        product = load_backend(recording.record.backend).second(entry.value, entry.grad, vector)
+        found = load_backend(recording.record.backend)
+        second_order = found.second_order or refuse(found, "second_order", f"bp.hvp(f, {name!r}, ...)")
+        product = second_order(entry.value, entry.grad, vector)
         if product is None:
             raise Unsupported(
                 f"{entry.name!r} was overwritten in place, so nothing can be differentiated towards it again",

@@ -355,7 +355,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str, str]] = {
     "partials": ({"partials": True}, bp.BadOption, "partials is not for blocks",
                  "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
     "strategy": ({"strategy": "hooks"}, bp.StrategyRefused, "the strategy 'hooks' is PyTorch's", 'strategy="edges"'),
-    "create_graph": ({"create_graph": True}, bp.Unsupported, "gradients of TensorFlow are not differentiated again",
+    "create_graph": ({"create_graph": True}, bp.Unsupported, "gradients of TensorFlow cannot be differentiated again",
                      "with tf.GradientTape() as tape: ... around bp.probe(...), and tape.gradient(rec['u'].grad, x)"),
     "of, a function": ({"of": lambda found: found}, bp.BadOption, "of is the name of a variable in a block",
                        'of="loss", with loss = ... in the block'),
@@ -891,9 +891,10 @@ def test_a_block_around_a_model_of_jax_is_refused(target):
     assert str(caught.value) == (
         "a block cannot be probed in JAX\n"
         f"  asked: with bp.probe({type(target).__name__})\n"
-        "  found: arrays that nothing differentiates\n"
-        "  why:   in JAX a gradient is of a function, towards its arguments; no array requires one by itself\n"
-        "  next:  rec = bp.probe(f)(x), with f the model itself, or a function that has the lines"
+        "  found: JAX\n"
+        "  why:   in JAX a gradient belongs to a function, with respect to its arguments; no tensor requires one by "
+        "itself\n"
+        "  next:  put the lines into a function f and write rec = bp.probe(f)(x)"
     )
 
 
@@ -904,7 +905,8 @@ def test_a_block_in_jax_is_refused():
     assert str(caught.value) == (
         "a block cannot be probed in JAX\n"
         "  asked: with bp.probe() as rec:\n"
-        "  found: arrays that nothing differentiates\n"
-        "  why:   in JAX a gradient is of a function, towards its arguments; no array requires one by itself\n"
+        "  found: JAX\n"
+        "  why:   in JAX a gradient belongs to a function, with respect to its arguments; no tensor requires one by "
+        "itself\n"
         "  next:  put the lines into a function f and write rec = bp.probe(f)(x)"
     )

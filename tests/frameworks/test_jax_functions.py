@@ -521,7 +521,8 @@ REFUSED = {
         "an argument is a shape without numbers",
     ),
     "`create_graph=True`": (
-        lambda: bp.probe(decorated, create_graph=True)(X), bp.Unsupported, "keeps no graph to differentiate again",
+        lambda: bp.probe(decorated, create_graph=True)(X), bp.Unsupported,
+        "gradients of JAX cannot be differentiated again",
     ),
     "strategies": (
         lambda: bp.probe(decorated, strategy="hooks")(X), bp.StrategyRefused, "the strategy 'hooks' is PyTorch's",
@@ -550,8 +551,9 @@ def test_a_cell_is_refused():
     assert str(caught.value) == (
         "a cell cannot be probed in JAX\n"
         "  asked: %%probe\n"
-        "  found: arrays that nothing differentiates\n"
-        "  why:   in JAX a gradient is of a function, towards its arguments; no array requires one by itself\n"
+        "  found: JAX\n"
+        "  why:   in JAX a gradient belongs to a function, with respect to its arguments; no tensor requires one by "
+        "itself\n"
         "  next:  put the lines into a function f and write rec = bp.probe(f)(x)"
     )
 

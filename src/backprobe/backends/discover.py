@@ -8,17 +8,25 @@ from importlib import import_module
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
-from backprobe.backends.protocol import Arrays, Backend, Program
+from backprobe.backends.capabilities import Program
+from backprobe.backends.protocol import Backend
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadOption, NoBackend
 from backprobe.source.user_code import innermost
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
-ARRAYS = BACKENDS | {"numpy": "backprobe.backends.numpy"}
+"""The modules of the backends, by the module of their framework; each has a ``BACKEND``."""
+
+ALONE = {"numpy": "backprobe.backends.numpy"}
+"""What is no framework, and has arrays to load a recording into: each module has ``ARRAYS``."""
 
 
 def load_arrays(name: str) -> Arrays:
     """The tensors of the framework with this name, or NumPy's. Raises NoBackend."""
-    return load_backend(name) if name in BACKENDS else import_module(ARRAYS[name]).BACKEND  # type: ignore[no-any-return]
+    if name in BACKENDS:
+        return load_backend(name).arrays
+    arrays: Arrays = import_module(ALONE[name]).ARRAYS
+    return arrays
 
 
 def load_backend(name: str) -> Backend:
@@ -29,7 +37,8 @@ def load_backend(name: str) -> Backend:
             next=f"backend={next(iter(BACKENDS))!r}",
         )  # fmt: skip
     try:
-        return import_module(BACKENDS[name]).BACKEND  # type: ignore[no-any-return]
+        backend: Backend = import_module(BACKENDS[name]).BACKEND
+        return backend
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != name:
             raise
@@ -42,10 +51,16 @@ def load_backend(name: str) -> Backend:
 def find_program(name: str | None, target: Any, session: Any) -> Program | None:
     """What runs a target that is a graph of an imported framework already; None for a target that is none."""
     for known in BACKENDS if name is None else (name,):
-        program = load_backend(known).program(target, session) if known in sys.modules else None
+        graphs = load_backend(known).graphs if known in sys.modules else None
+        program = None if graphs is None else graphs(target, session)
         if program is not None:
             return program
     return None
+
+
+def is_model(backend: Backend, value: Any) -> bool:
+    """Is it a model of a backend's framework?"""
+    return backend.models is not None and backend.models.is_model(value)
 
 
 def find_backend(
@@ -64,7 +79,7 @@ def find_backend(
         return load_backend(name)
     imported = [load_backend(known) for known in BACKENDS if known in sys.modules]
     values = list(values)
-    owners = [b for b in imported if any(b.is_tensor(value) or b.is_model(value) for value in values)]
+    owners = [b for b in imported if any(b.arrays.is_tensor(value) or is_model(b, value) for value in values)]
     if owners and (mixed or len(owners) == 1):
         return owners[0]
     if owners:

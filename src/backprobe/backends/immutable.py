@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,13 +18,15 @@ from backprobe.record.inputs import PathSums
 class HostArrays(NumpyArrays):
     """Showing and saving tensors through NumPy: a backend says how its tensors become arrays, and back."""
 
+    @abstractmethod
     def to_host(self, tensor: Any) -> Any:
         """The tensor as a NumPy array."""
-        raise NotImplementedError
+        ...
 
+    @abstractmethod
     def from_host(self, array: Any, dtype: str) -> Any:
         """The tensor of this dtype with the numbers of an array."""
-        raise NotImplementedError
+        ...
 
     def summarize(self, tensor: Any) -> Summary | None:
         return super().summarize(self.to_host(tensor))

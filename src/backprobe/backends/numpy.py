@@ -9,12 +9,13 @@ from typing import Any
 import numpy
 
 from backprobe.backends.facts import Description, Summary
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadRecording
 from backprobe.record.nonfinite import Nonfinite
 
 
-class NumpyArrays:
-    """The part of a backend that reading, showing and saving a recording needs."""
+class NumpyArrays(Arrays):
+    """Showing and saving NumPy arrays."""
 
     name = "numpy"
 
@@ -178,4 +179,4 @@ def nested_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-BACKEND = NumpyArrays()
+ARRAYS: Arrays = NumpyArrays()

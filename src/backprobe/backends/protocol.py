@@ -1,55 +1,27 @@
-"""What backprobe asks of a framework."""
+"""What a backend must have: a tape for functions, and its tensors as data.
+
+To add a backend that can do the function form, implement these, and list it in ``backprobe.backends.discover``:
+
+- ``Backend``: ``name``, ``title``, ``arrays`` and ``tape(options)``
+- ``Arrays``: of ``backprobe.backends.immutable.HostArrays`` ``is_tensor``, ``describe``, ``to_host`` and ``from_host``
+- ``Tape``: ``is_tensor``, ``is_floating``, ``is_differentiated``, ``describe`` and ``cotangent`` of its tensors;
+  ``capture`` as a value gets its name, ``run`` for forward and backward, ``release``
+
+Whatever else a framework can do is a capability (``backprobe.backends.capabilities``), None where it cannot.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import MappingProxyType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import (
-    Around,
-    Backward,
-    Description,
-    Effect,
-    Failure,
-    GraphFacts,
-    Node,
-    Options,
-    Ran,
-    Summary,
-)
+from backprobe.backends.capabilities import Block, Models, ModuleObserver, Program
+from backprobe.backends.facts import Around, Backward, Effect, Failure, GraphFacts, Options, Ran
 from backprobe.backends.recheck import Calls
-from backprobe.record.nonfinite import Nonfinite
-from backprobe.record.reasons import Note, Reason
-from backprobe.record.source import Source
-
-
-class Tensors(Protocol):
-    """What choosing the output asks of a framework's tensors."""
-
-    def is_tensor(self, value: Any) -> bool: ...
-
-    def is_floating(self, tensor: Any) -> bool: ...
-
-    def is_complex(self, tensor: Any) -> bool: ...
-
-    def size(self, tensor: Any) -> int: ...
-
-    def describe(self, tensor: Any) -> Description: ...
-
-    def is_differentiated(self, value: Any) -> bool:
-        """Is it a tensor that requires a gradient?"""
-        ...
-
-    def cotangent(self, output: Any, cotangent: Any) -> Any:
-        """The cotangent as a tensor of the output's dtype and device."""
-        ...
-
-    def ones_like(self, output: Any) -> Any:
-        """The cotangent that sums an output."""
-        ...
+from backprobe.backends.tensors import Arrays, Tensors
 
 
 class Tape(Tensors, Protocol):
@@ -220,228 +192,72 @@ class Once:
         """Nothing is."""
 
 
-class Differentiator(Protocol):
-    """What differentiates a block when it is over, where the program does not do so itself."""
-
-    def follow(self, tensors: Sequence[Any]) -> None:
-        """The program is about to read these, which were there before it: they are differentiated from here on."""
-        ...
-
-    def made(self, tensor: Any) -> int:
-        """When the block computed this, as a number that grows; 0 for what it did not compute."""
-        ...
-
-    def differentiate(self, ran: Ran) -> None:
-        """The program is over: run backward, once."""
-        ...
-
-
-class BlockTape(Tape, Protocol):
+class BlockTape(Tape, Block, Protocol):
     """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
 
-    differentiator: Differentiator | None
-    """None where the program runs backward itself."""
 
-    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        """The block begins. ``began`` is told of the tensors that the program runs backward from, and captures them."""
-        ...
+class Blocks(Protocol):
+    """The block form in a framework."""
 
-    def hides(self, code: CodeType) -> bool:
-        """Is what this code calls not to be watched: traced or compiled by the framework, or a part of backward?"""
-        ...
-
-    def unseen(self) -> Sequence[str]:
-        """The compiled functions that have run, and what ran inside cannot be seen."""
-        ...
-
-    def entering(self, frame: FrameType) -> None:
-        """A function of the user's is entered. What ran until now, the line did that calls it."""
-        ...
-
-    def has_history(self, capture: Any) -> bool:
-        """Was it computed from what is differentiated, so that backward may yet come through it?"""
-        ...
-
-    @property
-    def progress(self) -> int:
-        """A number that grows when more is known about gradients."""
-        ...
-
-    def backward(self, captures: Sequence[Any]) -> Backward:
-        """What backward has given these captures so far."""
-        ...
-
-
-class Arrays(Protocol):
-    """The tensors of a recording as data: what showing and saving need of a framework."""
-
-    name: str
-
-    def is_tensor(self, value: Any) -> bool: ...
-
-    def describe(self, tensor: Any) -> Description: ...
-
-    def summarize(self, tensor: Any) -> Summary | None: ...
-
-    def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
-        """Judge many tensors at once, with one transfer from a device; None for those that hold no numbers to judge."""
-        ...
-
-    def numbers(self, tensor: Any) -> Any:
-        """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
-        ...
-
-    def to_text(self, tensor: Any) -> str: ...
-
-    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-        """A tensor as plain data; the bytes that it lies on go into ``blobs``, once where tensors share them."""
-        ...
-
-    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any: ...
-
-
-class Backend(Arrays, Protocol):
-    """A framework's adapter."""
-
-    def is_model(self, value: Any) -> bool: ...
-
-    def open(self, options: Options) -> Tape:
+    @abstractmethod
+    def tape(self, options: Options) -> BlockTape:
         """Raises Unsupported for options that this framework does not have."""
         ...
 
-    def open_block(self, options: Options) -> BlockTape:
-        """Raises Unsupported where this framework's programs cannot be recorded in a block, or without an option."""
-        ...
-
-    def calls(self) -> Calls:
-        """What hears of the calls of a program, and makes them again. Raises Unsupported where that can't be."""
-        ...
-
+    @abstractmethod
     def refuse(self, target: Any, asked: str) -> None:
-        """Raise Unsupported for a function or model that the function and model forms would get wrong."""
+        """Raise Unsupported for a target that a block around it would get wrong."""
         ...
 
-    def refuse_in_block(self, target: Any, asked: str) -> None:
-        """The same for what a block is about."""
-        ...
-
+    @abstractmethod
     def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         """Within this context a model that the program calls reports to the observer, as in ``ModelCall.run``."""
         ...
 
-    def second(self, value: Any, gradient: Any, vector: Any) -> Any:
-        """The derivative of <gradient, vector> towards a value, both from a recording made with ``create_graph``.
 
-        None where the value is held without its history. Raises BadOption for a vector of another shape.
-        """
-        ...
-
-    def explain_error(self, error: BaseException) -> str | None:
-        """What an error raised by the framework's backward pass means for a probe, if backprobe knows more."""
-        ...
-
-    def failure(self, error: BaseException, tape: Tape, captures: Sequence[Any]) -> Failure | None:
-        """What an error is about, of the values that a program has captured; None where nothing is known of it."""
-        ...
-
-    def graph_facts(self, output: Any, tensor: Any) -> GraphFacts:
-        """What the graph alone tells of an output and a tensor. Raises Unsupported where tensors have no graph."""
-        ...
-
-    def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
-        """A call of a model that is about to be made."""
-        ...
-
-    def buffers(self, model: Any) -> Mapping[str, Any]:
-        """What a model computes with and no entry is made of, by path: the running statistics of a normalisation."""
-        ...
-
-    def program(self, target: Any, session: Any) -> Program | None:
-        """For a target that is a graph already: what runs it. None for any other. Raises BadOption, Unsupported."""
-        ...
-
-
-class ModelCall(Protocol):
-    """One call of a model."""
-
-    inputs: Mapping[str, Any]
-    """What of the model and of its arguments ``Tape.run`` is to make differentiable; empty where flags stand."""
-
-    forward: Any
-    """The function of the model's own that this call runs."""
-
-    def module_paths(self) -> Iterable[str]:
-        """The paths of the modules that can run, the model itself being ""."""
-        ...
-
-    def parameter_paths(self) -> Iterable[str]: ...
-
-    def hidden_paths(self) -> Mapping[str, Reason]:
-        """The modules that run where nothing of them can be seen, and why."""
-        ...
-
-    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
-        """Call the model; in the course of it its parameters and modules report to the observer."""
-        ...
-
-    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
-        """The call is over: the model's result, of what ``run`` returned.
-
-        What can be done only when the program has been differentiated is added to ``later``.
-        """
-        ...
-
-
-class Program(Tensors, Protocol):
-    """One run of a target that is a graph already. Its methods are called in this order."""
+class Backend(Protocol):
+    """A framework's adapter."""
 
     name: str
-    """What the target is called in messages."""
+    """The module of the framework, by whose import it is found."""
 
-    arrays: str
-    """Which of ``ARRAYS`` what it gives are."""
+    title: str
+    """What messages call the framework."""
 
-    framework: str
-    """The framework whose graph it is."""
+    arrays: Arrays
+    """Its tensors as data."""
 
-    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Take the arguments of the run. Raises BadOption."""
+    strategies: Sequence[str] = ("edges",)
+    """How gradients can be collected."""
+
+    models: Models | None = None
+    blocks: Blocks | None = None
+    graphs: Callable[[Any, Any], Program | None] | None = None
+    """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
+
+    recheck: Callable[[], Calls] | None = None
+    """Makes what observes the calls of a program, and repeats them."""
+
+    errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
+    """(error, tape, captures) -> what the error is about, in facts or in a sentence; None where nothing is known."""
+
+    graph_facts: Callable[[Any, Any], GraphFacts] | None = None
+    """(output, tensor) -> what the graph alone says of them."""
+
+    second_order: Callable[[Any, Any, Any], Any] | None = None
+    """(value, gradient, vector) -> the derivative of <gradient, vector> with respect to a value.
+
+    Both are from a recording made with ``create_graph``. None where the value is held without its history. Raises
+    BadOption for a vector of another shape.
+    """
+
+    instead: Mapping[str, str] = MappingProxyType({})
+    """What to write instead of a capability that is None, where this framework has a way of its own."""
+
+    @abstractmethod
+    def tape(self, options: Options) -> Tape:
+        """A recording of one program."""
         ...
 
-    def target(self, of: Any) -> tuple[Any, Any]:
-        """What the run returns, symbolically, and ``of`` as it is to be applied to that."""
-        ...
-
-    def nodes(self, output: Any) -> Sequence[Node]:
-        """Every value that the graph has a name for, in the order of execution."""
-        ...
-
-    def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
-        """Run once, forward and backward: the result, what was differentiated, and what became of the wanted nodes."""
-        ...
-
-    def source(self, node: int) -> Source | None:
-        """The line of the user's that made a node."""
-        ...
-
-    def notes(self) -> Sequence[Note]:
-        """What could not be seen."""
-        ...
-
-    def explain_error(self, error: BaseException) -> str | None:
-        """What an error of the run means, if backprobe knows more."""
-        ...
-
-
-@dataclass(frozen=True)
-class ModuleObserver:
-    """What the model form wants to hear: which forwards to exchange for reporting ones, and what modules return."""
-
-    parameter: Callable[[str, Any], Any]  # (path, parameter) -> what takes its place, the same where nothing does
-    wants_output: Callable[[str], bool]
-    wants_locals: Callable[[str], bool]
-    rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
-    returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what takes its place
-    writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
-    written: Callable[[Any], None]  # (inputs of a module that has worked in place)
-    given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
+    def refuse(self, target: Any, asked: str) -> None:
+        """Raise Unsupported for a function or model that the function and model forms would get wrong."""

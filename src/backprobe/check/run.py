@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
 from backprobe.backends.recheck import Operation
+from backprobe.backends.refusals import refuse
 from backprobe.check.listener import CallListener, CheckedProgram
 from backprobe.check.report import CheckReport
 from backprobe.check.results import CheckResults
@@ -26,7 +28,7 @@ class CheckRun:
 
     def __init__(self, target: Any, backend: Backend, skip: Sequence[Any] = ()) -> None:
         self.target, self.backend, self.skips = target, backend, Skips(skip)
-        self.calls = backend.calls()
+        self.calls = (backend.recheck or refuse(backend, "recheck", f"bp.check({name_of(target)})"))()
         self.results = CheckResults()
         called = self.calls.called(target, True)
         inner = innermost(target if called is None else called[0])
@@ -34,7 +36,7 @@ class CheckRun:
         self.program = CheckedProgram(self.calls, self._check, within, self.calls.paths(target), self.skips)
 
     def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
-        if not self.backend.is_model(self.target):
+        if not is_model(self.backend, self.target):
             self._refuse_arguments(args, kwargs)
         given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
         try:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.derive.chain import Chain, pairs
 from backprobe.derive.factors import Factor, single, size
 from backprobe.derive.formula import Unwritten

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.backends.facts import Summary
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.graph import Flow, Graph

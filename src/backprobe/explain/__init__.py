@@ -7,6 +7,7 @@ from types import FrameType
 from typing import Any
 
 from backprobe.backends.discover import find_backend, load_arrays
+from backprobe.backends.refusals import refuse
 from backprobe.cuts.cuts import Ways
 from backprobe.errors import BadOption
 from backprobe.explain.graph_only import explain_tensor
@@ -96,7 +97,7 @@ def _explain_whole(record: Record) -> Report:
 def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
     backend = find_backend(None, [output, tensor])
     for one in (output, tensor):
-        if not backend.is_tensor(one):
+        if not backend.arrays.is_tensor(one):
             raise BadOption(
                 "explain takes a recording and a name, or a loss and a tensor", asked="bp.explain(...)",
                 found=f"a {type(one).__name__}", next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
@@ -106,5 +107,6 @@ def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
         known = (*frame.f_locals.items(), *frame.f_globals.items())
         return next((name for name, value in known if value is tensor and name[0] != "_"), "")
 
-    facts = backend.graph_facts(output, tensor)
+    graph_facts = backend.graph_facts or refuse(backend, "graph_facts", "bp.explain(loss, tensor)")
+    facts = graph_facts(output, tensor)
     return explain_tensor(facts, named(tensor) or "the tensor", named(output) or "the loss", named)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from backprobe.backends.facts import Summary
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.cuts.cuts import Cut, Ways
 from backprobe.cuts.lines import line_of
 from backprobe.explain.catalogue import CAUSES, instead_of_flat

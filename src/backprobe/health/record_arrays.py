@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import quoted
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, TracebackType
 from typing import Any
 
-from backprobe.backends.discover import BACKENDS, find_backend, find_program, load_backend
+from backprobe.backends.discover import BACKENDS, find_backend, find_program, is_model, load_backend
 from backprobe.backends.facts import Options
+from backprobe.backends.refusals import refuse
 from backprobe.errors import BadOption, NoBackend
 from backprobe.probe.block import BlockRun, ModelBlock, PlainBlock, users_frame
 from backprobe.probe.cell import CellRun
@@ -171,7 +172,7 @@ class Probe(Request):
         backend = find_backend(self.backend, [self.target, *values])
         for part in (self.target, *values):
             backend.refuse(part, f"bp.probe({name_of(self.target)})")
-        run = ModelRun if backend.is_model(self.target) else FunctionRun
+        run = ModelRun if is_model(backend, self.target) else FunctionRun
         return run(self, backend).record(args, kwargs)
 
     def __enter__(self) -> BlockRecording:
@@ -202,8 +203,9 @@ class Probe(Request):
             found = find_backend(self.backend, [*held, frame], mixed=False, spelled="with bp.probe({}) as rec:")
             return PlainBlock(self, found, frame)
         backend = find_backend(self.backend, [self.target])
-        backend.refuse_in_block(self.target, f"with bp.probe({name_of(self.target)})")
-        if not backend.is_model(self.target):
+        asked = f"with bp.probe({name_of(self.target)})"
+        (backend.blocks or refuse(backend, "blocks", asked)).refuse(self.target, asked)
+        if not is_model(backend, self.target):
             raise BadOption(
                 "a block is about a model, or about its own variables", asked=f"with bp.probe({name_of(self.target)})",
                 found=f"a target of type {type(self.target).__name__}",
@@ -242,6 +244,8 @@ def probe_cell(
                 next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
             ) from None  # fmt: skip
         found = load_backend(mentioned[0])
+    if found.blocks is None:
+        refuse(found, "cells", "%%probe")
     found.refuse(cell, "%%probe")
     return CellRun(ready, found).record((), {})
 

@@ -13,11 +13,14 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.facts import Ran
-from backprobe.backends.protocol import Backend, BlockTape, Differentiator, Tensors
+from backprobe.backends.protocol import Backend, Blocks, BlockTape
+from backprobe.backends.refusals import refuse, refuse_options
+from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, BadOption, Unsupported
 from backprobe.probe.block_variables import computed_in, output_of
-from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, names_in, unfit_buffers
+from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
 from backprobe.probe.run import Request, Run, home, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
@@ -47,7 +50,12 @@ class BlockRun(Run):
         self.recording = BlockRecording(self._record, self._progress)
 
     def opened(self) -> BlockTape:
-        return self.backend.open_block(self.probe.options)
+        refuse_options(self.backend, self.probe.options)
+        return self.blocks.tape(self.probe.options)
+
+    @property
+    def blocks(self) -> Blocks:
+        return self.backend.blocks or refuse(self.backend, "blocks", self.spelled())
 
     def watching(self) -> AbstractContextManager[object]:
         """What makes the program report until it is left."""
@@ -140,7 +148,7 @@ class ModelBlock(BlockRun):
     looked_into = OUTPUTS_AND_OWN
 
     def starts_at(self) -> Any:
-        return self.backend.call(self.probe.target, (), {}).forward
+        return models_of(self).call(self.probe.target, (), {}).forward
 
     def watching(self) -> AbstractContextManager[object]:
         self.modules, self.unfit = (
@@ -150,17 +158,17 @@ class ModelBlock(BlockRun):
         observer, differentiator = self.modules.observer(), self.tape.differentiator
         if differentiator is not None:
             observer = replace(observer, given=lambda inputs: differentiator.follow(_leaves(inputs)))
-        return self.backend.observing(self.probe.target, observer)
+        return self.blocks.observing(self.probe.target, observer)
 
     def judged(self, record: Record) -> Record:
         moved = [name for name, (tensor, version) in self.versions.items() if self.tape.version(tensor) != version]
         return without_moved(super().judged(record), moved)
 
     def closing(self) -> None:
-        self.modules.name_unseen(self.backend.call(self.probe.target, (), {}), self.tape.unseen())
+        self.modules.name_unseen(models_of(self).call(self.probe.target, (), {}), self.tape.unseen())
 
     def known_names(self) -> Sequence[str]:
-        return names_in(self.backend.call(self.probe.target, (), {}))
+        return names_in(models_of(self).call(self.probe.target, (), {}))
 
 
 class PlainBlock(BlockRun):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from backprobe.backends.protocol import Differentiator, Tensors
+from backprobe.backends.capabilities import Differentiator
+from backprobe.backends.tensors import Tensors
 from backprobe.errors import NothingToDifferentiate
 from backprobe.probe.output import Output, Words, choose
 from backprobe.probe.run import Request

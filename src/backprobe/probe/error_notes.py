@@ -33,9 +33,11 @@ def explained(run: Run, error: BaseException) -> str | None:
 
 
 def _explained(run: Run, error: BaseException) -> str | None:
-    failure = run.backend.failure(error, run.tape, _captures(kept(run.trace, [])))
-    if failure is None:
+    if run.backend.errors is None:
         return None
+    failure = run.backend.errors(error, run.tape, _captures(kept(run.trace, [])))
+    if failure is None or isinstance(failure, str):
+        return failure
     at = _users(error.__traceback__)
     if failure.kind == "inference" and at is not None:
         failure = _mentioned(run, failure, at)

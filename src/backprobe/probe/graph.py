@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from backprobe.backends.capabilities import Program
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.facts import Backward, Node, Outcome
-from backprobe.backends.protocol import Program
 from backprobe.errors import BackprobeError, BadOption, NothingMatched
 from backprobe.probe.output import SUMMED, choose, weighed
 from backprobe.probe.run import Request

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprobe.backends.protocol import ModelCall, ModuleObserver
+from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver
 from backprobe.errors import BadOption, NoSource
 from backprobe.probe.run import CalledRun, Run
 from backprobe.record.containers import leaves
@@ -91,10 +91,18 @@ class Modules:
 
 def unfit_buffers(run: Run) -> Mapping[str, Nonfinite]:
     """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
-    if not run.probe.options.nonfinite:
+    buffers = models_of(run).buffers
+    if buffers is None or not run.probe.options.nonfinite:
         return {}
-    held = run.backend.buffers(run.probe.target)
-    return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend)
+    held = buffers(run.probe.target)
+    return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend.arrays)
+
+
+def models_of(run: Run) -> Models:
+    """The models of a run's framework, of which its target is one."""
+    models = run.backend.models
+    assert models is not None
+    return models
 
 
 def names_in(call: ModelCall) -> list[str]:
@@ -109,7 +117,7 @@ class ModelRun(CalledRun):
     looked_into = OUTPUTS_AND_OWN
 
     def starts_at(self) -> Any:
-        return self.backend.call(self.probe.target, (), {}).forward
+        return models_of(self).call(self.probe.target, (), {}).forward
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.probe.wrt is not None:
@@ -119,7 +127,7 @@ class ModelRun(CalledRun):
                 next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
         self.unfit = unfit_buffers(self)
-        self.call = self.backend.call(self.probe.target, args, kwargs)
+        self.call = models_of(self).call(self.probe.target, args, kwargs)
         return self.call.inputs
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from backprobe.backends.protocol import Tensors
+from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.record.containers import at_path, leaves
 from backprobe.record.names import nearest
@@ -102,17 +103,19 @@ def _choices(floating: list[tuple[str, Any]]) -> str:
 
 def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED) -> Any:
     """The cotangent for an output, None where that needs none. Raises BadOutput."""
-    shape = tape.describe(tensor).shape
+    shape, dtype, _ = tape.describe(tensor)
     if cotangent is SUMMED:
-        return tape.ones_like(tensor)
+        import numpy
+
+        return None if shape is None else tape.cotangent(tensor, numpy.ones(shape))
     if cotangent is None:
-        if tape.is_complex(tensor):
+        if str(dtype).startswith("complex"):
             raise BadOutput(
-                "the output is complex", asked="its gradient", found=f"dtype {tape.describe(tensor).dtype}",
+                "the output is complex", asked="its gradient", found=f"dtype {dtype}",
                 why="only a real scalar has one gradient",
                 next=f"cotangent=1.0, or {words.real}",
             )  # fmt: skip
-        if tape.size(tensor) != 1:
+        if shape is None or math.prod(shape) != 1:
             raise BadOutput(
                 "the output is not a scalar", asked="its gradient", found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",

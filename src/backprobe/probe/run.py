@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from backprobe.backends.discover import BACKENDS
 from backprobe.backends.facts import Backward, Options, Ran
 from backprobe.backends.protocol import Backend, Tape
+from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOutput, NothingMatched, NothingToDifferentiate
 from backprobe.findings.phrasing import place
 from backprobe.probe.error_notes import explain_unconnected, explained
@@ -65,7 +66,8 @@ class Run:
         self.trace = Trace(self.tape, self.selection, None if inner is None else home(inner.__code__.co_filename))
 
     def opened(self) -> Tape:
-        return self.backend.open(self.probe.options)
+        refuse_options(self.backend, self.probe.options)
+        return self.backend.tape(self.probe.options)
 
     def starts_at(self) -> Any:
         """The function that the run begins with: what is installed beside it is followed as the user's own code is."""
@@ -79,7 +81,7 @@ class Run:
             where = place(scope.file, site.line)
             note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
         error.add_note(note)
-        for known in (explained(self, error) or self.backend.explain_error(error), self.explain_error(error)):
+        for known in (explained(self, error), self.explain_error(error)):
             if known:
                 error.add_note(known)
 
@@ -100,7 +102,9 @@ class Run:
 
     def judged(self, record: Record) -> Record:
         """The record, with what ``nonfinite=True`` asks for."""
-        return replace(judged(record, self.backend), buffers=self.unfit) if self.probe.options.nonfinite else record
+        return (
+            replace(judged(record, self.backend.arrays), buffers=self.unfit) if self.probe.options.nonfinite else record
+        )
 
     def refuse_missed(self, names: Mapping[str, int]) -> None:
         """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
 from backprobe.findings.phrasing import listed, place, plural
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text

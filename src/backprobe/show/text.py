@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.record.entries import Record
 from backprobe.record.inputs import PathSums
 

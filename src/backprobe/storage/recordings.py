@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from backprobe.backends.discover import ARRAYS, load_arrays
+from backprobe.backends.discover import ALONE, BACKENDS, load_arrays
 from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.entries import Record
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit
@@ -103,9 +103,10 @@ def _replace(beside: Path, target: Path) -> None:
 
 def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record, tuple[Any] | None]:
     """Read a record and, if it was saved, the result. Raises BadRecording; runs nothing."""
-    if to is not None and to not in ARRAYS:
+    known = (*BACKENDS, *ALONE)
+    if to is not None and to not in known:
         raise BadOption(
-            f"a recording loads to {', '.join(ARRAYS)}, not to {to!r}", asked=f"to={to!r}", next='to="numpy"'
+            f"a recording loads to {', '.join(known)}, not to {to!r}", asked=f"to={to!r}", next='to="numpy"'
         )
     folder = Path(path)
     data = _checked(folder)

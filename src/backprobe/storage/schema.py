@@ -13,7 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import BackprobeError, BadRecording, NotSaved
 from backprobe.record.entries import Entry, GradStatus, Lost, Record
 from backprobe.record.names import strip

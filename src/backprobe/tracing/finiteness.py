@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.nonfinite import Finiteness, Nonfinite
 

@@ -79,7 +79,7 @@ class _Transcript:
     """What the program says of its values: their lines, and what their expressions mention."""
 
     def __init__(self, trace: Trace, backend: Backend, values: Sequence[Value], assembler: Assembler) -> None:
-        self.trace, self.backend, self.assembler = trace, backend, assembler
+        self.trace, self.arrays, self.assembler = trace, backend.arrays, assembler
         self.position = {value: at for at, value in enumerate(values)}
 
     def entry(self, at: int, value: Value, outcome: Outcome | None) -> Entry:
@@ -100,7 +100,7 @@ class _Transcript:
     def _described(self, value: Value, outcome: Outcome) -> Description:
         if value.tensor is None:
             return NOTHING_KNOWN
-        return self.backend.describe(outcome.value if self.backend.is_tensor(outcome.value) else value.tensor)
+        return self.arrays.describe(outcome.value if self.arrays.is_tensor(outcome.value) else value.tensor)
 
     def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
         """What became of a value; where something wrote to it out of sight, with that line."""

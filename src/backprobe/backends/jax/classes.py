@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import MethodType
 from typing import Any
 
-from backprobe.backends.protocol import ModuleObserver
+from backprobe.backends.capabilities import ModuleObserver
 
 DEEPEST = 32
 _LISTENING = threading.local()

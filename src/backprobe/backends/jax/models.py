@@ -10,9 +10,9 @@ from typing import Any
 
 import jax
 
+from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.jax.classes import give_path, heard_by, modules
 from backprobe.backends.jax.tensors import is_array
-from backprobe.backends.protocol import ModelCall, ModuleObserver
 from backprobe.errors import BadOption
 from backprobe.record.reasons import Reason
 

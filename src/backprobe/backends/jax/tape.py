@@ -48,12 +48,6 @@ class JaxTape(Once):
     def is_floating(self, tensor: Any) -> bool:
         return bool(jnp.issubdtype(tensor.dtype, jnp.inexact))
 
-    def is_complex(self, tensor: Any) -> bool:
-        return bool(jnp.issubdtype(tensor.dtype, jnp.complexfloating))
-
-    def size(self, tensor: Any) -> int:
-        return int(tensor.size)
-
     def describe(self, tensor: Any) -> Description:
         return describe(tensor)
 
@@ -71,9 +65,6 @@ class JaxTape(Once):
                 "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
-
-    def ones_like(self, output: Any) -> Any:
-        return jnp.ones(output.shape, output.dtype)
 
     # forward and backward
 

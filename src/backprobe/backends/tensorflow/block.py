@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.capabilities import Block
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
@@ -26,7 +27,7 @@ GIVING = ("gradient", "jacobian", "batch_jacobian")
 BACKWARD = tuple(getattr(tf.GradientTape, name).__code__ for name in GIVING)
 
 
-class OpenTape(TensorflowTape):
+class OpenTape(TensorflowTape, Block):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
     def __init__(self, options: Options) -> None:

@@ -75,14 +75,6 @@ class GraphProgram:
     def is_floating(self, tensor: Any) -> bool:
         return is_floating(tf.as_dtype(tensor.dtype))
 
-    def is_complex(self, tensor: Any) -> bool:
-        return bool(tf.as_dtype(tensor.dtype).is_complex)
-
-    def size(self, tensor: Any) -> int:
-        """How many elements it has; 1 where only the run tells."""
-        elements = tf.TensorShape(tensor.shape).num_elements()
-        return 1 if elements is None else int(elements)
-
     def describe(self, tensor: Any) -> Description:
         shape = tf.TensorShape(tensor.shape)
         known = None if shape.num_elements() is None else tuple(shape.as_list())
@@ -99,9 +91,6 @@ class GraphProgram:
                 "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next="cotangent=numpy.ones(shape), with the shape of the output",
             ) from error  # fmt: skip
-
-    def ones_like(self, output: Any) -> Any:
-        return None  # what TensorFlow itself takes where no cotangent is given
 
     def target(self, of: Any) -> tuple[Any, Any]:
         return self.wanted, partial(self._applied, of) if callable(of) else of

@@ -11,8 +11,8 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
+from backprobe.backends.capabilities import ModuleObserver
 from backprobe.backends.patching import listening, original
-from backprobe.backends.protocol import ModuleObserver
 from backprobe.backends.tensorflow import functions
 from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
 from backprobe.backends.tensorflow.paths import Part, dismantle, modules, parameters

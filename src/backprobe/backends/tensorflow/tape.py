@@ -47,12 +47,6 @@ class TensorflowTape(Once):
         kind = _plain(tensor).dtype
         return bool(kind.is_floating or kind.is_complex)
 
-    def is_complex(self, tensor: Any) -> bool:
-        return bool(_plain(tensor).dtype.is_complex)
-
-    def size(self, tensor: Any) -> int:
-        return int(numpy.prod(_plain(tensor).shape))
-
     def describe(self, tensor: Any) -> Description:
         return describe(tensor)
 
@@ -193,9 +187,6 @@ class TensorflowTape(Once):
                 "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
-
-    def ones_like(self, output: Any) -> Any:
-        return tf.ones_like(output)
 
     def run(
         self,

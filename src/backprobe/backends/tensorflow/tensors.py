@@ -1,18 +1,13 @@
-"""What counts as a tensor, and tensors as data: their description, numbers and bytes."""
+"""TensorFlow's tensors and Variables: which values are, which can be differentiated, and their description."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
-import numpy
 import tensorflow as tf
 
-from backprobe.backends.facts import Description, Summary
-from backprobe.backends.immutable import HostArrays
-from backprobe.backends.numpy import DTYPES
-from backprobe.errors import NotSaved
+from backprobe.backends.facts import Description
 
 EPSILON = {tf.float16: 2.0**-10, tf.bfloat16: 2.0**-7, tf.float32: 2.0**-23, tf.float64: 2.0**-52,
            tf.complex64: 2.0**-23, tf.complex128: 2.0**-52}  # fmt: skip
@@ -55,39 +50,3 @@ def describe(tensor: Any) -> Description:
 def is_differentiable(tensor: Any) -> bool:
     """Has TensorFlow derivatives for this dtype?"""
     return tensor.dtype in EPSILON
-
-
-class TensorflowArrays(HostArrays):
-    """Showing and saving TensorFlow's tensors."""
-
-    name = "tensorflow"
-
-    def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, tf.Tensor) or variable_of(value) is not None
-
-    def describe(self, tensor: Any) -> Description:
-        return describe(tensor)
-
-    def to_host(self, tensor: Any) -> Any:
-        plain = tensor if isinstance(tensor, tf.Tensor) else read(variable_of(tensor))
-        return numpy.asarray(plain.numpy())
-
-    def from_host(self, array: Any, dtype: str) -> Any:
-        return tf.constant(array, dtype=tf.as_dtype(dtype))
-
-    def summarize(self, tensor: Any) -> Summary | None:
-        return super().summarize(tensor) if describe(tensor).dtype in DTYPES else None
-
-    def to_text(self, tensor: Any) -> str:
-        if describe(tensor).dtype in DTYPES:
-            return super().to_text(tensor)
-        return str(self.to_host(tensor).tolist()) if describe(tensor).dtype == "string" else "(not shown)"
-
-    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-        dtype = describe(tensor).dtype
-        if dtype not in DTYPES:
-            raise NotSaved(f"a {dtype} tensor cannot be saved", asked="rec.save(path)", found=f"a {dtype} tensor")
-        return super().encode(tensor, blobs, seen)
-
-    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
-        return super().decode(layout, blobs)

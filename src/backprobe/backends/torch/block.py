@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
+from backprobe.backends.capabilities import Block
 from backprobe.backends.facts import Around, Backward, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals
@@ -95,12 +96,10 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class ListeningTape(TorchTape):
+class ListeningTape(TorchTape, Block):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
-
-    differentiator = None
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -122,8 +121,8 @@ class ListeningTape(TorchTape):
                 self._compare_leaves()
             self._compare_uses([root.grad_fn for root in call.roots if root.grad_fn is not None])
             known = set(self.numbers)
-            if self.judge is not None:
-                nodes = self.judge.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+            if self.births is not None:
+                nodes = self.births.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
                 if self.updates is not None:
                     self.updates.backward(nodes)
             if not call.is_nested:
@@ -137,9 +136,9 @@ class ListeningTape(TorchTape):
 
         self.passing.began = started
         self.hook_handles += self.steps.listen()
-        if self.judge is not None:
+        if self.births is not None:
             passes = self.passing.passes
-            self.judge.counts = lambda: passes.get(current_pass()) is not None
+            self.births.counts = lambda: passes.get(current_pass()) is not None
             self.updates = Updates(self.quiet)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
@@ -375,7 +374,7 @@ class ListeningTape(TorchTape):
         numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
         notes = (*notes, *hooks_noted(captures, outcomes))
         passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
-        return passed if self.judge is None else self.judge.told(passed, captures)
+        return passed if self.births is None else self.births.told(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
         """A capture whose gradient somebody wrote into after it had come is opaque."""

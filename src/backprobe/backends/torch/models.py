@@ -19,7 +19,7 @@ from torch.nn import Module, Parameter
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from backprobe.backends.protocol import ModuleObserver
+from backprobe.backends.capabilities import ModuleObserver
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 

@@ -21,9 +21,9 @@ from backprobe.backends.protocol import Once
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
+from backprobe.backends.torch.births import Births
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
-from backprobe.backends.torch.nonfinite import Judge
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
@@ -62,7 +62,7 @@ class TorchTape(Once):
         self.updated: list[Capture] = []  # written behind autograd, with nothing come to them since
         self.hooked = HookedGradients()
         self.hook_handles: list[Any] = []
-        self.judge = Judge(self.quiet) if options.nonfinite else None
+        self.births = Births(self.quiet) if options.nonfinite else None
 
     def quiet(self) -> AbstractContextManager[Any]:
         if torch._C._len_torch_dispatch_stack():
@@ -82,12 +82,6 @@ class TorchTape(Once):
             return False
         return value.grad_fn is not None or gradient_edge(value) is not None
 
-    def is_complex(self, tensor: Tensor) -> bool:
-        return tensor.is_complex()
-
-    def size(self, tensor: Tensor) -> int:
-        return tensor.numel()
-
     def describe(self, tensor: Tensor) -> Description:
         return describe(tensor)
 
@@ -101,9 +95,6 @@ class TorchTape(Once):
                 "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
-
-    def ones_like(self, output: Tensor) -> Tensor:
-        return torch.ones_like(output)
 
     # captures
 
@@ -320,10 +311,10 @@ class TorchTape(Once):
     ) -> tuple[Any, Backward]:
         ran = program(lift(inputs, wrt, undo))
         self.settle(ran.captures)
-        if self.judge is not None:
-            self.judge.listen_to_one_pass(ran.output)
+        if self.births is not None:
+            self.births.listen_to_one_pass(ran.output)
         passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
-        return ran.result, passed if self.judge is None else self.judge.told(passed, ran.captures)
+        return ran.result, passed if self.births is None else self.births.told(passed, ran.captures)
 
     freed: Sequence[tuple[int, BackwardCall]] = ()  # by the program's own calls that were seen
 
@@ -377,8 +368,8 @@ class TorchTape(Once):
         self.steps.clear()
         self.updated.clear()
         self.hooked.clear()
-        if self.judge is not None:
-            self.judge.release()
+        if self.births is not None:
+            self.births.release()
 
 
 @contextmanager

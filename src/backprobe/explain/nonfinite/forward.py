@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.discover import BACKENDS
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.explain.nonfinite import loops, mechanism
 from backprobe.explain.nonfinite.module_births import (
     BEFORE,

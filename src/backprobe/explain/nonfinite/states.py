@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.protocol import Arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.nonfinite import BackwardOp, Nonfinite
 from backprobe.tracing.finiteness import judged

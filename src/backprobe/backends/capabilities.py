@@ -1,0 +1,213 @@
+"""What a backend may be able to do besides recording a function: each capability is an attribute that may be None.
+
+- ``models``: it knows models, their modules and parameters (the model form)
+- ``blocks``: a program can be recorded while it runs by itself (the block form, cells, scripts)
+- ``graphs``: a target can be a graph whose values have names already
+- ``recheck``: single calls can be repeated in double precision (``bp.check``)
+- ``errors``: it knows more about the framework's errors than they say
+- ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
+- ``second_order``: gradients can be differentiated again (``create_graph=True``, ``bp.hvp``)
+
+Where one is None, what needs it is refused in the words of ``backprobe.backends.refusals``, or does not happen.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any, Protocol
+
+from backprobe.backends.facts import Backward, Node, Options, Ran
+from backprobe.backends.tensors import Tensors
+from backprobe.record.reasons import Note, Reason
+from backprobe.record.source import Source
+
+# models
+
+
+class Models(Protocol):
+    """The models of a framework."""
+
+    buffers: Callable[[Any], Mapping[str, Any]] | None = None
+    """What a model computes with and has no entry, by path, such as the running statistics of a normalisation."""
+
+    @abstractmethod
+    def is_model(self, value: Any) -> bool: ...
+
+    @abstractmethod
+    def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
+        """A call of a model that is about to be made."""
+        ...
+
+
+class ModelCall(Protocol):
+    """One call of a model."""
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        """What of the model and its arguments ``Tape.run`` makes differentiable; empty where their flags stand."""
+        return {}
+
+    @property
+    @abstractmethod
+    def forward(self) -> Any:
+        """The model's own function that this call runs."""
+        ...
+
+    @abstractmethod
+    def module_paths(self) -> Iterable[str]:
+        """The paths of the modules that can run, the model itself being ""."""
+        ...
+
+    @abstractmethod
+    def parameter_paths(self) -> Iterable[str]: ...
+
+    def hidden_paths(self) -> Mapping[str, Reason]:
+        """The modules that run where they cannot be observed, and why."""
+        return {}
+
+    @abstractmethod
+    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
+        """Call the model; in the course of it its parameters and modules report to the observer."""
+        ...
+
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        """The call is over: the model's result, of what ``run`` returned.
+
+        What can be done only when the program has been differentiated is added to ``later``.
+        """
+        return returned
+
+
+@dataclass(frozen=True)
+class ModuleObserver:
+    """What the model form is told: which forwards to replace by reporting ones, and what modules return."""
+
+    parameter: Callable[[str, Any], Any]  # (path, parameter) -> what takes its place, the same where nothing does
+    wants_output: Callable[[str], bool]
+    wants_locals: Callable[[str], bool]
+    rewritten: Callable[[str, Any], Any]  # (path, forward) -> reporting forward, or None
+    returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what takes its place
+    writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
+    written: Callable[[Any], None]  # (inputs of a module that has worked in place)
+    given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
+
+
+# blocks
+
+
+class Differentiator(Protocol):
+    """What differentiates a block when it is over, where the program does not do so itself."""
+
+    @abstractmethod
+    def follow(self, tensors: Sequence[Any]) -> None:
+        """The program is about to read these, which it did not compute: they are differentiated from here on."""
+        ...
+
+    @abstractmethod
+    def made(self, tensor: Any) -> int:
+        """When the block computed this, as a number that grows; 0 for what it did not compute."""
+        ...
+
+    @abstractmethod
+    def differentiate(self, ran: Ran) -> None:
+        """The program is over: run backward, once."""
+        ...
+
+
+class Block(Protocol):
+    """What a tape adds for a block, which it only observes."""
+
+    @property
+    def differentiator(self) -> Differentiator | None:
+        """What runs backward; None where the program does so itself."""
+        return None
+
+    @abstractmethod
+    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them."""
+        ...
+
+    @abstractmethod
+    def hides(self, code: CodeType) -> bool:
+        """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
+        ...
+
+    @abstractmethod
+    def unseen(self) -> Sequence[str]:
+        """The compiled functions that have run, in which nothing can be observed."""
+        ...
+
+    @abstractmethod
+    def entering(self, frame: FrameType) -> None:
+        """One of the user's functions is entered. What ran until now, the line did that calls it."""
+        ...
+
+    @abstractmethod
+    def has_history(self, capture: Any) -> bool:
+        """Was it computed from what is differentiated, so that backward may yet come through it?"""
+        ...
+
+    @property
+    @abstractmethod
+    def progress(self) -> int:
+        """A number that grows when more is known about gradients."""
+        ...
+
+    @abstractmethod
+    def backward(self, captures: Sequence[Any]) -> Backward:
+        """What backward has given these captures so far."""
+        ...
+
+
+# graphs
+
+
+class Program(Tensors, Protocol):
+    """One run of a target that is a graph already. Its methods are called in this order."""
+
+    name: str
+    """What the target is called in messages."""
+
+    arrays: str
+    """The name of the ``Arrays`` that it returns."""
+
+    framework: str
+    """The framework whose graph it is."""
+
+    @abstractmethod
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Take the arguments of the run. Raises BadOption."""
+        ...
+
+    @abstractmethod
+    def target(self, of: Any) -> tuple[Any, Any]:
+        """What the run returns, symbolically, and ``of`` as it applies to that."""
+        ...
+
+    @abstractmethod
+    def nodes(self, output: Any) -> Sequence[Node]:
+        """Every value that the graph has a name for, in the order of execution."""
+        ...
+
+    @abstractmethod
+    def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
+        """Run once, forward and backward: the result, what was differentiated, and the outcomes of the wanted nodes."""
+        ...
+
+    @abstractmethod
+    def source(self, node: int) -> Source | None:
+        """The user's line that made a node."""
+        ...
+
+    @abstractmethod
+    def notes(self) -> Sequence[Note]:
+        """What could not be observed."""
+        ...
+
+    @abstractmethod
+    def explain_error(self, error: BaseException) -> str | None:
+        """What an error of the run means, if backprobe knows more."""
+        ...

@@ -1,0 +1,38 @@
+"""The arrays of a recording as data: JAX's ``Arrays``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.facts import Description
+from backprobe.backends.immutable import HostArrays
+from backprobe.backends.jax.tensors import describe, is_array
+from backprobe.errors import Unsupported
+
+
+class JaxArrays(HostArrays):
+    """Showing and saving JAX's arrays."""
+
+    name = "jax"
+
+    def is_tensor(self, value: Any) -> bool:
+        return is_array(value)
+
+    def describe(self, tensor: Any) -> Description:
+        return describe(tensor)
+
+    def to_host(self, tensor: Any) -> Any:
+        if isinstance(tensor, jax.core.Tracer):
+            raise Unsupported(
+                "a recording made inside jit has no numbers yet", asked="the numbers of a value", found=str(tensor),
+                why="jax.jit traces the function that the probe is called in, and computes later",
+                next="return what you need from the jitted function: rec['u'].grad",
+            )  # fmt: skip
+        return numpy.asarray(tensor)
+
+    def from_host(self, array: Any, dtype: str) -> Any:
+        return jnp.asarray(array, dtype)

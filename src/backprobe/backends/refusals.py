@@ -1,0 +1,61 @@
+"""The one refusal for each capability that a backend lacks: what a user asked for, and what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NoReturn
+
+from backprobe.backends.facts import Options
+from backprobe.backends.protocol import Backend
+from backprobe.errors import StrategyRefused, Unsupported
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A capability that a backend does not have, in the words of whoever needs it."""
+
+    headline: str
+    why: str
+    next: str
+
+
+BY_ARGUMENTS = "in {} a gradient belongs to a function, with respect to its arguments; no tensor requires one by itself"
+IN_FUNCTION = "put the lines into a function f and write rec = bp.probe(f)(x)"
+MISSING: Mapping[str, Missing] = {
+    "blocks": Missing("a block cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
+    "cells": Missing("a cell cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
+    "second_order": Missing(
+        "gradients of {} cannot be differentiated again", "backprobe keeps no graph of its backward pass",
+        "differentiate a function that calls bp.probe(f)(x) and returns rec['u'].grad",
+    ),
+    "graph_facts": Missing(
+        "a tensor of {} alone cannot be explained", "it does not know what it was computed from",
+        "rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",
+    ),
+    "recheck": Missing(
+        "derivatives cannot be checked in {}", "backprobe cannot repeat its calls in double precision",
+        "rec = bp.probe(f)(x), and rec['u'].grad beside a difference quotient of f",
+    ),
+}  # fmt: skip
+
+
+def refuse(backend: Backend, capability: str, asked: str) -> NoReturn:
+    """Raise Unsupported for a capability that is None."""
+    missing = MISSING[capability]
+    raise Unsupported(
+        missing.headline.format(backend.title), asked=asked, found=backend.title,
+        why=missing.why.format(backend.title), next=backend.instead.get(capability, missing.next),
+    )  # fmt: skip
+
+
+def refuse_options(backend: Backend, options: Options) -> None:
+    """Raise StrategyRefused or Unsupported for options that this framework does not have."""
+    if options.strategy not in backend.strategies:
+        raise StrategyRefused(
+            f"the strategy {options.strategy!r} is PyTorch's", asked=f"strategy={options.strategy!r}",
+            found=backend.title, why=f"{backend.title} returns all gradients in one way, and keeps none on tensors",
+            next='strategy="edges"',
+        )  # fmt: skip
+    if options.create_graph and backend.second_order is None:
+        refuse(backend, "second_order", "create_graph=True")

@@ -1,0 +1,47 @@
+"""The tensors of a recording as data: TensorFlow's ``Arrays``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.facts import Description, Summary
+from backprobe.backends.immutable import HostArrays
+from backprobe.backends.numpy import DTYPES
+from backprobe.backends.tensorflow.tensors import describe, read, variable_of
+from backprobe.errors import NotSaved
+
+
+class TensorflowArrays(HostArrays):
+    """Showing and saving TensorFlow's tensors."""
+
+    name = "tensorflow"
+
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, tf.Tensor) or variable_of(value) is not None
+
+    def describe(self, tensor: Any) -> Description:
+        return describe(tensor)
+
+    def to_host(self, tensor: Any) -> Any:
+        plain = tensor if isinstance(tensor, tf.Tensor) else read(variable_of(tensor))
+        return numpy.asarray(plain.numpy())
+
+    def from_host(self, array: Any, dtype: str) -> Any:
+        return tf.constant(array, dtype=tf.as_dtype(dtype))
+
+    def summarize(self, tensor: Any) -> Summary | None:
+        return super().summarize(tensor) if describe(tensor).dtype in DTYPES else None
+
+    def to_text(self, tensor: Any) -> str:
+        if describe(tensor).dtype in DTYPES:
+            return super().to_text(tensor)
+        return str(self.to_host(tensor).tolist()) if describe(tensor).dtype == "string" else "(not shown)"
+
+    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
+        dtype = describe(tensor).dtype
+        if dtype not in DTYPES:
+            raise NotSaved(f"a {dtype} tensor cannot be saved", asked="rec.save(path)", found=f"a {dtype} tensor")
+        return super().encode(tensor, blobs, seen)

@@ -1,0 +1,75 @@
+"""Tensors as backprobe sees them: what choosing an output asks of one, and what showing and saving ask of many.
+
+Both are part of every backend. A backend whose tensors become NumPy arrays inherits nearly all of ``Arrays`` from
+``backprobe.backends.immutable.HostArrays``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from backprobe.backends.facts import Description, Summary
+from backprobe.record.nonfinite import Nonfinite
+
+
+class Tensors(Protocol):
+    """Which values are tensors, and which of these are differentiated."""
+
+    @abstractmethod
+    def is_tensor(self, value: Any) -> bool: ...
+
+    @abstractmethod
+    def is_floating(self, tensor: Any) -> bool:
+        """Is its dtype floating-point or complex?"""
+        ...
+
+    @abstractmethod
+    def is_differentiated(self, value: Any) -> bool:
+        """Is it a tensor that requires a gradient?"""
+        ...
+
+    @abstractmethod
+    def describe(self, tensor: Any) -> Description: ...
+
+    @abstractmethod
+    def cotangent(self, output: Any, cotangent: Any) -> Any:
+        """The cotangent as a tensor of the output's dtype and device. Raises BadOutput."""
+        ...
+
+
+class Arrays(Protocol):
+    """The tensors of a recording as data: what showing and saving need of a framework."""
+
+    name: str
+
+    @abstractmethod
+    def is_tensor(self, value: Any) -> bool: ...
+
+    @abstractmethod
+    def describe(self, tensor: Any) -> Description: ...
+
+    @abstractmethod
+    def summarize(self, tensor: Any) -> Summary | None: ...
+
+    @abstractmethod
+    def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
+        """Count NaN and Inf in many tensors at once, with one transfer from a device; None for one without numbers."""
+        ...
+
+    @abstractmethod
+    def numbers(self, tensor: Any) -> Any:
+        """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
+        ...
+
+    @abstractmethod
+    def to_text(self, tensor: Any) -> str: ...
+
+    @abstractmethod
+    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
+        """A tensor as plain data; the bytes that it lies on go into ``blobs``, once where tensors share them."""
+        ...
+
+    @abstractmethod
+    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any: ...
