@@ -664,7 +664,7 @@ def all_frozen(x, w, probe):
     return rec
 
 
-@error("an output that is no scalar", "not_scalar")
+@error("an output that is not a scalar", "not_scalar")
 def not_scalar(x, w, probe):
     with probe() as rec:
         u = x * w  # <- made

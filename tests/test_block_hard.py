@@ -63,7 +63,7 @@ def assert_unmoved(model, select, **options):
 
 @case("Accelerate: `accelerator.prepare`, `accelerator.backward`, accumulation", WRAPPED)
 @case("Accelerate with mixed precision", WRAPPED,
-      "works; locals of the model's own forward in a block by itself only, a note says so")  # fmt: skip
+      "works; locals of the model's own forward in a plain block only; a note says so")  # fmt: skip
 def test_accelerate():
     import accelerate
 
@@ -272,7 +272,7 @@ def test_transforms_inside_a_block():
 @case(
     "a block around a model, and `torch.compile(model)` called in it", WRAPPED, "`Unsupported`: call the model itself"
 )
-@case("`torch.compile`d functions and modules, `fullgraph` too: nothing is compiled anew, the same bits", INSIDE,
+@case("`torch.compile`d functions and modules, `fullgraph` too: nothing is compiled again, the same bits", INSIDE,
       "what they take and return; a note says so")  # fmt: skip
 def test_compiled_callables_inside_a_block():
     torch.manual_seed(0)
@@ -390,7 +390,7 @@ def test_a_custom_function():
     assert not any("tripled" in name for name in rec)  # backward is not followed: its values belong to no forward
 
 
-@case("another thread that runs the same model, or the same functions", INSIDE, "is not seen, and adds nothing")
+@case("another thread that runs the same model or the same functions", INSIDE, "is not seen, and adds nothing")
 def test_another_thread_is_not_seen():
     torch.manual_seed(0)
     model, x = Net(), torch.linspace(-1, 1, 6).reshape(2, 3)
@@ -420,7 +420,7 @@ def test_another_thread_is_not_seen():
     assert all(same(model.get_parameter(name).grad, gradient) for name, gradient in bare.items())
 
 
-@case("`backward()` called from another thread", INSIDE, "its gradients are not the block's: `backward_not_run`")
+@case("`backward()` called from another thread", INSIDE, "its gradients do not belong to the block: `backward_not_run`")
 def test_backward_from_another_thread():
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     with bp.probe() as rec:

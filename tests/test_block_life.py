@@ -50,7 +50,7 @@ def doubled(value):
 # nested
 
 
-@case("a block in a block: each has the gradients of its own `backward()`s", LIFE)
+@case("a block in a block: each has the gradients of its own `backward()` calls", LIFE)
 def test_a_block_in_a_block(x):
     with bp.probe() as outer:
         u = x * 2
@@ -93,7 +93,7 @@ def opens_a_block(value):
     return u.sum()
 
 
-@case("a plain block in a function that is probed", LIFE, "`NoSource`: probe the function, or open the block around it")
+@case("a plain block in a probed function", LIFE, "`NoSource`: probe the function, or open the block around it")
 def test_a_block_in_a_probed_function(x):
     with pytest.raises(bp.NoSource, match="opens_a_block is already being probed") as caught:
         bp.probe(opens_a_block)(x)
@@ -112,7 +112,11 @@ def test_a_block_in_a_probed_function(x):
     assert same(found[0]["weight"].grad, model.weight.grad)
 
 
-@case("a model block and a plain block in each other", LIFE, "works; locals that both ask for are the model block's")
+@case(
+    "a model block inside a plain block, and the reverse",
+    LIFE,
+    "works; locals that both record belong to the model block",
+)
 def test_a_model_block_in_a_plain_block(x):
     model = Net()
     with bp.probe() as plain:
@@ -159,7 +163,7 @@ def test_one_probe_several_times(x):
 # errors
 
 
-@case("an error in the block: the very object, with a note; what was recorded stays readable", LIFE)
+@case("an error in the block: the same object, with a note; what was recorded stays readable", LIFE)
 def test_an_error_in_a_block(x):
     error = ValueError("mine")
     with pytest.raises(ValueError) as caught, bp.probe() as rec:
@@ -227,7 +231,7 @@ def test_no_backward(x):
     assert "backward_not_run" in str(rec)
 
 
-@case("reading while the block is open: what is known then", LIFE)
+@case("reading while the block is open: the state at that moment", LIFE)
 def test_reading_while_the_block_is_open(x):
     with bp.probe() as rec:
         assert len(rec) == 0
@@ -374,7 +378,7 @@ def hooked(model):
     return sum(map(len, held)) + sum(len(parameter._backward_hooks or ()) for parameter in model.parameters())
 
 
-@case("what is left behind: no hook, no tracer, no reference to a tensor, a module or a frame", LIFE, "nothing")
+@case("left behind afterwards: no hook, tracer, or reference to a tensor, a module or a frame", LIFE, "nothing")
 def test_nothing_stays(x):
     def program(model):
         x = torch.ones(3, requires_grad=True)

@@ -60,7 +60,7 @@ def test_two_calls(x):
     assert [entry.name for entry in rec.outputs] == ["first", "second"]
 
 
-@case("`.grad` accumulated before the block is none of its gradients", PASSES)
+@case("`.grad` accumulated before the block does not count", PASSES)
 def test_what_was_there_before(x):
     model = net()
     model(x).sum().backward()
@@ -156,7 +156,7 @@ def test_create_graph(x):
     assert same(rec["slope"].grad, torch.ones(3))
 
 
-@case("`backward(inputs=[...])`", PASSES, "the gradients of what leads there; else `not_connected` with that reason")
+@case("`backward(inputs=[...])`", PASSES, "gradients of what leads there; otherwise `not_connected` with that reason")
 def test_limited_inputs(x):
     w = torch.tensor(2.0, requires_grad=True)
     with bp.probe() as rec:
@@ -254,7 +254,7 @@ def test_a_whole_training_step(x):
     assert same(rec["first.weight"].value, before)
 
 
-@case("PyTorch's own error of a second `backward()` comes out unchanged", PASSES)
+@case("PyTorch's own error for a second `backward()` comes out unchanged", PASSES)
 def test_a_second_pass_without_a_graph(x):
     def twice():
         u = x.exp()
@@ -386,7 +386,7 @@ def test_what_backward_brings_after_a_write_through_data_is_not_told_apart(early
     assert rec["w"].cause.text == "w.data.sub_(1.0)"
 
 
-@case("a write by a call that a block cannot foresee", WRITES,
+@case("an in-place write that a block cannot foresee", WRITES,
       "the new version is right; the old value is `Overwritten`")  # fmt: skip
 def test_writes_that_cannot_be_foreseen(x):
     with bp.probe() as rec:

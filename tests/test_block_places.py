@@ -331,7 +331,7 @@ def remembered(value):
     return squared
 
 
-@case("constructors, properties, operators, hooks, what is given to a library, `lru_cache`: all followed", PLACES)
+@case("constructors, properties, operators, hooks, functions passed to a library, `lru_cache`: all followed", PLACES)
 def test_what_is_followed_in_a_block_alone(x):
     def hook(gradient):
         doubled_gradient = gradient * 2
@@ -357,7 +357,7 @@ def test_what_is_followed_in_a_block_alone(x):
     remembered.cache_clear()
 
 
-@case("`locals()` that is kept in a block", PLACES, "is brought up to date at each step before Python 3.13")
+@case("`locals()` that is kept in a block", PLACES, "is updated at each step before Python 3.13")
 def test_locals_that_are_kept(x):
     def program():
         kept = locals()
@@ -384,7 +384,7 @@ rec["u"].grad.tolist()
 """
 
 
-@case("in a notebook's cell, among other statements, with functions of other cells", PLACES)
+@case("in a notebook cell, among other statements, with functions of other cells", PLACES)
 def test_a_block_in_a_notebook():
     main, hooks = sys.modules["__main__"], (sys.excepthook, sys.displayhook)
     shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))

@@ -24,7 +24,7 @@ def free_port():
 @case("DistributedDataParallel and FSDP2 (`fully_shard`): a parameter's entry is bitwise its `.grad`, on every rank")
 @case("micro-batches with `no_sync()` and `set_requires_gradient_sync(False)`; `zero_grad()` in the block")
 @case("`.grad` accumulated before the block", answer="works: the difference that the block made")
-@case("only one rank probes, or prints its recording: nobody waits for the other")
+@case("only one rank probes, or prints its recording: no rank waits for another")
 def test_two_processes():
     port = free_port()
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -124,7 +124,7 @@ def no_gradient(framework):
     probed(framework, unused, 3.0)["u"].grad
 
 
-@refused("an output that is no scalar", bp.BadOutput)
+@refused("an output that is not a scalar", bp.BadOutput)
 def no_scalar(framework):
     """the output is not a scalar
     asked: its gradient
@@ -145,7 +145,7 @@ def cotangent_shape(framework):
     probed(framework, toy, [1.0, 2.0], [1.0, 2.0], cotangent=[1.0, 2.0, 3.0])
 
 
-@refused("a cotangent that is no tensor", bp.BadOutput, whole=False)
+@refused("a cotangent that is not a tensor", bp.BadOutput, whole=False)
 def cotangent_type(framework):
     """the cotangent is no tensor
     asked: cotangent='no'
@@ -174,7 +174,7 @@ def of_path(framework):
     probed(framework, several, 1.0, of="los")
 
 
-@refused("`of`: what is no tensor", bp.BadOutput)
+@refused("`of`: something that is not a tensor", bp.BadOutput)
 def of_value(framework):
     """what should be differentiated is no floating tensor
     asked: of=<built-in function len>
@@ -267,7 +267,7 @@ def strategy(framework):
     probed(framework, toy, 1.0, 2.0, strategy="fast")
 
 
-@refused("an unknown way of keeping values", bp.BadOption)
+@refused("an unknown way to keep values", bp.BadOption)
 def values(framework):
     """values is one of alias, copy
     asked: values='none'
@@ -276,7 +276,7 @@ def values(framework):
     probed(framework, toy, 1.0, 2.0, values="none")
 
 
-@refused("`partials` of an unknown kind", bp.BadOption)
+@refused("an unknown kind of `partials`", bp.BadOption)
 def partials(framework):
     """partials is True, False or "full"
     asked: partials='some'
@@ -315,7 +315,7 @@ def unknown_backend(framework):
     probed(framework, toy, 1.0, 2.0, backend="torsh")
 
 
-@refused("a Jacobian of the output itself", bp.BadOption)
+@refused("the Jacobian of the output itself", bp.BadOption)
 def jacobian_of_output(framework):
     """'v' is the output itself
     asked: bp.jacobian(f, 'v')

@@ -84,7 +84,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@supports("a custom derivative that is wrong: the line, the input, the size of its error, what it looks like")
+@supports("a wrong custom derivative: the line, the input, the size of the error, what it looks like")
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_custom_derivative_is_found(framework, what):
     make = MAKERS[framework.name]
@@ -105,7 +105,7 @@ def test_a_wrong_custom_derivative_is_found(framework, what):
     assert report.judged == 4
 
 
-@supports("several inputs, of which some are wrong")
+@supports("several inputs, some of them wrong")
 def test_the_input_is_named(framework):
     swapped = MAKERS[framework.name](lambda a, b: a * b, lambda g, a, b: (g * a, g * b))
 
@@ -131,7 +131,7 @@ def test_what_computes_in_single_precision_inside_is_judged(framework, factor):
     assert report.ok == (factor == 1)
 
 
-@supports("operators and functions of the framework, `stop_gradient`: none is blamed")
+@supports("operators and functions of the framework, `stop_gradient`: none is reported")
 def test_programs_that_are_right_are_not_blamed(framework):
     ops = framework.ops
 
@@ -150,7 +150,7 @@ def test_programs_that_are_right_are_not_blamed(framework):
     assert report.error < 1e-8
 
 
-@supports("kinks, which are not judged")
+@supports("kinks, which are not checked")
 def test_a_kink_is_not_judged(framework):
     report = bp.check(lambda x: framework.ops.relu(x), backend=framework.name)(framework.tensor([0.0, 0.0]))
     assert report.judged == 0
@@ -181,7 +181,7 @@ def test_inside_a_tf_function_and_its_loops():
     assert finding.source.line == line("in the loop")
 
 
-@supports("calls that are random", answer="not judged", on="tensorflow")
+@supports("random calls", answer="not judged", on="tensorflow")
 def test_what_tensorflow_draws_at_random_is_not_judged_and_not_drawn_again():
     def f(x):
         return tf.reduce_sum(tf.nn.dropout(x, 0.5) + tf.random.normal(x.shape))
@@ -210,7 +210,7 @@ def test_variables_are_inputs_and_stay_as_they_are():
     assert np.array_equal(weight.numpy(), ROWS.T)
 
 
-@supports("models, which stay as they are", on="tensorflow")
+@supports("models, which are left unchanged", on="tensorflow")
 def test_keras_layers_are_judged_as_a_whole_and_stay_as_they_are():
     @keras.saving.register_keras_serializable("checks")
     class Wrong(keras.layers.Layer):
@@ -321,7 +321,7 @@ def test_the_conventions_of_complex_numbers_are_one():
     assert check_jax(lambda z: jnp.abs(z * z.conj() + jnp.exp(z)).sum())(z).ok
 
 
-@supports("models, which stay as they are", on="jax")
+@supports("models, which are left unchanged", on="jax")
 def test_models_that_are_pytrees():
     class Layer(equinox.Module):
         linear: equinox.nn.Linear
@@ -337,7 +337,7 @@ def test_models_that_are_pytrees():
     assert report.judged == 3
 
 
-@supports("models, which stay as they are", on="jax")
+@supports("models, which are left unchanged", on="jax")
 def test_models_of_nnx_and_what_a_call_changes_in_them():
     class Layer(flax.nnx.Module):
         def __init__(self, rngs):
@@ -358,7 +358,7 @@ def test_models_of_nnx_and_what_a_call_changes_in_them():
     assert all(np.allclose(a, b, rtol=1e-6) for a, b in zip(after, expected, strict=True))
 
 
-@supports("models, which stay as they are", on="jax")
+@supports("models, which are left unchanged", on="jax")
 def test_models_of_linen():
     class Block(flax.linen.Module):
         @flax.linen.compact
@@ -392,7 +392,7 @@ def test_unbound_models_of_linen_are_one_call():
     assert report.judged == 2 and report.notes == ()
 
 
-@supports("a custom derivative that is used where no call is followed", answer="named, and not judged")
+@supports("a custom derivative in a call that is not followed", answer="named, and not checked")
 def test_a_custom_derivative_out_of_sight_is_said_not_to_be_judged(framework):
     wrong = MAKERS[framework.name](lambda x: x * x, lambda g, x: g * x)
 
@@ -428,7 +428,7 @@ def test_what_is_iterated_over_is_said_not_to_be_judged(framework):
 # PyTorch, whose other tests are in tests/test_check.py
 
 
-@supports("inside compiled functions and loops", on="torch", answer="loops; not what `torch.compile` made")
+@supports("inside compiled functions and loops", on="torch", answer="loops; not what `torch.compile` compiled")
 def test_loops_in_pytorch():
     half_torch = custom_torch(lambda x: x * x, lambda g, x: g * x)
 
@@ -441,18 +441,18 @@ def test_loops_in_pytorch():
     assert [finding.source.line for finding in report.findings] == [line("in the loop of PyTorch")]
 
 
-@supports("calls that are random", on="torch", answer="judged with the random state put back")
+@supports("random calls", on="torch", answer="checked with the random state restored")
 def test_dropout_in_pytorch():
     assert bp.check(lambda x: torch.nn.functional.dropout(x))(torch.tensor(ROWS)).ok
 
 
-@supports("calls that are random", on="jax")
+@supports("random calls", on="jax")
 def test_dropout_in_jax():
     key = jax.random.key(0)
     assert check_jax(lambda x: x * jax.random.bernoulli(key, 0.5, x.shape))(jnp.asarray(ROWS)).ok
 
 
-@supports("models, which stay as they are", on="torch")
+@supports("models, which are left unchanged", on="torch")
 def test_a_model_in_pytorch():
     model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.ReLU())
     before = model[0].weight.clone()

@@ -48,7 +48,7 @@ def test_what_cuts_the_graph(framework):
     assert found(bp.explain(recording, "cut"))[0][:2] == (kind, at)
 
 
-@supports("several cuts, in called functions too, and values that have no derivative by nature", SECTION)
+@supports("several cuts, in called functions too, and values that have no derivative", SECTION)
 def test_several_cuts(framework):
     ops = framework.ops
 
@@ -69,7 +69,7 @@ def test_several_cuts(framework):
     assert {finding.kind for finding in bp.explain(recording).findings} == set(at.values())
 
 
-@supports("a cut in a statement over several lines, at the line of the part that cuts", SECTION)
+@supports("a cut in a statement over several lines, at the line that cuts", SECTION)
 def test_a_statement_over_several_lines(framework):
     ops = framework.ops
 
@@ -174,7 +174,7 @@ STRAIGHT_THROUGH = {
 }  # fmt: skip
 
 
-@supports("an operation that is flat has the remedy of such, in the framework's words", SECTION)
+@supports("a flat operation has its remedy in the framework's terms", SECTION)
 def test_an_operation_that_is_flat_has_the_remedy_of_such(framework, tmp_path):
     ops = framework.ops
 
@@ -192,7 +192,7 @@ def test_an_operation_that_is_flat_has_the_remedy_of_such(framework, tmp_path):
     assert str(bp.explain(bp.load(tmp_path / "saved", to="numpy"), "u")) == str(bp.explain(recording, "u"))
 
 
-@supports("an operation that is flat, in the middle of an expression", SECTION)
+@supports("a flat operation in the middle of an expression", SECTION)
 def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
     ops = framework.ops
 
@@ -245,7 +245,7 @@ def test_remedies_name_functions_of_the_framework(framework):
         assert words in remedies[kind]
 
 
-@supports("what is not differentiated: what makes it so in the framework", SECTION)
+@supports("a value that is not differentiated: how to change that in the framework", SECTION)
 def test_what_is_not_differentiated(framework):
     def f(x, w):
         return framework.ops.sum(x * w)

@@ -59,7 +59,7 @@ def test_arrays_of_jax_never_change():
     assert JAX.numpy(rec["u#1"].grad).tolist() == [1, 1]
 
 
-@supports("`no_grad`: what was computed with gradients switched off", on="torch")
+@supports("`no_grad`: values computed with gradients switched off", on="torch")
 def test_no_grad():
     def f(x):
         with torch.no_grad():
@@ -110,7 +110,7 @@ def test_the_number_in_a_value_that_jax_differentiates():
     assert JAX.numpy(bp.probe(f)(JAX.tensor(3.0))["x"].grad).item() == 12
 
 
-KEPT = "a value that the program keeps outside of itself, used when the probe is over"
+KEPT = "a value that the program keeps outside, used after the probe is over"
 
 
 def keeping(kept):
@@ -178,7 +178,7 @@ def test_jax_tells_values_apart_and_not_objects():
     assert jax.jit(lambda x: tuple(bp.probe(square)(x, x)[name].grad for name in "pq"))(x) == wanted
 
 
-@supports("an argument that the function also reads as a global: only as an argument is it differentiated")
+@supports("an argument that the function also reads as a global is differentiated only as an argument")
 def test_an_argument_that_is_also_a_global(framework):
     held = framework.tensor(3.0)
 

@@ -74,7 +74,7 @@ def test_backward(framework):
     assert any("the branch 1 / x of where" in fact for fact in found.facts)
 
 
-@supports("what came in with an argument", SECTION)
+@supports("NaN that comes in with an argument", SECTION)
 def test_came_in(framework):
     report = explained(framework, zero_over_zero, [float("nan"), 1.0])
     assert [finding.name for finding in report.of_kind("came_in", "born")] == ["x"]

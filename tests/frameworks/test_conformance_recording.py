@@ -213,7 +213,7 @@ def test_keyword_arguments(framework):
 PROMISES = "Promises"
 
 
-@supports("the result is bitwise the one without the probe, and arguments are left as they were", PROMISES)
+@supports("the result is bitwise the same as without the probe, and arguments are unchanged", PROMISES)
 def test_no_observer_effect(framework):
     ops = framework.ops
 
@@ -241,7 +241,7 @@ class Custom(Exception):
     pass
 
 
-@supports("an exception of your own keeps its type and identity, and gets a note; the next probe works", PROMISES)
+@supports("your own exception keeps its type and identity, and gets a note; the next probe works", PROMISES)
 def test_an_exception_inside(framework):
     raised = []
 
@@ -264,7 +264,7 @@ def test_an_exception_inside(framework):
     assert framework.numpy(bp.probe(lambda x: x * 2)(framework.tensor(3.0))["x"].grad).item() == 2
 
 
-@supports("an exception that the program itself catches is its own business", PROMISES)
+@supports("an exception that the program itself catches is left alone", PROMISES)
 def test_an_exception_that_is_caught(framework):
     def f(x):
         try:
@@ -282,7 +282,7 @@ def test_an_exception_that_is_caught(framework):
     }  # fmt: skip
 
 
-@supports("what nobody selected is not kept alive", PROMISES)
+@supports("values that nobody selected are not kept alive", PROMISES)
 def test_nothing_is_kept_alive_but_what_the_recording_holds(framework):
     dropped, exp = [], framework.ops.exp
 

@@ -8,7 +8,7 @@ from backends import FRAMEWORKS, JAX, TENSORFLOW, TORCH
 
 import backprobe as bp
 
-SECTION = "Options that not all have"
+SECTION = "Options that only some have"
 STRATEGIES = "`strategy`: `retain_grad`, `hooks` and `separate`"
 SECOND = "`create_graph=True`: gradients that can be differentiated again"
 PRODUCTS = "`bp.hvp`"

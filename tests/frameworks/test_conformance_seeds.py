@@ -31,7 +31,7 @@ def numbers(framework, tensors):
     return {name: framework.numpy(tensor).item() for name, tensor in tensors.items()}
 
 
-@supports("values and gradients of the toy graph, the same numbers in all", SECTION)
+@supports("values and gradients of the toy graph, the same in all", SECTION)
 def test_s1_values_and_s2_gradients_of_the_toy_graph(framework):
     rec = bp.probe(toy(framework.ops))(*leaves(framework))
     values = numbers(framework, {name: entry.value for name, entry in rec.items()})
@@ -163,7 +163,7 @@ def squares(ops):
 A, X = [[1.0, 2.0], [3.0, 4.0]], [[1.0], [-1.0]]
 
 
-@supports("contributions: what flows along each edge, of values of several elements too", SECTION)
+@supports("contributions: what flows along each edge, for values of several elements too", SECTION)
 def test_contributions_are_vector_jacobian_products(framework):
     rec = bp.probe(squares(framework.ops), partials=True)(framework.tensor(A), framework.tensor(X))
     assert rec["h"].partials == {}
@@ -182,7 +182,7 @@ def test_full_partials(framework):
     assert framework.numpy(rec["h"].partials["a"]).reshape(2, 4).tolist() == [[1, -1, 0, 0], [0, 0, 1, -1]]
 
 
-@supports("`bp.jacobian`: of an output that is no scalar, towards any value", SECTION)
+@supports("`bp.jacobian`: of an output that is not a scalar, towards any value", SECTION)
 def test_a_jacobian(framework):
     def f(x, w):
         u = x * w

@@ -523,7 +523,7 @@ def test_values_inside_a_checkpoint(policy, partials):
 # rules of the user's own, and derivatives inside the program
 
 
-@supports("`custom_vjp` and `custom_jvp`: right outside, and a note says that nothing is seen inside")
+@supports("`custom_vjp` and `custom_jvp`: right outside, and a note says that nothing inside is seen")
 def test_rules_of_the_users_own():
     @jax.custom_vjp
     def ruled(t):

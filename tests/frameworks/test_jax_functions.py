@@ -52,7 +52,7 @@ class Layer:
         return decorated(u) * u
 
 
-@supports("`jit`, in every spelling, also of what was compiled and called before")
+@supports("`jit`, in every spelling, also of functions compiled and called before")
 @pytest.mark.parametrize(
     ("make", "name"),
     [
@@ -229,7 +229,7 @@ class Registered:
         return cls(*children, note)
 
 
-@supports("containers as arguments: dicts keep their order, pytrees of other classes are taken apart")
+@supports("containers as arguments: dicts keep their order, pytrees of other classes are flattened")
 def test_containers_as_arguments():
     def f(parameters, pair, registered, frozen):
         u = parameters["b"] * pair.first + parameters["a"]["deep"] * registered.weight

@@ -420,7 +420,7 @@ def compiled(z):
     return q + 1.0
 
 
-@pytest.mark.supports("`tf.function`, also where it was traced and cached before", "TensorFlow and Keras")
+@pytest.mark.supports("`tf.function`, also if it was traced and cached before", "TensorFlow and Keras")
 def test_a_function_that_was_traced_and_cached_has_its_names():
     compiled(tf.constant(2.0))
     assert compiled.experimental_get_tracing_count() == 1

@@ -280,7 +280,7 @@ def deleted(ops):
 
 
 @program(
-    "names of your own such as `grad`, `loss`, `rec`, `self`, `tape` break nothing", (2.0, 3.0, 4.0, 5.0),
+    "your own names such as `grad`, `loss`, `rec`, `self`, `tape` break nothing", (2.0, 3.0, 4.0, 5.0),
     {
         "grad": (2, 15), "type": (3, 10), "self": (4, 5), "tape": (5, 10), "super": (6, 5), "rec": (10, 5),
         "loss": (50, 1),

@@ -71,7 +71,7 @@ def holomorphic(ops):
 
 
 @program(
-    "the real part of a complex product, towards a real argument and a complex one",
+    "the real part of a complex product, with respect to a real and a complex argument",
     (np.array([1.0, 2.0], "float32"), np.array([1 + 1j, 2 - 1j], "complex64")),
     {
         "x": ([1, 2], [0, 3]), "z": ([1 + 1j, 2 - 1j], [2 - 2j, 8 + 4j]), "w": ([2j, 3 - 4j], [1, 2]),

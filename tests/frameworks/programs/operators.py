@@ -59,7 +59,7 @@ def indexing(ops):
 
 
 @program(
-    "stacked, joined and shaped anew", (X, W),
+    "stack, concatenate and reshape", (X, W),
     {
         "x": (X, [4, 8]), "w": (W, [12, -4]), "s": ([X, W], [[4, 8], [12, -4]]),
         "c": ([X, W, X, W], [[2, 4], [6, -2], [2, 4], [6, -2]]),

@@ -32,7 +32,7 @@ def of_function(ops):
 
 
 @program(
-    "`cotangent` for an output that is no scalar", ([1.0, 2.0], [3.0, 4.0]),
+    "`cotangent` for an output that is not a scalar", ([1.0, 2.0], [3.0, 4.0]),
     {"x": ([1, 2], [30, 400]), "w": ([3, 4], [10, 200]), "u": ([3, 8], [10, 100])}, options={"cotangent": [10, 100]},
 )  # fmt: skip
 def cotangent(ops):
@@ -54,7 +54,7 @@ def one_element(ops):
 
 
 @program(
-    "the only output that is connected is the one that is meant", (3.0,),
+    "if only one output is connected, it is the one", (3.0,),
     {"x": (3, 2), "return.0": (6, 1), "return.1": (3, "detached")},
 )  # fmt: skip
 def connected_output(ops):
@@ -77,7 +77,7 @@ def wrt(ops):
 
 
 @program(
-    "an argument that is returned as it is", (3.0,), {"x": (3, 1)}, readings={"return": "x"},
+    "an argument that is returned unchanged", (3.0,), {"x": (3, 1)}, readings={"return": "x"},
 )  # fmt: skip
 def identity(ops):
     def f(x):

@@ -22,7 +22,7 @@ def kept_first(ops):
 
 
 @program(
-    "a value that code out of sight makes and keeps", (3.0,), {"x": (3, 16), "u": (6, 8), "return": (48, 1)},
+    "a value that code out of sight creates and keeps", (3.0,), {"x": (3, 16), "u": (6, 8), "return": (48, 1)},
 )  # fmt: skip
 def kept_out_of_sight(ops):
     space = {}
@@ -99,7 +99,7 @@ def unpacked_calls(ops):
 
 
 @program(
-    "a tensor taken apart: `p, q = x`, `for row in x`", ([2.0, 3.0],),
+    "an unpacked tensor: `p, q = x`, `for row in x`", ([2.0, 3.0],),
     {
         "x": ([2, 3], [6, 10]), "p": (2, 3), "q": (3, 7), "s#0": (6, 1), "row#0": (2, 3), "s#1": (12, 1),
         "row#1": (3, 3), "s#2": (21, 1),
@@ -164,7 +164,7 @@ class Layer:
 
 
 @program(
-    "an object made inside, its properties and what it collects", (3.0, 2.0),
+    "an object created inside, its properties and what it collects", (3.0, 2.0),
     {"x": (3, 36), "w": (2, 78), "y": (12, 9), "z": (48, 1), "return": (108, 1)},
     readings={
         "layer.scale": "w", "/apply#1:self.scale": "w", "/apply#0:h": "y", "/apply#1:self.seen.0": "y",

@@ -75,7 +75,7 @@ def one_binding(ops):
 
 
 @program(
-    "values that are not selected are stepped over, wherever they stand", (3.0, 2.0),
+    "values that are not selected are skipped, wherever they stand", (3.0, 2.0),
     {"x": (3, 16), "v": (15, 2), "return": (30, 1)}, options={"select": ["x", "v"]},
 )  # fmt: skip
 def stepped_over(ops):

@@ -21,7 +21,7 @@ def not_connected(ops):
 
 
 @program(
-    "`not_connected`: an argument that is not used", (3.0, 2.0), {"x": (3, 6), "w": (2, "not_connected"), "u": (9, 1)},
+    "`not_connected`: an unused argument", (3.0, 2.0), {"x": (3, 6), "w": (2, "not_connected"), "u": (9, 1)},
 )  # fmt: skip
 def unused_argument(ops):
     def f(x, w):
@@ -32,7 +32,7 @@ def unused_argument(ops):
 
 
 @program(
-    "a gradient that is 0 is a gradient", (3.0, 2.0), {"x": (3, 0), "w": (2, 1), "u": (6, 0), "return": (2, 1)},
+    "a gradient of 0 is a gradient", (3.0, 2.0), {"x": (3, 0), "w": (2, 1), "u": (6, 0), "return": (2, 1)},
 )  # fmt: skip
 def zero(ops):
     def f(x, w):
@@ -102,7 +102,7 @@ def not_tensor(ops):
 
 
 @program(
-    "`frozen`: what no differentiated argument went into; `wrt` names those that are", (3.0, 2.0),
+    "`frozen`: computed from no differentiated argument; `wrt` says which are differentiated", (3.0, 2.0),
     {"x": (3, "frozen"), "w": (2, 3), "u": (9, "frozen"), "v": (6, 1), "return": (15, 1)}, options={"wrt": "w"},
 )  # fmt: skip
 def frozen(ops):
