@@ -1,4 +1,4 @@
-"""Makes the tables of docs/blocks.md of the tests: ``python tests/block_page.py`` runs them and writes the page.
+"""Makes the tables of docs/blocks.md from the tests: ``python tests/block_page.py`` runs them and writes the page.
 
 A test says what it shows with a mark, ``@pytest.mark.block(claim, section)``; ``answer=`` where it is not "works".
 What is written by hand stands above the tables.
@@ -14,9 +14,9 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "blocks.md"
 BELOW = """## Hard cases, as tested
 
-Each line stands for tests that ran and passed under PyTorch: the tables are made of them, by `python
-tests/block_page.py`. Where nothing else is said, names, values, statuses and gradients are right, and the program
-computes what it computes without a block, to the bit.
+Each row stands for tests that ran and passed with PyTorch; `python tests/block_page.py` makes the tables from them.
+Unless a row says otherwise, names, values, statuses and gradients are right, and the program computes the same as without
+a block, bit for bit.
 """
 
 

@@ -132,7 +132,7 @@ def to_array(tensor):
     return tensor.detach().numpy()  # <- here for array_of_a_helper
 
 
-@function("`.numpy()` in a function of one's own", "x", "detach")
+@function("`.numpy()` in your own function", "x", "detach")
 def array_of_a_helper(x, w):
     u = x * w
     back = torch.from_numpy(to_array(u))
@@ -396,13 +396,13 @@ def helper(value):
     return half.detach()  # <- here for in_a_helper
 
 
-@function("cut inside a function of one's own", "x", "detach")
+@function("cut inside your own function", "x", "detach")
 def in_a_helper(x, w):
     u = x * w
     return (helper(u) * w).sum()
 
 
-@function("an argument of a function of one's own", "x", "detach")
+@function("an argument of your own function", "x", "detach")
 def cut_argument(x, w):
     u = x * w
     half = doubled(u.detach())  # <- here
@@ -584,7 +584,7 @@ class Squares(torch.autograd.Function):
         return 2 * value * gradient
 
 
-@error("a value saved by a function of one's own", "in_place")
+@error("a value saved by your own function", "in_place")
 def saved_by_a_function(x, w, probe):
     with probe() as rec:
         u = x * w  # <- made

@@ -1,4 +1,4 @@
-"""Makes the tables of docs/explain.md of the programs in explain_cases.py: ``python tests/explain_page.py``.
+"""Makes the tables of docs/explain.md from the programs in explain_cases.py: ``python tests/explain_page.py``.
 
 Each program runs by itself, for what PyTorch says, and under a probe, for what ``bp.explain`` finds.
 """
@@ -17,11 +17,11 @@ from explain_cases import BLOCKS, ERRORS, FUNCTIONS, W, X
 PAGE = Path(__file__).parent.parent / "docs" / "explain.md"
 BELOW = """## Every cause, as tested
 
-Each row is a program of the tests, run by itself and under a probe: the tables are made by `python
-tests/explain_page.py`. The words are PyTorch's own, from the error or warning that the program by itself brings up.
+Each row is a program of the tests, run by itself and under a probe; `python tests/explain_page.py` makes the tables. The
+words in quotation marks are PyTorch's own, from the error or warning of the program by itself.
 """
 AT = re.compile(r"\(?\S*explain_cases\.py:\d+:? ?(.*?)(?:\)(, for .*)?)?$")
-NO_LEAF = "is None, as any that is no leaf has"
+NO_LEAF = "is None, as for any value that is not a leaf"
 LONGEST = 110
 
 
@@ -35,7 +35,7 @@ def first_words(error):
 
 
 def torch_says(case, block):
-    """What running a program without a probe brings up, and what is then in ``.grad``."""
+    """The error or warning of a program without a probe, or what is then in ``.grad``."""
     x, w = arguments()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
@@ -86,7 +86,7 @@ def table(head, rows):
 
 
 def made():
-    """The page that the programs give."""
+    """The page, as the programs give it."""
     gradients = [
         (case.row, torch_says(case, block), backprobe_says(case, block))
         for block, cases in ((False, FUNCTIONS), (True, BLOCKS)) for case in cases

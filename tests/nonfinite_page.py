@@ -18,8 +18,8 @@ PAGE = Path(__file__).parent.parent / "docs" / "nonfinite.md"
 BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 BELOW = """## Compared with anomaly mode
 
-Each line is a program of the tests whose births are known (`tests/nonfinite_cases.py`), run in both. The table is made
-by `python tests/nonfinite_page.py`.
+Each row is a program of the tests whose births are known (`tests/nonfinite_cases.py`), run in both; `python
+tests/nonfinite_page.py` makes the table.
 """
 
 

@@ -29,8 +29,8 @@ FILES = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "j
 INTRODUCTION = """# What each framework supports
 
 The same functions are probed in PyTorch, TensorFlow and JAX, and give the same names, statuses, values and gradients,
-and the same messages for bad input. Each line stands for tests that ran and passed on that framework: this page is
-made of them, by `python tests/frameworks/conformance_page.py`.
+and the same messages for bad input. Each line stands for tests that ran and passed on that framework; `python
+tests/frameworks/conformance_page.py` makes this page from them.
 """
 ALIKE = """## Alike in all of them
 """
