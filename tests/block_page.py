@@ -15,8 +15,8 @@ PAGE = HERE.parent / "docs" / "blocks.md"
 BELOW = """## Hard cases, as tested
 
 Each row stands for tests that ran and passed with PyTorch; `python tests/block_page.py` makes the tables from them.
-Unless a row says otherwise, names, values, statuses and gradients are right, and the program computes the same as without
-a block, bit for bit.
+Unless a row says otherwise, names, values, statuses and gradients are right, and the program computes the same as
+without a block, bit for bit.
 """
 
 

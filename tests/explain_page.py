@@ -17,8 +17,8 @@ from explain_cases import BLOCKS, ERRORS, FUNCTIONS, W, X
 PAGE = Path(__file__).parent.parent / "docs" / "explain.md"
 BELOW = """## Every cause, as tested
 
-Each row is a program of the tests, run by itself and under a probe; `python tests/explain_page.py` makes the tables. The
-words in quotation marks are PyTorch's own, from the error or warning of the program by itself.
+Each row is a program of the tests, run by itself and under a probe; `python tests/explain_page.py` makes the tables.
+The words in quotation marks are PyTorch's own, from the error or warning of the program by itself.
 """
 AT = re.compile(r"\(?\S*explain_cases\.py:\d+:? ?(.*?)(?:\)(, for .*)?)?$")
 NO_LEAF = "is None, as for any value that is not a leaf"
