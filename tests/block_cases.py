@@ -11,12 +11,16 @@ from backprobe.backends.torch.block import ListeningTape, Passing
 from backprobe.backends.torch.capture import Capture
 from backprobe.probe.block import BlockRun
 from backprobe.source.tracer import Tracer
-from backprobe.tracing.frame_observer import Frame, Watching
+from backprobe.tracing.frame_observer import FrameObserver, ObservedFrame
 from backprobe.tracing.recompute import Repeats
-from backprobe.tracing.scope import Scope, Value
+from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.values import ScopeId, ScopeNames, Value
 
-OURS = (BlockRun, Capture, Frame, ListeningTape, Passing, Repeats, Scope, Trace, Tracer, Value, Watching)
+OURS = (
+    BlockRun, Capture, FrameObserver, ListeningTape, ScopeNames, ObservedFrame, Passing, Repeats, Scope, ScopeId, Trace,
+    Tracer, Value,
+)  # fmt: skip
 HOOKS = [
     held for name, held in vars(torch.nn.modules.module).items()
     if name.startswith("_global_") and isinstance(held, dict)

@@ -22,8 +22,8 @@ from backprobe.backends.discover import load_backend
 from backprobe.probe.model import ModelRun
 from backprobe.source.sites import Site
 from backprobe.tracing.printed_names import full
-from backprobe.tracing.scope import Scope, Value
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.values import ScopeNames, Value
 
 EVERYTHING = ("**", "**:*")
 JUDGED = ("ok", "not_connected")  # that no path leads from a value to the loss says that moving it changes nothing
@@ -155,8 +155,8 @@ class Looking(Trace):
     def look(self) -> None:
         raise NotImplementedError
 
-    def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> Any:
-        value = super().name(scope, local, value, site, own)
+    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
+        value = super().name(names, local, value, site, own)
         self.look()
         return value
 
@@ -165,8 +165,8 @@ class Looking(Trace):
         self.look()
         return tensor
 
-    def sweep(self, scope: Scope, site: Site) -> None:
-        super().sweep(scope, site)
+    def sweep(self, names: ScopeNames, site: Site) -> None:
+        super().sweep(names, site)
         self.look()
 
 
@@ -181,20 +181,20 @@ class Watch(Looking):
         self.written_later: set[int] = set()  # positions
 
     def look(self) -> None:
-        for value in self.values[len(self.contents) :]:
+        for value in self.values.made[len(self.contents) :]:
             self.contents[value] = None if value.tensor is None else value.tensor.detach().clone()
 
-    def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> Any:
-        value = super().name(scope, local, value, site, own)
-        for leaf, held in scope.slots.get(local + own, ()):
+    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
+        value = super().name(names, local, value, site, own)
+        for leaf, held in names.slots.get(local + own, ()):
             if held.tensor is not None and not torch.equal(held.tensor, self.contents[held]):
-                self.strayed.append(f"{scope.full}:{local}{leaf}")
+                self.strayed.append(f"{names.id.full}:{local}{leaf}")
         return value
 
     def release(self) -> None:
         self.look()
-        self.names = [full(value.names[0]) for value in self.values]
-        for position, value in enumerate(self.values):
+        self.names = [full(value.names[0]) for value in self.values.made]
+        for position, value in enumerate(self.values.made):
             if value.tensor is not None and value.tensor._version != value.version:
                 self.written_later.add(position)
         super().release()
@@ -211,9 +211,9 @@ class Tap(Looking):
         self.writer: tuple[Tensor, int] | None = None  # the tensor written last, and the version that made
 
     def look(self) -> None:
-        if self.moved or len(self.values) <= self.position or not self.values[self.position].names:
+        if self.moved or len(self.values.made) <= self.position or not self.values.made[self.position].names:
             return
-        value = self.values[self.position]
+        value = self.values.made[self.position]
         self.moved = full(value.names[0])
         tensor = value.tensor
         wrote = self.writer is not None and self.writer[0] is tensor and self.writer[1] == tensor._version

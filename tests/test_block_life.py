@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from backprobe.tracing.frame_observer import TAKEN
+from backprobe.record.reasons import Note
 from block_cases import case, nothing_left, same
 
 LIFE, TRACERS = "Nesting, errors, and reading early", "Debuggers and coverage"
@@ -311,7 +311,7 @@ def test_a_debugger_that_starts_in_the_block(x, capsys):
     assert sys.gettrace() is None
     assert capsys.readouterr() == ("", "")  # bdb prints a complaint for each event that it does not know
     assert ("doubled", doubled.__code__.co_firstlineno + 1) in debugger.lines
-    assert rec.record.notes == (TAKEN,)
+    assert rec.record.notes == (Note("tracer_replaced"),)
     assert [*rec][:2] == ["x", "u"]
     sys._getframe().f_trace = None
 
@@ -353,7 +353,7 @@ def test_a_tracer_that_is_set_in_the_block(x):
         sys.settrace(None)
         w = v + 1
     assert sys.gettrace() is None
-    assert rec.record.notes == (TAKEN,)
+    assert rec.record.notes == (Note("tracer_replaced"),)
     assert not any("/doubled" in name for name in rec)
     with bp.probe() as rec:
         u = x * 2

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from backprobe.tracing.trace import Trace
+from backprobe.tracing import naming
 
 
 def scalar(number):
@@ -64,8 +64,8 @@ def test_objects_of_the_users_are_asked_nothing():
 
 def test_what_a_list_holds_already_is_not_explained_again_at_each_turn(monkeypatch):
     explained = []
-    explain = Trace._explain_one
-    monkeypatch.setattr(Trace, "_explain_one", lambda *given: explained.append(1) or explain(*given))
+    explain = naming.explain
+    monkeypatch.setattr(naming, "explain", lambda *given: explained.append(1) or explain(*given))
     x = scalar(2.0)
     with bp.probe() as rec:
         held = [x]

@@ -21,18 +21,17 @@ from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, BadOption, Unsupported
 from backprobe.probe.block_variables import computed_in, output_of
 from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
-from backprobe.probe.run import Request, Run, home, name_of
+from backprobe.probe.run import Request, Run, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
-from backprobe.record.reasons import Note
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 from backprobe.source.user_code import package
 from backprobe.tracing.finiteness import without_moved
-from backprobe.tracing.frame_observer import Watching
-from backprobe.tracing.scope import Value
+from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.transcribe import kept, transcribe
+from backprobe.tracing.values import Value
 
 
 class BlockRun(Run):
@@ -41,9 +40,9 @@ class BlockRun(Run):
     tape: BlockTape
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
+        self.frame: FrameType | None = frame
         super().__init__(probe, backend)
         _refuse_options(probe, self.tape.differentiator)
-        self.frame: FrameType | None = frame
         self.outputs: dict[Value, None] = {}
         self.versions: Versions = {}
         self.installed = ExitStack()
@@ -76,8 +75,8 @@ class BlockRun(Run):
         try:
             self.installed.close()
             self.closing()
-            compiled = (Note("compiled_not_followed", {"name": name}) for name in self.tape.unseen())
-            self.trace.notes.update(dict.fromkeys(compiled))
+            for name in self.tape.unseen():
+                self.trace.note("compiled_not_followed", name=name)
             if error is not None and not isinstance(error, BackprobeError):
                 self.add_notes(error)
             try:
@@ -132,7 +131,7 @@ class BlockRun(Run):
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
-        return sum(len(value.names) for value in self.trace.values), len(self.outputs), self.tape.progress
+        return sum(len(value.names) for value in self.trace.values.made), len(self.outputs), self.tape.progress
 
     def subject(self) -> str:
         return "a block" if self.probe.target is None else f"a block around {name_of(self.probe.target)}"
@@ -176,9 +175,9 @@ class PlainBlock(BlockRun):
 
     looked_into = None
 
-    def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
-        super().__init__(probe, backend, frame)
-        self.trace.home = home(frame.f_code.co_filename)
+    def file(self) -> str | None:
+        assert self.frame is not None
+        return self.frame.f_code.co_filename
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -188,12 +187,12 @@ class PlainBlock(BlockRun):
         read = tensors_read(self.frame, self.tape)
         if self.tape.differentiator is not None:
             self.tape.differentiator.follow(_leaves(list(read.values())))
-        watching = Watching(self.trace, self.tape)
-        watching.start(self.frame, self.trace.root, read)
+        observer = FrameObserver(self.trace, self.tape)
+        observer.start(self.frame, read)
         try:
             yield
         finally:
-            watching.stop()
+            observer.stop()
 
     def _refuse_operations(self) -> None:
         asked = next(p.text for p in self.selection.positive if p.asks_operations)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from backprobe.backends.protocol import Tape
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.output import Output, choose
-from backprobe.probe.run import CalledRun, name_of
+from backprobe.probe.run import CalledRun
 from backprobe.record.containers import leaves
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
 from backprobe.source.listener import NO_CALL, ModuleListener
 from backprobe.source.sites import Site
-from backprobe.tracing.mentioned import NO_SITE
-from backprobe.tracing.scope import LOOKS_AT_FRAME, Scope, Value
-from backprobe.tracing.trace import Trace
+from backprobe.tracing.scope import LOOKS_AT_FRAME, Log, Scope
+from backprobe.tracing.values import ScopeNames, Value
 
 
 class CellScope(Scope, ModuleListener):
@@ -24,8 +24,8 @@ class CellScope(Scope, ModuleListener):
     The cell keeps its temporaries here too, as attributes whose names begin with ``@``.
     """
 
-    def __init__(self, trace: Trace, cell: Cell, unread: dict[str, Any]) -> None:
-        super().__init__(trace, None, "", 0)
+    def __init__(self, cell: Cell, unread: dict[str, Any], log: Log, names: ScopeNames) -> None:
+        super().__init__(log, names)
         self.cell, self.unread = cell, unread
         self.result: Any = None
         self.bound: dict[str, Site] = {}  # where this run bound each variable last, in the order of these bindings
@@ -34,9 +34,10 @@ class CellScope(Scope, ModuleListener):
         self._bind_here(at)
         return super().bind(at, value)
 
-    def name(self, at: int, value: Any) -> Any:
-        self._bind_here(at)
-        return super().name(at, value)
+    def name(self, at: int, value: Any, own: str = "") -> Any:
+        if not own:
+            self._bind_here(at)
+        return super().name(at, value, own)
 
     def _bind_here(self, at: int) -> None:
         """A site binds a variable unless it is an element, an attribute or an operation without a name."""
@@ -58,11 +59,11 @@ class CellScope(Scope, ModuleListener):
         """The cell is about to read these names: those that still hold what they held before it are its inputs."""
         for name in names:
             if name in self.unread and self.unread[name] is self.cell.value(name):
-                self.trace.name(self, name, self.unread.pop(name), NO_SITE)
+                self.read(name, self.unread.pop(name))
 
     def last(self, at: int, value: Any) -> None:
         """The last expression, which is what the cell returns: it has a name if it holds a tensor."""
-        self.result = (super().bind if _holds_tensor(value, self.trace.tape) else self.done)(at, value)
+        self.result = (super().bind if _holds_tensor(value, self.log.tape) else self.done)(at, value)
 
     def exit(self) -> None:
         """Keep no value; what the cell made and left for later, such as a generator, may still report here."""
@@ -85,11 +86,11 @@ class CellRun(CalledRun):
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         with refusing_depth(self.cell.file):
-            scope = CellScope(self.trace, self.cell, self._tensors_read())
+            scope = self.trace.use_root(partial(CellScope, self.cell, self._tensors_read()))
             certain = self.cell.read_first
             reporting = self.cell.reporting(scope.unread.keys() - set(certain), operations=self.trace.operations)
-        self.trace.root, self.bound = scope, scope.bound
-        self.trace.root_opener(name_of(self.cell), self.cell.file, reporting.sites)()
+        self.bound = scope.bound
+        self.trace.open_root(self.cell.file, reporting.sites)
         try:
             scope.reads(*certain)
             reporting.run(scope)
@@ -185,15 +186,7 @@ class CellRun(CalledRun):
         name = self.output_name
         if name is None:
             return super().hold(output)
-        self.trace.return_site = self.bound[name]
-        known = self.trace.latest.get(self.tape.identity(output.tensor))
-        already = list(known.names) if known is not None else []
-        value = super().hold(output)
-        if value.names and (value is not known or value.names != already):
-            count = self.trace.root.counts.get(name, 0)
-            self.trace.root.counts[name] = count + 1
-            value.names[-1] = (self.trace.root, name, count, "")
-        return value
+        return self.trace.hold_output(output.tensor, output.path, name, self.bound[name])
 
     def spelled(self, pattern: str | None = None) -> str:
         words = ["%%probe", self.probe.of, None if pattern is None else f"--select {pattern!r}"]

@@ -7,32 +7,44 @@ import linecache
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from backprobe.backends.facts import Failure
+from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.usage import parsed
 from backprobe.errors import BackprobeError
 from backprobe.explain.graph_errors import cuts_towards, note
 from backprobe.record.entries import Record
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
-from backprobe.tracing.scope import NamedAs, Scope, Value
+from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import kept, transcribe
-
-if TYPE_CHECKING:
-    from backprobe.probe.run import Run
+from backprobe.tracing.values import NamedAs, Value
 
 DIFFERENTIATING = ("grad", "backward")
 
 
-def explained(run: Run, error: BaseException) -> str | None:
+class Running(Protocol):
+    """The run of a program that fails."""
+
+    @property
+    def backend(self) -> Backend: ...
+
+    @property
+    def tape(self) -> Tape: ...
+
+    @property
+    def trace(self) -> Trace: ...
+
+
+def explained(run: Running, error: BaseException) -> str | None:
     """The note about an error of the framework's, or about the one that the program raised another from."""
     said = _explained(run, error)
     cause = error.__cause__
     return _explained(run, cause) if said is None and cause is not None else said
 
 
-def _explained(run: Run, error: BaseException) -> str | None:
+def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
     failure = run.backend.errors(error, run.tape, _captures(kept(run.trace, [])))
@@ -53,9 +65,9 @@ def _explained(run: Run, error: BaseException) -> str | None:
     return note(failure, record, captured)
 
 
-def explain_unconnected(run: Run, error: BackprobeError) -> None:
+def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
-    returned = [value for value in run.trace.values if any(_is_returned(run, name) for name in value.names)]
+    returned = [value for value in run.trace.values.made if any(_is_returned(run, name) for name in value.names)]
     record, _ = so_far(run, returned)
     lines = [] if record is None else cuts_towards(record, record.outputs)
     if lines:
@@ -63,11 +75,11 @@ def explain_unconnected(run: Run, error: BackprobeError) -> None:
                                   *(f"  {line}" for line in lines)]))  # fmt: skip
 
 
-def _is_returned(run: Run, name: NamedAs) -> bool:
-    return name[0] is run.trace.root and name[1] == "return"
+def _is_returned(run: Running, name: NamedAs) -> bool:
+    return name[0] is run.trace.root.names.id and name[1] == "return"
 
 
-def so_far(run: Run, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:
+def so_far(run: Running, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:
     """What a program has recorded, before backward; and the positions of the entries that were captured."""
     values = kept(run.trace, outputs)
     with run.tape.quiet():
@@ -92,7 +104,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
     return found
 
 
-def _mentioned(run: Run, failure: Failure, at: TracebackType) -> Failure:
+def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
     """Of the values that a failure may be about those that the line mentions which raised it, if it does any."""
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
@@ -101,7 +113,7 @@ def _mentioned(run: Run, failure: Failure, at: TracebackType) -> Failure:
     return replace(failure, values=found or failure.values)
 
 
-def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
+def _hold(run: Running, tensor: Any, at: TracebackType | None) -> Value:
     """An entry for a tensor that backward was called on and that has no name: its line says what it mentions."""
     if at is None:
         return run.trace.hold(tensor, "backward()", "")
@@ -110,7 +122,7 @@ def _hold(run: Run, tensor: Any, at: TracebackType | None) -> Value:
     tree = parsed(text)
     call, began = (None, None) if tree is None else _began(tree)
     origin = Origin() if tree is None else Origin(reads=names_read(tree)) if began is None else Origin.of(began)
-    return run.trace.hold_at(tensor, Site(call or "backward()", at.tb_lineno, text, origin), _scope(run, file))
+    return run.trace.hold_at(tensor, Site(call or "backward()", at.tb_lineno, text, origin), file)
 
 
 def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
@@ -127,9 +139,3 @@ def _began(tree: ast.AST) -> tuple[str | None, ast.expr | None]:
         return f"{name}()", owner
     given = [word.value for word in call.keywords if word.arg in ("outputs", "tensors")]
     return f"{name}()", next(iter([*call.args, *given]), None)
-
-
-def _scope(run: Run, file: str) -> Scope:
-    """The scope that a line of a file stands in: the innermost that still runs. A block around a model has none."""
-    found = next((scope for scope in reversed(list(run.trace.live)) if scope.file == file), None)
-    return found or Scope(run.trace, None, "", 0, file)

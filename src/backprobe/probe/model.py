@@ -13,7 +13,7 @@ from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.nonfinite import Nonfinite
-from backprobe.record.reasons import Note, Reason
+from backprobe.record.reasons import Reason
 from backprobe.source.reporting import reporting
 from backprobe.tracing.finiteness import unfit
 
@@ -73,8 +73,7 @@ class Modules:
         try:
             return reporting(forward, self.trace.module_opener(_quoted(path)), operations=self.trace.operations)
         except NoSource as error:
-            unseen = Note("locals_unseen", {"name": path or "the model", "why": error.headline})
-            self.trace.notes[unseen] = None
+            self.trace.note("locals_unseen", name=path or "the model", why=error.headline)
             return None
 
     def _writing(self, inputs: Any) -> None:

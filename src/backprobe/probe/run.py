@@ -23,10 +23,9 @@ from backprobe.record.patterns import Pattern, selection
 from backprobe.recording import Recording
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
-from backprobe.tracing.mentioned import NO_SITE
-from backprobe.tracing.scope import Value
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import kept, transcribe
+from backprobe.tracing.values import Value
 
 T = TypeVar("T")
 EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one
@@ -62,16 +61,21 @@ class Run:
         self.tape = self.opened()
         self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
-        inner = innermost(self.starts_at())
-        self.trace = Trace(self.tape, self.selection, None if inner is None else home(inner.__code__.co_filename))
+        file = self.file()
+        self.trace = Trace(self.tape, self.selection, None if file is None else home(file))
 
     def opened(self) -> Tape:
         refuse_options(self.backend, self.probe.options)
         return self.backend.tape(self.probe.options)
 
     def starts_at(self) -> Any:
-        """The function that the run begins with: what is installed beside it is followed as the user's own code is."""
+        """The function that the run begins with."""
         return self.probe.target
+
+    def file(self) -> str | None:
+        """The file that the run begins in: what is installed with it is followed as the user's own code is."""
+        inner = innermost(self.starts_at())
+        return None if inner is None else inner.__code__.co_filename
 
     def add_notes(self, error: BaseException) -> None:
         """Say in an error of the program's where the probe was, and what is known about it."""
@@ -110,13 +114,13 @@ class Run:
         """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""
         if self.probe.select is None:
             return
-        missed = self.selection.unmatched([*names, *self.trace.seen])
+        missed = self.selection.unmatched([*names, *self.trace.naming.seen])
         if missed:
             self.refuse_unmatched(missed[0], names)
 
     def refuse_unmatched(self, pattern: Pattern, names: Mapping[str, int]) -> None:
         """A pattern that matched nothing is an error with the nearest names of every kind."""
-        known = {strip(name) for name in (*names, *self.trace.seen, *self.known_names())}
+        known = {strip(name) for name in (*names, *self.trace.naming.seen, *self.known_names())}
         # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
         close = nearest(pattern.text, {name.removeprefix(":") if self.in_function else name for name in known})
         raise NothingMatched(
@@ -140,7 +144,7 @@ class Run:
         return None
 
     def known_names(self) -> Sequence[str]:
-        """Names that the program has whether or not it ran them, for suggestions."""
+        """ScopeNames that the program has whether or not it ran them, for suggestions."""
         return ()
 
 
@@ -181,7 +185,7 @@ class CalledRun(Run):
 
     def returned(self, result: Any) -> Any:
         """What the target returned has a name."""
-        result = self.trace.name(self.trace.root, "return", result, NO_SITE)
+        result = self.trace.name_result(result)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()
             raise NothingToDifferentiate(

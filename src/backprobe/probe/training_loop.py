@@ -80,7 +80,7 @@ class Turns:
             self.close(None)
 
     def _is_over(self, block: PlainBlock) -> bool:
-        values, tape = block.trace.values, block.tape
+        values, tape = block.trace.values.made, block.tape
         if tape.repeated() is not None or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
         if block.outputs:

@@ -12,21 +12,19 @@ from typing import Any
 
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
-from backprobe.record.reasons import Note
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.marks import Does
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
-from backprobe.tracing.mentioned import NO_SITE
-from backprobe.tracing.scope import OWN, Scope
+from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.values import OWN, ScopeNames
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, what makes those of ``def f[T](…)``
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
 OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
-TAKEN = Note("tracer_replaced")
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 STORING = (Does.BIND, Does.CLOSE)
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  # RESUME: on Python 3.13
@@ -35,7 +33,7 @@ SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  #
 RAISING = Event(Does.RAISE)
 
 
-class Frame:
+class ObservedFrame:
     """One frame of the user's code, and the scope that it reports to."""
 
     own: Sequence[str] = (OWN,)
@@ -61,7 +59,7 @@ class Frame:
             self._bind_all()
         if event is not None:
             self.pending = event
-            BEFORE.get(event.does, Frame._nothing)(self, frame, event)
+            BEFORE.get(event.does, ObservedFrame._nothing)(self, frame, event)
         elif self.unread:
             self._read(frame, self.events.loads.get(at, ()))
 
@@ -88,7 +86,7 @@ class Frame:
         """What the block reads for the first time, if it is still what it was, is one of its inputs."""
         for name in names:
             if name in self.unread and name_in(frame, name) is self.unread[name]:
-                self.scope.trace.name(self.scope, name, self.unread.pop(name), NO_SITE)
+                self.scope.read(name, self.unread.pop(name))
 
     # before an instruction
 
@@ -98,14 +96,13 @@ class Frame:
         call = event.node
         function = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
         self.transparent = _wrappers(function)
-        self.scope.trace.following.note_compiled(function)
+        self.scope.log.following.note_compiled(function)
         if function is UNKNOWN or call is None:
             self._expose_owner(frame, call)
-            self.scope.dirty = True
-            self.scope.calls.append("?")
+            self.scope.before_unknown_call()
             return
         arguments, named = _arguments(frame, call)
-        self.held = self.scope.called(function, arguments, named, event.flagged)
+        self.held = self.scope.before_call(function, arguments, named, event.flagged)
 
     def _expose_owner(self, frame: FrameType, call: Any) -> None:
         """``u[0].mul_(2)``, ``u.detach().numpy()``: what a method may write to is named in what it is called on."""
@@ -130,7 +127,7 @@ class Frame:
         if held is UNKNOWN and isinstance(place, ast.Subscript):
             held = value_in(frame, place.value)  # an element of a tensor is on its memory
         if held is UNKNOWN:
-            self.scope.dirty = True
+            self.scope.before_unknown_write()
         self.held = held
         self.scope.writing(held)
 
@@ -147,7 +144,7 @@ class Frame:
     def _done(self, frame: FrameType) -> None:
         event, self.pending = self.pending, None
         while event is not None:
-            AFTER.get(event.does, Frame._nothing)(self, frame, event)
+            AFTER.get(event.does, ObservedFrame._nothing)(self, frame, event)
             event = event.then
 
     def _bound(self, frame: FrameType, event: Event) -> None:
@@ -165,19 +162,16 @@ class Frame:
         self.scope.name(event.site, name_in(frame, event.name))
 
     def _bound_in_comprehension(self, frame: FrameType, event: Event) -> None:
-        scope, site = self.scope, self.scope.sites[event.site]
-        if scope.dirty:
-            scope.trace.sweep(scope, site)
         own = self.opened.get(event.name, self.own)[-1]
-        scope.trace.name(scope, site.local, name_in(frame, event.name), site, own)
+        self.scope.name(event.site, name_in(frame, event.name), own)
 
     def _opened(self, frame: FrameType, event: Event) -> None:
         """A comprehension without a frame of its own begins: its variables are others than those of the same name."""
-        self.opened.setdefault(event.name, []).append(_own_of_comprehension(self.scope))
+        self.opened.setdefault(event.name, []).append(self.scope.begin_comprehension())
 
     def _closed(self, frame: FrameType, event: Event) -> None:
         if self.opened.get(event.name):
-            _forget_variables(self.scope, self.opened[event.name].pop())
+            self.scope.end_comprehension(self.opened[event.name].pop())
 
     def _read_after(self, frame: FrameType, event: Event) -> None:
         """The second half of an instruction that stores a variable and reads one."""
@@ -199,7 +193,7 @@ class Frame:
 
     def _set_item(self, frame: FrameType, event: Event) -> None:
         owner, self.held = self.held, None
-        if owner is not UNKNOWN and self.scope.trace.tape.is_tensor(owner):
+        if owner is not UNKNOWN and self.scope.log.tape.is_tensor(owner):
             self.scope.stored(event.site, owner)
         else:
             self._bind_place(frame, event)
@@ -209,11 +203,10 @@ class Frame:
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
-            self.scope.trace.tape.look_again((self.scope.file, self.scope.sites[event.site].line))
+            self.scope.log.tape.look_again((self.scope.names.id.file, self.scope.sites[event.site].line))
         else:
             site = self.scope.sites[event.site]
-            unseen = Note("binding_unseen", {"name": site.local, "line": str(site.line)})
-            self.scope.trace.notes[unseen] = None
+            self.scope.log.note("binding_unseen", name=site.local, line=str(site.line))
             self.scope.done(event.site, None)
 
     def _ended(self, frame: FrameType, event: Event) -> None:
@@ -242,25 +235,36 @@ def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 BEFORE = {
-    Does.CALL: Frame._before_call, Does.AUGMENT: Frame._before_augment, Does.SET_ITEM: Frame._before_item,
-    Does.SET_ATTRIBUTE: Frame._before_attribute, Does.EXPOSE: Frame._before_exposing,
-}  # fmt: skip
+    Does.CALL: ObservedFrame._before_call,
+    Does.AUGMENT: ObservedFrame._before_augment,
+    Does.SET_ITEM: ObservedFrame._before_item,
+    Does.SET_ATTRIBUTE: ObservedFrame._before_attribute,
+    Does.EXPOSE: ObservedFrame._before_exposing,
+}
 AFTER = {
-    Does.BIND: Frame._bound, Does.WALRUS: Frame._walrus, Does.EACH: Frame._bound_in_comprehension,
-    Does.AUGMENT: Frame._augmented, Does.STORE_AUGMENTED: Frame._augmented_bound,
-    Does.SET_ATTRIBUTE: Frame._bind_place, Does.SET_ITEM: Frame._set_item,
-    Does.CALL: Frame._called, Does.END: Frame._ended, Does.DELETE: Frame._deleted,
-    Does.OPEN: Frame._opened, Does.CLOSE: Frame._closed, Does.READ: Frame._read_after,
-}  # fmt: skip
+    Does.BIND: ObservedFrame._bound,
+    Does.WALRUS: ObservedFrame._walrus,
+    Does.EACH: ObservedFrame._bound_in_comprehension,
+    Does.AUGMENT: ObservedFrame._augmented,
+    Does.STORE_AUGMENTED: ObservedFrame._augmented_bound,
+    Does.SET_ATTRIBUTE: ObservedFrame._bind_place,
+    Does.SET_ITEM: ObservedFrame._set_item,
+    Does.CALL: ObservedFrame._called,
+    Does.END: ObservedFrame._ended,
+    Does.DELETE: ObservedFrame._deleted,
+    Does.OPEN: ObservedFrame._opened,
+    Does.CLOSE: ObservedFrame._closed,
+    Does.READ: ObservedFrame._read_after,
+}
 
 
-class ComprehensionFrame(Frame):
+class ComprehensionFrame(ObservedFrame):
     """The frame of a comprehension reports to the scope that it stands in, under variables of its own."""
 
-    def __init__(self, around: Frame, events: Events, code: CodeType) -> None:
+    def __init__(self, around: ObservedFrame, events: Events, code: CodeType) -> None:
         super().__init__(around.scope, events, code, around.unread)
         self.function = around.function
-        self.own = [_own_of_comprehension(around.scope)]
+        self.own = [around.scope.begin_comprehension()]
 
     def left(self, frame: FrameType, value: Any) -> bool:
         event, self.pending = self.pending, None
@@ -270,42 +274,30 @@ class ComprehensionFrame(Frame):
         return True
 
     def _leave(self) -> None:
-        _forget_variables(self.scope, self.own[0])
+        self.scope.end_comprehension(self.own[0])
 
 
-def _own_of_comprehension(scope: Scope) -> str:
-    """What makes the variables of one more comprehension different from others of the same name."""
-    scope.comprehensions += 1
-    return f"{OWN}{scope.comprehensions}"
-
-
-def _forget_variables(scope: Scope, own: str) -> None:
-    for key in [key for key in scope.slots if key.endswith(own)]:
-        del scope.slots[key]
-
-
-class Watching:
+class FrameObserver:
     """Which of the frames that are entered are watched: the user's own functions, called from a frame that is."""
 
     def __init__(self, trace: Trace, tape: BlockTape) -> None:
         self.trace, self.tape = trace, tape
         self.tracer = Tracer(self._entered)
         self.users: dict[CodeType, bool] = {}
-        self.callers: dict[Any, Scope] = {}  # of what a checkpoint will compute again
+        self.callers: dict[Any, ScopeNames] = {}  # of what a checkpoint will compute again
 
-    def start(self, frame: FrameType, scope: Scope, unread: dict[str, Any]) -> None:
+    def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
         """Watch a frame from here on. Raises NoSource."""
         code = frame.f_code
         found = events(code, code, code.co_filename)
-        scope.sites, scope.file = found.sites, code.co_filename
-        self.trace.live[scope] = None
-        self.tracer.start(frame, Frame(scope, found, code, unread))
+        scope = self.trace.open_root(code.co_filename, found.sites)
+        self.tracer.start(frame, ObservedFrame(scope, found, code, unread))
 
     def stop(self) -> None:
         if not self.tracer.stop():
-            self.trace.notes[TAKEN] = None
+            self.trace.note("tracer_replaced")
 
-    def _entered(self, frame: FrameType) -> Frame | None:
+    def _entered(self, frame: FrameType) -> ObservedFrame | None:
         code = frame.f_code
         users = self.users.get(code)
         if users is None:
@@ -326,19 +318,17 @@ class Watching:
         """The scope that called what a checkpoint computes again, in the trace of that repetition."""
         trace, part = self.trace.repeats.now(), self.tape.repeated()
         caller = self.callers.get(part)
-        if caller is None:
-            return None
-        return Scope(trace, caller.parent, caller.path, caller.count, caller.file)
+        return None if caller is None else trace.caller_again(caller)
 
     def _is_users(self, code: CodeType) -> bool:
         installed = package(code.co_filename)
         users = installed is None or (installed != "" and installed == self.trace.home)
         if users and is_rewritten(code):
-            self.trace.notes[Note("already_probed", {"name": code.co_qualname})] = None
+            self.trace.note("already_probed", name=code.co_qualname)
             return False
         return users
 
-    def _above(self, frame: FrameType) -> tuple[Frame | None, int]:
+    def _above(self, frame: FrameType) -> tuple[ObservedFrame | None, int]:
         """The watched frame that a frame runs in, and how many others lie between."""
         distance, caller = 0, frame.f_back
         while caller is not None:
@@ -352,7 +342,9 @@ class Watching:
             distance, caller = distance + 1, caller.f_back
         return None, distance
 
-    def _watched(self, frame: FrameType, caller: Scope, above: Frame | None, distance: int) -> Frame | None:
+    def _watched(
+        self, frame: FrameType, caller: Scope, above: ObservedFrame | None, distance: int
+    ) -> ObservedFrame | None:
         code = frame.f_code
         if code.co_name in COMPREHENSIONS:
             if above is None or code not in above.code.co_consts:
@@ -363,19 +355,16 @@ class Watching:
             return None
         part = self.tape.to_be_repeated()
         if part is not None:
-            self.callers.setdefault(part, caller)
+            self.callers.setdefault(part, caller.names)
         try:
             found = events(code, code, code.co_filename)
         except NoSource as error:
             if not distance:
-                self.trace.notes[Note("not_followed", {"name": code.co_qualname, "why": error.headline})] = None
+                self.trace.note("not_followed", name=code.co_qualname, why=error.headline)
             return None
         self.tape.entering(frame)
-        opener = caller.trace.opener(caller, self._label(frame, distance))
-        scope = opener(code.co_name, code.co_filename, found.sites)()
-        if caller.calls:
-            caller.calls[-1] = ""
-        watched = Frame(scope, found, code, {})
+        scope = caller.enter(self._label(frame, distance) or code.co_name, code.co_filename, found.sites)
+        watched = ObservedFrame(scope, found, code, {})
         for name, site in found.arguments:
             scope.bind(site, name_in(frame, name))
         return watched

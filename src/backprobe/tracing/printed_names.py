@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from backprobe.tracing.assemble import Names
-from backprobe.tracing.scope import NamedAs, Scope, Value
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.values import NamedAs, ScopeId, Value
 
 
 def full(name: NamedAs) -> str:
@@ -35,7 +35,7 @@ class _Printer:
 
     def __init__(self, trace: Trace, values: Sequence[Value]) -> None:
         self.trace = trace
-        self.scopes: dict[Scope, str] = {}
+        self.scopes: dict[ScopeId, str] = {}
         self.paths = {name[1] for value in values for name in value.names if name[0] is None} | set(trace.entered)
 
     def write(self, name: NamedAs) -> str:
@@ -51,7 +51,7 @@ class _Printer:
         bare = counted + leaf
         return f"{place}:{bare}" if place or bare in self.paths else bare
 
-    def _scope(self, scope: Scope) -> str:
+    def _scope(self, scope: ScopeId) -> str:
         if not scope.path:
             return ""
         above, siblings = "", self.trace.entered

@@ -1,22 +1,22 @@
-"""What recorded values pass on through names that hold no tensor: NumPy arrays, lists that are filled, texts.
+"""Where values come from, as the source tells it: what a statement mentions, calls, and is given by other ways.
 
-A tensor that is computed from such a name leads back to nothing, though it was computed from what that name was. Only
-names are followed, within a function and out of it by what it returns.
+A tensor that is computed from a name without a tensor (a NumPy array, a list that is filled, a text) leads back to
+nothing, though it was computed from what that name was. Only names are followed, within a function and out of it by
+what it returns.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from backprobe.record.reasons import Note
-from backprobe.source.sites import Site
-
-if TYPE_CHECKING:
-    from backprobe.tracing.scope import Scope, Value
+from backprobe.backends.facts import Around
+from backprobe.cuts.usage import may_cut
+from backprobe.record.names import partition
+from backprobe.source.sites import Origin, Site
+from backprobe.tracing.values import NO_SITE, RETURNED, Carried, ScopeId, ScopeNames, Slot, Value
 
 FILLED = (list, dict, set, deque, defaultdict)
 FILLING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefault", "put", "push")
@@ -24,48 +24,129 @@ FILLING = ("append", "appendleft", "extend", "insert", "add", "update", "setdefa
 MOST = 64  # values that one name passes on: a list that is filled in a long loop is not looked into to its end
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Carried:
-    """One value that a name passes on, and where it was last seen as a value, under which name."""
+class Parameters:
+    """The captured parameters of a model, by the modules that they lie in."""
 
-    spelled: str
-    value: Value
-    scope: Scope
-    site: Site
+    def __init__(self) -> None:
+        self.named: list[tuple[str, Any]] = []
+        self.slots: dict[str, Slot] = {}  # by path
+        self.placed = 0  # how many of them are sorted by module, which is done when it is asked
+        self.by_module: dict[str, list[Any]] = {}
+
+    def add(self, path: str, value: Value) -> None:
+        self.named.append((path, value.capture))
+        self.slots[path] = (("", value),)
+
+    def of(self, scope: ScopeId, name: str) -> Slot:
+        """What ``self.weight`` is in the code of a module; nothing where that is not a parameter."""
+        owner, _, attribute = name.partition(".")
+        module = scope.stripped.partition("/")[0]
+        return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
+
+    def inside(self, module: str) -> Sequence[Any]:
+        for path, capture in self.named[self.placed :]:
+            segments = partition(path, ".")
+            for length in range(len(segments)):  # the model itself is ""
+                self.by_module.setdefault(".".join(segments[:length]), []).append(capture)
+        self.placed = len(self.named)
+        return self.by_module.get(module, ())
+
+    def release(self) -> None:
+        self.named.clear()
+        self.slots.clear()
+        self.by_module.clear()
 
 
-class Around(Protocol):
-    """Where an expression stands: the values that have names there, and what the other names pass on."""
-
-    @property
-    def slots(self) -> Mapping[str, Any]: ...
-    @property
-    def carried(self) -> Carrying: ...
+# what a statement mentions
 
 
-Carrying = dict[str, tuple[Carried, ...]]
-"""By local what each name that holds no tensor passes on."""
+def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> Around:
+    """The captures that a statement mentions, and whether a value that was not selected is differentiated.
+
+    Of what a module returns no statement is known, but its parameters are.
+    """
+    scope = names.id
+    if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
+        return parameters.inside(scope.stripped), False
+    held = [names.slots.get(name) or parameters.of(scope, name) for name in site.reads]
+    reads = [value.capture for slot in held for _, value in slot if value.capture]
+    return reads, any(names.passed_over.get(name) for name in site.reads if name not in names.slots)
 
 
-def carry(scope: Scope, local: str, value: Any, site: Site) -> None:
+def explain(
+    value: Value, origin: Origin, names: ScopeNames, parameters: Parameters, renewed: Container[Value]
+) -> None:  # fmt: skip
+    """Note the expression that computes a value, and the values it mentions: as they were before ``renewed`` ones."""
+    value.expression = origin.expression
+    if names.calls:
+        value.calls = tuple(names.calls)
+    if names.carried:
+        value.passages = through(names, origin.reads)
+    slots = names.slots
+    mentioned = [(name, slots[name]) for name in origin.reads if name in slots]
+    if parameters.slots:
+        mentioned += [(name, parameters.of(value.scope, name)) for name in origin.reads if name not in slots]
+    if mentioned or names.returned:
+        value.reads = [
+            (spelled + inside, before)
+            for spelled, held in [*mentioned, *names.returned] for inside, read in held
+            if (before := read.previous if read in renewed else read) is not None and before is not value
+        ]  # fmt: skip
+
+
+def explain_returned(value: Value, names: ScopeNames, site: Site) -> None:
+    """Note what a statement mentions that binds what a call returned: it may cut what it gives to that.
+
+    A function's result is known by its own lines; what a module was given has a name of its own in there, and no line.
+    """
+    is_modules = value.scope.parent is None
+    if is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages):
+        named = [(name, names.slots[name]) for name in site.reads if name in names.slots]
+        value.passages = [
+            *value.passages,
+            *((name + leaf, Carried(name + leaf, given, names.id, site))
+              for name, held in [*named, *names.returned] for leaf, given in held if given is not value),
+        ]  # fmt: skip
+
+
+def explain_written(value: Value, names: ScopeNames, site: Site, local: str, before: Value) -> None:
+    """Note what a statement that writes in place mentions, which may be what it writes, and what it writes to."""
+    held = [
+        (local, Carried(name + leaf, one, names.id, site))
+        for name in site.reads for leaf, one in names.slots.get(name, ()) if one is not before
+    ]  # fmt: skip
+    spellings = [name + leaf for name in site.reads for leaf, one in names.slots.get(name, ()) if one is before]
+    spelled = local if local in site.reads else next(iter(spellings), local)
+    value.passages = [(local, Carried(spelled, before, names.id, site)), *held, *through(names, site.reads)]
+
+
+# what names without tensors pass on
+
+
+def carry(names: ScopeNames, local: str, value: Any, site: Site) -> None:
     """A statement has bound a local to something that holds no tensor."""
-    found = _mentioned(scope, site)
+    found = _mentioned(names, site)
     if found or type(value) in FILLED:
-        scope.carried[local] = found
+        names.carried[local] = found
     else:
-        scope.carried.pop(local, None)
+        names.carried.pop(local, None)
 
 
-def fill(scope: Scope, site: Site) -> None:
-    """A statement that binds nothing may have put what it mentions into one of the containers that it mentions."""
-    filled = [*_filled(site.reads), *(name for name in site.reads if name in scope.carried)]
+def fill(names: ScopeNames, site: Site) -> list[str]:
+    """A statement that binds nothing may have put what it mentions into one of the containers that it mentions.
+
+    Returns the names that pass on too many values for more to be followed.
+    """
+    full = []
+    filled = [*_filled(site.reads), *(name for name in site.reads if name in names.carried)]
     for name in dict.fromkeys(filled):
-        if name not in scope.slots and not scope.passed_over.get(name):
-            before = scope.carried.get(name, ())
+        if name not in names.slots and not names.passed_over.get(name):
+            before = names.carried.get(name, ())
             if len(before) == MOST:
-                scope.trace.notes[Note("passes_on_many", {"name": repr(name), "most": str(MOST)})] = None
+                full.append(name)
             else:
-                scope.carried[name] = _distinct([*before, *_mentioned(scope, site, but=name)])
+                names.carried[name] = _distinct([*before, *_mentioned(names, site, but=name)])
+    return full
 
 
 @lru_cache(4096)
@@ -74,50 +155,34 @@ def _filled(reads: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in reads if any(f"{name}.{method}" in reads for method in FILLING))
 
 
-def hand_over(scope: Scope) -> None:
-    """A called function is over: what it returns without a tensor is mentioned by the statement that called it."""
-    returned = scope.carried.pop("return", ())
-    if returned and scope.parent is not None:
-        scope.parent.carried[f"{scope.path[1:]}()"] = returned
-    scope.carried.clear()
+def hand_over(names: ScopeNames) -> None:
+    """A called function is over: what it returns is mentioned by the statement that called it."""
+    caller, called = names.parent, f"{names.id.path[1:]}()"
+    if caller is not None and "return" in names.slots:
+        caller.returned.append((called, names.slots["return"]))
+    if names.carried:
+        returned = names.carried.pop("return", ())
+        if returned and caller is not None:
+            caller.carried[called] = returned
+        names.carried.clear()
 
 
-def through(scope: Around, reads: Sequence[str]) -> list[tuple[str, Carried]]:
-    """What flows into an expression that mentions these names, beside the values that have one of them."""
-    called = [name for name in scope.carried if name.endswith("()")]
-    names = [name for name in reads if name in scope.carried and name not in scope.slots]
-    found = [(name, one) for name in (*names, *called) for one in scope.carried[name]]
+def through(names: ScopeNames, reads: Sequence[str]) -> list[tuple[str, Carried]]:
+    """What flows into an expression that mentions these names, besides the values that have one of them."""
+    called = [name for name in names.carried if name.endswith("()")]
+    mentioned = [name for name in reads if name in names.carried and name not in names.slots]
+    found = [(name, one) for name in (*mentioned, *called) for one in names.carried[name]]
     for name in called:
-        del scope.carried[name]
+        del names.carried[name]
     return found
 
 
-def written(scope: Scope, site: Site, local: str, before: Value) -> list[tuple[str, Carried]]:
-    """What a statement that writes in place mentions, which may be what it writes, and what it writes to."""
-    held = [
-        (local, Carried(name + leaf, value, scope, site))
-        for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is not before
-    ]  # fmt: skip
-    names = [name + leaf for name in site.reads for leaf, value in scope.slots.get(name, ()) if value is before]
-    spelled = local if local in site.reads else next(iter(names), local)
-    return [(local, Carried(spelled, before, scope, site)), *held, *through(scope, site.reads)]
-
-
-def given(scope: Scope, site: Site, result: Value) -> list[tuple[str, Carried]]:
-    """What a statement mentions that binds the result of a function or module: it may cut what it gives to that."""
-    named = [(name, scope.slots[name]) for name in site.reads if name in scope.slots]
-    return [
-        (name + leaf, Carried(name + leaf, value, scope, site))
-        for name, held in [*named, *scope.returned] for leaf, value in held if value is not result
-    ]  # fmt: skip
-
-
-def _mentioned(scope: Scope, site: Site, but: str = "") -> tuple[Carried, ...]:
-    carried = [one for name, one in through(scope, site.reads) if name != but]
+def _mentioned(names: ScopeNames, site: Site, but: str = "") -> tuple[Carried, ...]:
+    carried = [one for name, one in through(names, site.reads) if name != but]
     known = {id(one.value) for one in carried}  # a function that was called has said more of them
     held = [
-        Carried(name + leaf, value, scope, site)
-        for name in site.reads if name != but for leaf, value in scope.slots.get(name, ()) if id(value) not in known
+        Carried(name + leaf, value, names.id, site)
+        for name in site.reads if name != but for leaf, value in names.slots.get(name, ()) if id(value) not in known
     ]  # fmt: skip
     return _distinct([*carried, *held])
 

@@ -7,23 +7,37 @@ part, which name the same in the same order, are then laid beside each other.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, Self, TypeVar
 
-from backprobe.tracing.scope import Log, Value
-
-if TYPE_CHECKING:
-    from backprobe.tracing.trace import Trace
+from backprobe.backends.protocol import Tape
+from backprobe.tracing.values import Transcript, Value
 
 
-class Repeats:
+class Repeatable(Protocol):
+    """A trace of a program, parts of which may be computed again."""
+
+    @property
+    def tape(self) -> Tape: ...
+
+    def apart(self, is_recording: bool) -> Self:
+        """A trace of the same program, for a part that has its names already."""
+        ...
+
+    def release(self) -> None: ...
+
+
+T = TypeVar("T", bound=Repeatable)
+
+
+class Repeats(Generic[T]):
     """The parts of one program that are computed again, and what was named in their first runs."""
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: T) -> None:
         self.trace = trace
-        self.first: dict[Hashable, Log] = {}
-        self.again: dict[Hashable, tuple[Trace, Log]] = {}  # runs that are not over yet
+        self.first: dict[Hashable, Transcript] = {}
+        self.again: dict[Hashable, tuple[T, Transcript]] = {}  # runs that are not over yet
 
-    def now(self) -> Trace:
+    def now(self) -> T:
         """The trace that what is reported now belongs to."""
         part = self.trace.tape.repeated()
         if part is None or part not in self.again:
@@ -34,20 +48,20 @@ class Repeats:
             self.again[part] = self.trace.apart(part in self.first), []
         return self.again[part][0]
 
-    def logs(self) -> Sequence[Log]:
+    def transcripts(self) -> Sequence[Transcript]:
         """Where what is named now is to be noted: in the first run of a part, and in the second.
 
         A part within a part is both while the outer one is computed again: it will be, once more.
         """
         again, part = self.again.get(self.trace.tape.repeated()), self.trace.tape.to_be_repeated()
-        logs = [] if again is None else [again[1]]
-        return logs if part is None else [*logs, self.first.setdefault(part, [])]
+        found = [] if again is None else [again[1]]
+        return found if part is None else [*found, self.first.setdefault(part, [])]
 
     def settle(self) -> None:
         """The repetitions are over: what their values are known by there, those of the first run get."""
         over, self.again = self.again, {}
-        for part, (repeat, log) in over.items():
-            for value, again in _pairs(self.first.get(part, []), log):
+        for part, (repeat, transcript) in over.items():
+            for value, again in _pairs(self.first.get(part, []), transcript):
                 if value.capture is not None and again.capture is not None and value is not again:
                     self.trace.tape.computed_again(value.capture, again.capture)
             repeat.release()
@@ -60,7 +74,7 @@ class Repeats:
         self.again.clear()
 
 
-def _pairs(first: Log, again: Log) -> list[tuple[Value, Value]]:
+def _pairs(first: Transcript, again: Transcript) -> list[tuple[Value, Value]]:
     """The values that have the same names in both runs; none where the runs differ."""
     if [(scope, local) for scope, local, _ in first] != [(scope, local) for scope, local, _ in again]:
         return []

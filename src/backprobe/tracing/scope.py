@@ -1,27 +1,23 @@
-"""What rewritten code talks to: one entry of a function or of a module's forward, and what it has bound so far.
+"""What rewritten code talks to: one entry of a function or of a module's forward.
 
-A ``Scope`` knows names; what they hold and what is written is the business of its ``Trace``.
+A ``Scope`` reports what its code does to a ``Log``, statement by statement, and names nothing itself.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from backprobe.backends.facts import Effect
-from backprobe.record.entries import GradStatus
-from backprobe.record.names import strip
-from backprobe.record.reasons import Reason
+from backprobe.backends.protocol import Tape
+from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
-from backprobe.tracing.provenance import Carried, Carrying, fill
-
-if TYPE_CHECKING:
-    from backprobe.tracing.trace import Trace
+from backprobe.tracing.followed_calls import Following
+from backprobe.tracing.values import NO_SITE, OWN, ScopeNames
 
 MOST_BUILTINS = 4096
 BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
@@ -29,105 +25,127 @@ BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {
 
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
-OWN = "\0"  # between a local and the number of the comprehension it belongs to
-
-Slot = tuple[tuple[str, "Value"], ...]
-"""The values under one name: a tensor's under the leaf "", those of a container under their leaves."""
-
-NamedAs = tuple["Scope | None", str, int, str]
-"""Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
 
 
-Log = list[tuple[str, str, Slot]]
-"""What was named in one run of a part of the program: scope and local without counts, and the values."""
+class Log(Protocol):
+    """What scopes report to: the seam between the running program and the names of its values.
 
+    Each method is one word of what a program does. Today it is named at once.
+    """
 
-@dataclass(eq=False, slots=True)
-class Value:
-    """One value under its names: a tensor at one version, a plain number or None, or what a module never returned."""
+    is_recording: bool
 
-    tensor: Any
-    version: int
-    capture: Any
-    scope: Scope
-    site: Site
-    plain: Any = None
-    absent: tuple[GradStatus, Reason] | None = None  # why what a module returned is not there
-    previous: Value | None = None  # the same object's version before a write
-    expression: str = ""  # what computes exactly this value
-    calls: tuple[str, ...] = ()  # what the expression called
-    reads: Sequence[tuple[str, Value]] = ()  # the values that its expression mentions, as it spells them
-    passages: Sequence[tuple[str, Carried]] = ()  # the values that came in by other ways, see ``Entry``
-    names: list[NamedAs] = field(default_factory=list)
-    fulls: Sequence[str] = ()  # the names in full, when the run is over
-    is_explained: bool = False  # is it said what computes it? A loop comes by the same statement again
+    @property
+    def tape(self) -> Tape: ...
+
+    @property
+    def selection(self) -> Selection: ...
+
+    @property
+    def following(self) -> Following:
+        """What is called instead of the user's functions."""
+        ...
+
+    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
+        """A local is bound to a value. ``own`` tells the variable of a comprehension from one of the function.
+
+        Returns what the program goes on with.
+        """
+        ...
+
+    def done(self, names: ScopeNames, site: Site) -> None:
+        """A statement that binds nothing is over."""
+        ...
+
+    def returned(self, names: ScopeNames, output: Any) -> None:
+        """What the running statement has called, and has a path of its own, returns this."""
+        ...
+
+    def enter(self, caller: ScopeNames, name: str, file: str, sites: Sequence[Site]) -> Scope:
+        """A function is entered that the running statement calls."""
+        ...
+
+    def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call what may write to some of its arguments."""
+        ...
+
+    def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The tensors that a call may write to."""
+        ...
+
+    def writing(self, tensor: Any) -> None:
+        """The program is about to write to a tensor."""
+        ...
+
+    def written(self, tensor: Any) -> None:
+        """It has written to it."""
+        ...
+
+    def expose(self, tensor: Any) -> None:
+        """The program takes a handle through which it may write to a tensor unseen."""
+        ...
+
+    def stored(self) -> None:
+        """A statement that stores into a tensor is over."""
+        ...
+
+    def sweep(self, names: ScopeNames, site: Site) -> None:
+        """Something was called that may have written to any value."""
+        ...
+
+    def note(self, code: str, **fields: str) -> None:
+        """Something could not be seen."""
+        ...
+
+    def leave(self, names: ScopeNames) -> None:
+        """A scope is left."""
+        ...
 
 
 class Scope(CodeListener):
-    """One entry of a function or of a module's forward, and what it has bound so far."""
+    """One entry of a function or of a module's forward, while its code runs."""
 
-    def __init__(self, trace: Trace, parent: Scope | None, path: str, count: int, file: str = "") -> None:
-        self.trace, self.parent, self.path, self.file = trace, parent, path, file
-        self.renumber(count)
-        self.stripped: str = strip(path) if parent is None or path[:1] != "/" else parent.stripped + path
-        self.sites: Sequence[Site] = ()
-        self.counts: dict[str, int] = {}  # how often each local was bound
-        self.entered: dict[str, int] = {}  # how often each function was entered from here
-        self.slots: dict[str, Slot] = {}  # what each live name holds now
-        self.carried: Carrying = {}  # what names that hold no tensor were computed from
-        self.passed_over: dict[str, bool] = {}  # names that were not selected: is what they hold differentiated?
-        self.calls: list[str] = []  # what the running statement has called
-        self.returned: list[tuple[str, Slot]] = []  # by the functions that the running statement has called
+    def __init__(self, log: Log, names: ScopeNames, sites: Sequence[Site] = ()) -> None:
+        self.log, self.names, self.sites = log, names, sites
+        self.follows = log.selection.wants_calls(names.id.stripped)
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
-        self.logs: Sequence[Log] = ()  # where this part of the program is computed again, or will be
-        self.wanted = trace.selection.of_scope(self.stripped)
-        self.follows = trace.selection.wants_calls(self.stripped)
-
-    def renumber(self, count: int) -> None:
-        """Which of the entries of its path this is, and so its full name."""
-        self.count = count
-        above: str = self.parent.full if self.parent is not None and self.path.startswith("/") else ""
-        self.full: str = f"{above}{self.path}#{count}" if self.path else ""
 
     # what rewritten code calls
 
     def bind(self, at: int, value: Any) -> Any:
         """A statement binds ``value`` to the local of site ``at``."""
-        site = self.sites[at]
+        site, names = self.sites[at], self.names
         if self.dirty:
             self._settle(site)
-        value = self.trace.name(self, site.local, value, site)
-        if self.returned:
-            self.returned.clear()
-        if self.calls:
-            self.calls.clear()
+        value = self.log.name(names, site.local, value, site)
+        if names.returned:
+            names.returned.clear()
+        if names.calls:
+            names.calls.clear()
         return value
 
-    def name(self, at: int, value: Any) -> Any:
+    def name(self, at: int, value: Any, own: str = "") -> Any:
         """As ``bind``, in the middle of a statement whose calls are not over."""
         site = self.sites[at]
         if self.dirty:
-            self.trace.sweep(self, site)
-        return self.trace.name(self, site.local, value, site)
+            self.log.sweep(self.names, site)
+        return self.log.name(self.names, site.local, value, site, own)
 
     def done(self, at: int, value: Any) -> Any:
         """A statement that binds nothing is over."""
         if self.dirty:
             self._settle(self.sites[at])
-        fill(self, self.sites[at])
-        self.returned.clear()
-        self.calls.clear()
-        self.trace.renewed.clear()
+        self.log.done(self.names, self.sites[at])
         return value
 
     def writing(self, value: Any) -> None:
-        if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.writing(value)
+        if self.log.is_recording and self.log.tape.is_tensor(value):
+            self.log.writing(value)
 
     def written(self, value: Any) -> None:
-        if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.written(value)
+        if self.log.is_recording and self.log.tape.is_tensor(value):
+            self.log.written(value)
             self.dirty = True
 
     def wrote(self, at: int, value: Any) -> Any:
@@ -138,99 +156,92 @@ class Scope(CodeListener):
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
         """``owner[…] = value`` is about to run: a write where the owner is a tensor, a binding elsewhere."""
-        return value if self.trace.tape.is_tensor(owner) else self.bind(at, value)
+        return value if self.log.tape.is_tensor(owner) else self.bind(at, value)
 
     def stored(self, at: int, owner: Any) -> None:
         """``owner[…] = value`` is over."""
-        if self.trace.tape.is_tensor(owner):
+        if self.log.tape.is_tensor(owner):
             self.written(owner)
             self._settle(self.sites[at])
-            self.trace.renewed.clear()
+            self.log.stored()
 
     def expose(self, value: Any) -> Any:
-        if self.trace.is_recording and self.trace.tape.is_tensor(value):
-            self.trace.expose(value)
+        if self.log.is_recording and self.log.tape.is_tensor(value):
+            self.log.expose(value)
             self.dirty = True  # the statement may write through it
         return value
 
     def each(self, template: Any, values: Any) -> Iterator[Any]:
         """The items of a comprehension's iterable, each bound to the comprehension's targets."""
-        self.comprehensions += 1
-        own = f"{OWN}{self.comprehensions}"
+        own = self.begin_comprehension()
         try:
             for value in values:
                 yield self._bind_template(template, value, own)
         finally:
-            for key in [key for key in self.slots if key.endswith(own)]:
-                del self.slots[key]
+            self.end_comprehension(own)
+
+    def begin_comprehension(self) -> str:
+        """A comprehension begins. Returns what tells its variables from those of the function."""
+        self.comprehensions += 1
+        return f"{OWN}{self.comprehensions}"
+
+    def end_comprehension(self, own: str) -> None:
+        self.names.forget(*[key for key in self.names.slots if key.endswith(own)])
 
     def forget(self, *names: str) -> None:
         """The program deleted these names."""
-        for name in names:
-            self.slots.pop(name, None)
+        self.names.forget(*names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
-        trace = self.trace
+        log = self.log
         if type(function) is BuiltinFunctionType:
             return self._call_builtin(function, flagged)
-        if not trace.is_recording:
+        if not log.is_recording:
             return function
         if self.follows:
-            followed = trace.following.follow(self, function)
+            followed = log.following.follow(self.names, function)
             if followed is not None:
-                self.calls.append("")
+                self.names.calls.append("")
                 return followed
-        called = trace.tape.called(function, False)
-        self.calls.append(_origin(function if called is None else called[0]))
-        watched = self._watched(function, trace.tape.effect(function, flagged))
-        may_be_module = not trace.selection.in_function and not isinstance(function, NO_MODULES)
+        called = log.tape.called(function, False)
+        self.names.calls.append(_origin(function if called is None else called[0]))
+        watched = self._watched(function, log.tape.effect(function, flagged))
+        may_be_module = not log.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what reports under a path of its own: the running statement mentions what it returns."""
         result = module(*args, **kwargs)
-        self.trace.mention_returned(self, result)
+        self.log.returned(self.names, result)
         return result
 
     def _watched(self, function: Any, effect: Effect) -> Any:
         if effect is Effect.READS:
             return function
         self.dirty = True
-        return function if effect is Effect.UNKNOWN else functools.partial(self.trace.call_writer, function)
+        return function if effect is Effect.UNKNOWN else functools.partial(self.log.call_writer, function)
 
     def _call_builtin(self, function: Any, flagged: bool) -> Any:
-        """A function written in C: its kind tells all, and most of what programs call is of few kinds."""
-        trace = self.trace
+        """A function written in C: its kind says everything, and most calls of programs are of few kinds."""
+        log = self.log
         if function in LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
-        if not trace.is_recording:
+        if not log.is_recording:
             return function
         if function is functools.reduce and self.follows:
-            self.calls.append("")
-            return trace.following.follow(self, function)
+            self.names.calls.append("")
+            return log.following.follow(self.names, function)
         owner = function.__self__
         home = owner if isinstance(owner, type) else type(owner)
-        kind = type(trace.tape), function.__module__, home, function.__name__, flagged
+        kind = type(log.tape), function.__module__, home, function.__name__, flagged
         known = BUILTINS.get(kind)
         if known is None:
             if len(BUILTINS) > MOST_BUILTINS:  # classes may be made anew
                 BUILTINS.clear()
-            known = BUILTINS[kind] = _origin(function), trace.tape.effect(function, flagged)
-        self.calls.append(known[0])
+            known = BUILTINS[kind] = _origin(function), log.tape.effect(function, flagged)
+        self.names.calls.append(known[0])
         return self._watched(function, known[1])
-
-    def called(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool) -> list[Any]:
-        """A call that is only looked at is about to run: the tensors that it may write to, as far as can be told."""
-        trace = self.trace
-        self.calls.append(_origin(function))
-        effect = trace.tape.effect(function, flagged)
-        if effect is not Effect.READS:
-            self.dirty = True
-        targets: list[Any] = trace.targets(function, args, kwargs) if effect is Effect.WRITES else []
-        for tensor in targets:
-            trace.writing(tensor)
-        return targets
 
     def __enter__(self) -> Scope:
         return self
@@ -239,27 +250,57 @@ class Scope(CodeListener):
         self.exit()
 
     def exit(self) -> None:
-        self.trace.leave(self)
+        if self.dirty:
+            self.log.sweep(self.names, NO_SITE)
+        self.log.leave(self.names)
 
-    def has_returned(self, value: Value) -> bool:
-        """Has a function or module returned it that the running statement has called?"""
-        return any(value is returned for _, slot in self.returned for _, returned in slot)
+    # what is reported of code that is watched, and not rewritten
+
+    def before_call(
+        self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool
+    ) -> list[Any]:  # fmt: skip
+        """A call is about to run: the tensors that it may write to, as far as they are known."""
+        log = self.log
+        self.names.calls.append(_origin(function))
+        effect = log.tape.effect(function, flagged)
+        if effect is not Effect.READS:
+            self.dirty = True
+        targets: list[Any] = log.targets(function, args, kwargs) if effect is Effect.WRITES else []
+        for tensor in targets:
+            log.writing(tensor)
+        return targets
+
+    def before_unknown_call(self) -> None:
+        """A call is about to run of which nothing is known."""
+        self.dirty = True
+        self.names.calls.append("?")
+
+    def before_unknown_write(self) -> None:
+        """Something is about to be written to that is not known."""
+        self.dirty = True
+
+    def enter(self, name: str, file: str, sites: Sequence[Site]) -> Scope:
+        """The function is entered that the running statement has called last: it reports by itself."""
+        if self.names.calls:
+            self.names.calls[-1] = ""
+        return self.log.enter(self.names, name, file, sites)
+
+    def read(self, local: str, value: Any) -> None:
+        """A name that was there before is read for the first time: it is an input."""
+        self.log.name(self.names, local, value, NO_SITE)
 
     # looking after writes, and the targets of comprehensions
 
     def _settle(self, site: Site) -> None:
         self.dirty = False
-        self.trace.sweep(self, site)
+        self.log.sweep(self.names, site)
 
     def _bind_template(self, template: Any, value: Any, own: str) -> Any:
         if isinstance(template, int):
-            site = self.sites[template]
-            if self.dirty:
-                self.trace.sweep(self, site)
-            return self.trace.name(self, site.local, value, site, own)
+            return self.name(template, value, own)
         if isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
             bound = [self._bind_template(inner, item, own) for inner, item in zip(template, value, strict=True)]
-            return bound if self.trace.tape.exchanges else value
+            return bound if self.log.tape.exchanges else value
         return value
 
 

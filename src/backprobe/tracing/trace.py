@@ -1,54 +1,33 @@
-"""What a running program reports, turned into named values: counts, aliases and versions.
+"""The trace of one recording: what its program reports, turned into named values.
 
-A ``Trace`` belongs to one recording. The rewritten functions talk to its ``Scope``s, which know names; the backend's
-``Tape`` knows tensors. Nothing here knows a framework.
+The scopes of rewritten code report to a ``Trace``, which knows which of them are open; ``Naming`` names what they
+bind, ``Versions`` knows which value each tensor is, and the backend's ``Tape`` captures it. Nothing here knows a
+framework.
 """
 
 from __future__ import annotations
 
-import functools
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from backprobe.backends.protocol import Tape
-from backprobe.cuts.usage import may_cut
 from backprobe.record.containers import exchanged, holds, leaves
 from backprobe.record.entries import GradStatus
-from backprobe.record.names import partition, quote
+from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
-from backprobe.source.sites import Origin, Site
+from backprobe.source.listener import Opener
+from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
-from backprobe.tracing.mentioned import NO_SITE, RETURNED, Mentioned, Parameters, mentions
-from backprobe.tracing.provenance import carry, given, hand_over, through, written
+from backprobe.tracing.naming import Leaves, Naming
+from backprobe.tracing.provenance import Parameters, explain, hand_over
 from backprobe.tracing.recompute import Repeats
-from backprobe.tracing.scope import OWN, Scope, Slot, Value
+from backprobe.tracing.scope import Scope
+from backprobe.tracing.values import NO_SITE, RETURNED, ScopeId, ScopeNames, Value, Values
+from backprobe.tracing.versions import Versions
 
+S = TypeVar("S", bound=Scope)
 PLAIN = (bool, int, float, complex, type(None))
-T = TypeVar("T")
-Leaves = Sequence[tuple[str, Any]]
-DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
-
-
-def quietly(method: Callable[..., T]) -> Callable[..., T]:
-    """A method of ``Trace`` in the course of which the user's own modes see nothing of what the tape does."""
-
-    @functools.wraps(method)
-    def quiet(self: Trace, *args: Any) -> T:
-        with self.tape.quiet():
-            return method(self, *args)
-
-    return quiet
-
-
-def _may_say_more(value: Value, site: Site) -> bool:
-    """Is the result of a call perhaps cut off in the line that binds it? A function's is known by its own lines.
-
-    What a module was given has a name of its own in there, and no line.
-    """
-    is_modules = value.scope is not None and value.scope.parent is None
-    return is_modules or may_cut(site.origin.expression) or not (value.reads or value.passages)
 
 
 class Trace:
@@ -58,23 +37,22 @@ class Trace:
         self.tape, self.selection, self.home = tape, selection, home
         self.operations = selection.asks_operations or tape.exchanges
         self.names_operations = selection.asks_operations
-        self.values: list[Value] = []
-        self.notes: dict[Note, None] = {}
-        self.seen: dict[str, None] = {}  # names the program has that were not selected
         self.is_recording = True
-        self.latest: dict[int, Value] = {}  # by identity of the tensor, which the value keeps alive
-        self.live: dict[Scope, None] = {}
+        self.values, self.parameters = Values(), Parameters()
+        self.live: dict[ScopeNames, None] = {}
+        self.versions = Versions(tape, self.values, self.live, self.parameters, by_line=selection.in_function)
+        self.naming = Naming(
+            tape, self.values, self.versions, self.parameters, operations=self.names_operations
+        )  # fmt: skip
+        self.notes = self.naming.notes
         self.entered: dict[str, int] = {}  # how often each module was entered
-        self.finished: dict[str, list[Scope]] = {}  # forwards that are over, before the module's own hooks
-        self.renewed: set[Value] = set()  # by the statement that is being recorded
-        self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
-        self.parameters = Parameters()
-        self.writers: dict[int, tuple[Scope, Site]] = {}  # of captures that were written out of sight, by identity
-        self.root = Scope(self, None, "", 0)
+        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
         self.repeats, self.following = Repeats(self), Following(self)
-        self.last: tuple[Scope, Site] | None = None
+        root = ScopeId(None, "", 0)
+        self.root: Scope = Scope(self, ScopeNames(root, None, selection.of_scope("")))
+        self.last: tuple[ScopeId, Site] | None = None
         self.return_site = NO_SITE
-        self.at_return = Mentioned()
+        self.at_return = ScopeNames(root)
 
     # scopes
 
@@ -82,23 +60,21 @@ class Trace:
         """What the probed function itself reports to. A recursive call of it is a scope of its own."""
 
         def opened() -> Scope:
-            if self.root in self.live:
-                return self._enter(self.root, f"/{quote(name)}", file, sites)
-            self.root.sites, self.root.file = sites, file
-            self.live[self.root] = None
-            return self.root
+            if self.root.names in self.live:
+                return self.enter(self.root.names, name, file, sites)
+            return self.open_root(file, sites)
 
         return opened
 
-    def opener(self, parent: Scope, label: str) -> Callable[[str, str, tuple[Site, ...]], Callable[[], Scope]]:
-        """What a function called from ``parent`` reports to, whenever it is entered."""
+    def opener(self, caller: ScopeNames, label: str) -> Opener:
+        """What a function called from ``caller`` reports to, whenever it is entered."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-            return lambda: self._enter(parent, f"/{quote(label or name)}", file, sites)
+            return lambda: self.enter(caller, label or name, file, sites)
 
         return open_with
 
-    def module_opener(self, path: str) -> Callable[[str, str, tuple[Site, ...]], Callable[[], Scope]]:
+    def module_opener(self, path: str) -> Opener:
         """What a module's forward reports to: its path is absolute, whoever calls it."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
@@ -106,55 +82,63 @@ class Trace:
 
         return open_with
 
+    def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
+        """The code that everything begins with runs now."""
+        self.root.sites, self.root.names.id.file = sites, file
+        self.live[self.root.names] = None
+        return self.root
+
+    def use_root(self, make: Callable[[Trace, ScopeNames], S]) -> S:
+        """Let another kind of scope than a function's be the root."""
+        self.root = root = make(self, self.root.names)
+        return root
+
+    def enter(self, caller: ScopeNames, name: str, file: str, sites: Sequence[Site]) -> Scope:
+        path, entered = f"/{quote(name)}", caller.id.entered
+        count = entered.get(path, 0)
+        entered[path] = count + 1
+        return self._opened(self._names(caller, path, count, file), sites)
+
+    def enter_module(self, path: str, file: str = "", sites: Sequence[Site] = ()) -> Scope:
+        now = self.repeats.now()
+        if now is not self:
+            return now.enter_module(path, file, sites)
+        if not path:
+            return self.open_root(file, sites)
+        return self._opened(self._module(path, file), sites)
+
+    def caller_again(self, names: ScopeNames) -> Scope:
+        """In the trace of a repetition: the scope that what is computed again was called from."""
+        scope = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
+        return Scope(self, ScopeNames(scope, names.parent, names.wanted))
+
     def apart(self, is_recording: bool) -> Trace:
         """A trace of the same program, for what has its names already."""
         trace = Trace(self.tape, self.selection, self.home)
         trace.repeats, trace.is_recording = self.repeats, is_recording
         return trace
 
-    def enter_module(self, path: str, file: str = "", sites: tuple[Site, ...] = ()) -> Scope:
-        now = self.repeats.now()
-        if now is not self:
-            return now.enter_module(path, file, sites)
-        if not path:
-            self.root.sites, self.root.file = sites, file
-            self.live[self.root] = None
-            return self.root
-        scope = self._entered(path, file, sites)
-        if self.is_recording:
-            self.live[scope] = None
-        return scope
-
-    def _entered(self, path: str, file: str, sites: tuple[Site, ...]) -> Scope:
+    def _module(self, path: str, file: str = "") -> ScopeNames:
         count = self.entered.get(path, 0)
         self.entered[path] = count + 1
-        return self._opened(Scope(self, None, path, count, file), sites)
+        return self._names(None, path, count, file)
 
-    def _enter(self, parent: Scope, label: str, file: str, sites: tuple[Site, ...]) -> Scope:
-        count = parent.entered.get(label, 0)
-        parent.entered[label] = count + 1
-        scope = self._opened(Scope(self, parent, label, count, file), sites)
+    def _names(self, caller: ScopeNames | None, path: str, count: int, file: str = "") -> ScopeNames:
+        scope = ScopeId(None if caller is None else caller.id, path, count, file)
+        return ScopeNames(scope, caller, self.selection.of_scope(scope.stripped), self.repeats.transcripts())
+
+    def _opened(self, names: ScopeNames, sites: Sequence[Site]) -> Scope:
         if self.is_recording:
-            self.live[scope] = None
-        return scope
+            self.live[names] = None
+        return Scope(self, names, sites)
 
-    def _opened(self, scope: Scope, sites: tuple[Site, ...]) -> Scope:
-        scope.sites = sites
-        scope.logs = self.repeats.logs()
-        return scope
-
-    def leave(self, scope: Scope) -> None:
-        if scope.dirty and self.is_recording:
-            self.sweep(scope, NO_SITE)
-        self.live.pop(scope, None)
-        scope.returned.clear()
-        if scope.carried:
-            hand_over(scope)
-        if scope.parent is not None and "return" in scope.slots:
-            scope.parent.returned.append((f"{scope.path[1:]}()", scope.slots["return"]))
-        scope.slots = {local: slot for local, slot in scope.slots.items() if local == "return"}
-        if scope.path and scope.parent is None:
-            self.finished.setdefault(scope.path, []).append(scope)
+    def leave(self, names: ScopeNames) -> None:
+        self.live.pop(names, None)
+        names.returned.clear()
+        hand_over(names)
+        names.slots = {local: slot for local, slot in names.slots.items() if local == "return"}
+        if names.id.path and names.parent is None:
+            self.finished.setdefault(names.id.path, []).append(names)
 
     def close(self) -> None:
         """Nothing more is recorded."""
@@ -163,21 +147,71 @@ class Trace:
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
         self.close()
-        scopes = {named[0]: None for value in self.values for named in value.names}
-        for value in self.values:
-            value.names.clear()
-            value.passages = ()
-        for scope in [self.root, *self.live, *scopes]:
-            if scope is not None:
-                scope.slots, scope.returned, scope.carried = {}, [], {}
-        for held in (self.values, self.latest, self.live, self.finished, self.through, self.renewed, self.writers):
-            held.clear()
-        self.last, self.at_return, self.parameters = None, Mentioned(), Parameters()
+        for names in [self.root.names, *self.live]:
+            names.release()
+        for held in (self.values, self.versions, self.parameters):
+            held.release()
+        self.live.clear()
+        self.finished.clear()
+        self.last, self.at_return = None, ScopeNames(self.root.names.id)
         if self.repeats.trace is self:
             self.repeats.release()
         del self.root, self.repeats, self.following
 
-    # calls that write
+    def note(self, code: str, **fields: str) -> None:
+        """Something could not be seen."""
+        self.notes[Note(code, fields)] = None
+
+    # what scopes report
+
+    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
+        """``value`` gets the name ``local``, as do the leaves of a container. Returns what the program goes on with."""
+        if not self.is_recording:
+            return value
+        tape = self.tape
+        if tape.exchanges:
+            value = exchanged(value, tape.tap, [])
+        if self.names_operations or not local.endswith("()"):
+            self.last = (names.id, site)
+        if local == "return" and names is self.root.names and site.line:
+            self.return_site, self.at_return = site, names.snapshot()
+        if isinstance(value, PLAIN):  # most of what a program binds
+            if names.wanted[local]:
+                self.naming.plain(names, local, value, site, own)
+            else:
+                self.naming.passed_over(names, local, False, own)
+            return value
+        if tape.is_tensor(value):
+            found: Leaves = (("", value),)
+            wanted = found if names.wanted[local] else ()
+        else:
+            found = self._leaves(value)
+            if not found:
+                self.naming.carried(names, local, value, site, own)
+                return value
+            wanted = [one for one in found if names.wanted[local + one[0]]]
+        with tape.quiet():
+            if wanted:
+                self.naming.bound(names, local, wanted, site, own)
+            else:
+                is_differentiated = any(tape.is_differentiated(item) for _, item in found)
+                self.naming.passed_over(names, local, is_differentiated, own)
+        return value
+
+    def _leaves(self, value: Any) -> Leaves:
+        """The tensors and plain numbers in a container that holds a tensor."""
+        is_tensor = self.tape.is_tensor
+        if not holds(value, is_tensor):
+            return ()
+        return [(leaf, item) for leaf, item in leaves(value) if isinstance(item, PLAIN) or is_tensor(item)]
+
+    def done(self, names: ScopeNames, site: Site) -> None:
+        self.naming.done(names, site)
+
+    def returned(self, names: ScopeNames, output: Any) -> None:
+        if self.is_recording:
+            with self.tape.quiet():
+                self.naming.mentioned(names, (("", output),) if self.tape.is_tensor(output) else self._leaves(output))
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments, saving before and looking after."""
@@ -189,171 +223,32 @@ class Trace:
             self.written(tensor)
         return result
 
-    @quietly
     def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        return self.tape.targets(function, tuple(args), kwargs)
+        with self.tape.quiet():
+            return self.tape.targets(function, tuple(args), kwargs)
 
-    # naming values
+    def writing(self, tensor: Any) -> None:
+        with self.tape.quiet():
+            self.tape.writing(tensor)
 
-    def name(self, scope: Scope, local: str, value: Any, site: Site, own: str = "") -> Any:
-        """``value`` gets the name ``local`` in ``scope``, as do the leaves of a container.
+    def written(self, tensor: Any) -> None:
+        with self.tape.quiet():
+            self.versions.written(tensor)
 
-        ``own`` tells the variable of a comprehension from one of the function with the same name. Returns what the
-        program goes on with.
-        """
-        if not self.is_recording:
-            return value
-        tape = self.tape
-        if tape.exchanges:
-            value = exchanged(value, tape.tap, [])
-        if self.names_operations or not local.endswith("()"):
-            self.last = (scope, site)
-        if local == "return" and scope is self.root and site.line:
-            self.return_site, self.at_return = site, Mentioned.of(scope)
-        if isinstance(value, PLAIN):  # most of what a program binds
-            if scope.wanted[local]:
-                self._bind_plain(scope, local, value, site, own)
-            else:
-                self._pass_over(scope, local, (), own)
-        elif tape.is_tensor(value):
-            found = (("", value),)
-            if scope.wanted[local]:
-                with tape.quiet():
-                    self._bind(scope, local, found, site, own)
-            else:
-                self._pass_over(scope, local, found, own)
-        else:
-            self._name_leaves(scope, local, value, site, own)
-        return value
+    def expose(self, tensor: Any) -> None:
+        with self.tape.quiet():
+            self.tape.expose(tensor)
 
-    def _name_leaves(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
-        found = self._leaves(value)
-        wanted = [one for one in found if scope.wanted[local + one[0]]]
-        if wanted:
+    def stored(self) -> None:
+        self.versions.renewed.clear()
+
+    def sweep(self, names: ScopeNames, site: Site) -> None:
+        """Every live name whose memory has been written since gets a new version."""
+        if self.is_recording:
             with self.tape.quiet():
-                self._bind(scope, local, wanted, site, own)
-        elif found:
-            self._pass_over(scope, local, found, own)
-        else:
-            self._forget(scope, local, own)
-            carry(scope, local, value, site)
+                self.versions.sweep(names, site)
 
-    def _pass_over(self, scope: Scope, local: str, found: Leaves, own: str) -> None:
-        """What was not selected has a name all the same."""
-        if self.names_operations or not local.endswith("()"):
-            self.seen[f"{scope.stripped}:{local}"] = None
-        self._forget(scope, local, own)
-        if found:
-            with self.tape.quiet():
-                scope.passed_over[local] = any(self.tape.is_differentiated(item) for _, item in found)
-
-    def _forget(self, scope: Scope, local: str, own: str) -> None:
-        scope.slots.pop(local + own, None)
-        scope.passed_over[local] = False
-
-    def _bind_plain(self, scope: Scope, local: str, value: Any, site: Site, own: str) -> None:
-        """A number or None, which is bound anew each time."""
-        known = Value(None, 0, None, scope, site, plain=value)
-        self.values.append(known)
-        self._hold(scope, local, (("", known),), site, own)
-
-    def _bind(self, scope: Scope, local: str, wanted: Leaves, site: Site, own: str) -> None:
-        held = scope.slots.get(local + own)
-        if held and len(held) == len(wanted) and self._same(held, wanted):
-            self._explain(held, scope, site)
-            return  # re-binding a name to the same object is no new binding
-        self._hold(scope, local, tuple([(leaf, self._value(scope, item, site)) for leaf, item in wanted]), site, own)
-
-    def _hold(self, scope: Scope, local: str, slot: Slot, site: Site, own: str) -> None:
-        """The values of a slot get their name, which holds them from now on."""
-        count = scope.counts.get(local, 0)
-        scope.counts[local] = count + 1
-        for leaf, value in slot:
-            value.names.append((scope, local, count, leaf))
-        self._explain(slot, scope, site)
-        scope.slots[local + own] = slot
-        for log in scope.logs:
-            log.append((scope.stripped, local, slot))
-
-    def _explain(self, slot: Slot, scope: Scope, site: Site) -> None:
-        """Note what computes the values that this statement made, and those that this mentions, as they were before."""
-        if site is not NO_SITE and site is not RETURNED:
-            for leaf, value in slot:
-                if value.site is site and value.scope is scope and not value.is_explained:
-                    value.is_explained = True
-                    self._explain_one(value, site.origin.at(leaf) if leaf else site.origin, scope)
-                elif value.scope is not scope and scope.has_returned(value) and _may_say_more(value, site):
-                    value.passages = [*value.passages, *given(scope, site, value)]
-        if self.renewed:
-            self.renewed.clear()
-
-    def _explain_one(self, value: Value, origin: Origin, around: Scope | Mentioned) -> None:
-        value.expression = origin.expression
-        if around.calls:
-            value.calls = tuple(around.calls)
-        if around.carried:
-            value.passages = through(around, origin.reads)
-        slots, renewed = around.slots, self.renewed
-        mentioned = [(name, slots[name]) for name in origin.reads if name in slots]
-        if self.parameters.slots:
-            mentioned += [(name, self.parameters.of(value.scope, name)) for name in origin.reads if name not in slots]
-        if mentioned or around.returned:
-            value.reads = [
-                (spelled + inside, before)
-                for spelled, held in [*mentioned, *around.returned] for inside, read in held
-                if (before := read.previous if read in renewed else read) is not None and before is not value
-            ]  # fmt: skip
-
-    def _leaves(self, value: Any) -> Leaves:
-        """The tensors and plain numbers in a container that holds a tensor."""
-        is_tensor = self.tape.is_tensor
-        if not holds(value, is_tensor):
-            return ()
-        return [(leaf, item) for leaf, item in leaves(value) if isinstance(item, PLAIN) or is_tensor(item)]
-
-    def _same(self, held: Slot, found: Leaves) -> bool:
-        """Does a name already hold these very objects, at these versions? Numbers alone are bound anew each time."""
-        identity = self.tape.identity
-        for (old, value), (leaf, item) in zip(held, found, strict=True):
-            if old != leaf:
-                return False
-            if value.tensor is None:
-                if item is not value.plain:
-                    return False
-            elif identity(item) != identity(value.tensor) or self.tape.version(item) != value.version:
-                return False
-        return any(value.tensor is not None for _, value in held)
-
-    def _value(self, scope: Scope, item: Any, site: Site) -> Value:
-        """The value that an object is: a known one, or a new one where the object or its version is new."""
-        if not self.tape.is_tensor(item):
-            value = Value(None, 0, None, scope, site, plain=item)
-            self.values.append(value)
-            return value
-        known = self.latest.get(self.tape.identity(item))
-        if known is None:
-            return self._capture(scope, item, site, None)
-        if self.tape.version(item) != known.version:
-            self.sweep(scope, site)  # written out of sight: every name on that memory gets its new version
-            swept = self.latest[self.tape.identity(item)]
-            if swept is known:
-                value = self._capture(scope, item, site, known)
-                self._note_writers(scope, site)
-                return value
-            known = swept
-        self.tape.seen_again(known.capture)
-        return known
-
-    def _capture(self, scope: Scope, tensor: Any, site: Site, previous: Value | None) -> Value:
-        version = self.tape.version(tensor)
-        writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
-        through = writer is not None and writer() is tensor and made == version
-        around = functools.partial(mentions, scope, site)
-        capture = self.tape.capture(tensor, around, previous.capture if previous else None, through)
-        value = Value(tensor, version, capture, scope, site, previous=previous)
-        self.latest[self.tape.identity(tensor)] = value
-        self.values.append(value)
-        return value
+    # what modules report
 
     def name_returned(self, path: str, output: Any) -> Any:
         """A module has returned, its own hooks included; ``output`` is what its caller gets."""
@@ -362,26 +257,10 @@ class Trace:
             return now.name_returned(path, output)
         if not self.is_recording:
             return output
-        finished = self.finished.get(path)
         if not path:
-            scope = self.root
-        elif finished:
-            scope = finished.pop()
-        else:
-            scope = self._entered(path, "", ())
-        return self.name(scope, "return", output, NO_SITE if path else RETURNED)
-
-    @quietly
-    def mention_returned(self, scope: Scope, output: Any) -> None:
-        """A module that ``scope`` called has returned: as the last of its names says, where it was selected."""
-        if not self.is_recording:
-            return
-        found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
-        held = [(leaf, self.latest.get(self.tape.identity(item))) for leaf, item in found if self.tape.is_tensor(item)]
-        for leaf, value in held:
-            above, local, _, _ = value.names[-1] if value is not None and value.names else (None, "", 0, "")
-            if value is not None and above is not None and local == "return":
-                scope.returned.append((f"{partition(above.path, '.')[-1]}()", ((leaf, value),)))
+            return self.name_result(output, RETURNED)
+        finished = self.finished.get(path)
+        return self.name(finished.pop() if finished else self._module(path), "return", output, NO_SITE)
 
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
@@ -390,113 +269,48 @@ class Trace:
                 tensor = self.tape.tap(tensor)
         if self.selection.might_want(path):
             with self.tape.quiet():
-                value = self._value(self.root, tensor, NO_SITE)
-            value.names.append((None, path, 0, ""))
-            self.parameters.add(path, value)
+                self.naming.parameter(path, tensor, self.root.names)
         return tensor
 
     def name_absent(self, path: str, status: GradStatus, why: Reason) -> None:
-        """A module that was selected, and whose return value is not there."""
-        scope = Scope(self, None, path, 0)
-        value = Value(None, 0, None, scope, NO_SITE, absent=(status, why))
-        value.names.append((scope, "return", 0, ""))
-        self.values.append(value)
+        """A module that was selected, and whose return value does not exist."""
+        self.naming.absent(path, status, why)
 
-    @quietly
-    def hold_output(self, tensor: Any, path: str | None) -> Value:
-        """The value that is differentiated, which always has an entry."""
-        if self.tape.exchanges:
-            tensor = self.tape.tap(tensor)
-        value = self.hold(tensor, *(("of()", "") if path is None else ("return", path)), self.return_site)
-        if path is not None and value.site is self.return_site and not value.expression:
-            self._explain_one(value, self.return_site.origin.at(path), self.at_return)
+    # what the probe itself names
+
+    def name_result(self, result: Any, site: Site = NO_SITE) -> Any:
+        """What the probed function returned. Returns what takes its place."""
+        return self.name(self.root.names, "return", result, site)
+
+    def hold_output(self, tensor: Any, path: str | None, name: str = "return", site: Site | None = None) -> Value:
+        """The value that is differentiated, which always has an entry.
+
+        Without a path in what has this name it was computed from that. ``site`` is where the name was bound.
+        """
+        site = self.return_site if site is None else site
+        with self.tape.quiet():
+            if self.tape.exchanges:
+                tensor = self.tape.tap(tensor)
+            value = self.hold(tensor, *(("of()", "") if path is None else (name, path)), site)
+            if path is not None and value.site is site and not value.expression:
+                explain(value, site.origin.at(path), self.at_return, self.parameters, self.versions.renewed)
         return value
 
-    @quietly
+    def hold_at(self, tensor: Any, site: Site, file: str) -> Value:
+        """The value that a tensor is, which stands in a line of a file without a name, and what that line mentions."""
+        self.is_recording = True
+        running = (names for names in reversed(list(self.live)) if names.id.file == file)
+        names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has none
+        with self.tape.quiet():
+            value = self.hold(tensor, site.local, "", site, names)
+            explain(value, site.origin, names, self.parameters, self.versions.renewed)
+        return value
+
+    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE, names: ScopeNames | None = None) -> Value:
+        """The value that a tensor is, under a local of the root where it has no name; its line mentions ``names``."""
+        return self.naming.output(self.root.names.id, local, leaf, tensor, site, names or self.root.names)
+
     def hold_unnamed(self) -> None:
         """What is differentiated and was read under no name gets one, which the framework has for it."""
-        held = [value for value in self.values if value.capture is not None]
-        for name, capture, before in self.tape.unnamed([value.capture for value in held]):
-            value = Value(capture.source, capture.version, capture, self.root, NO_SITE)
-            local = quote(name)
-            count = self.root.counts.get(local, 0)
-            self.root.counts[local] = count + 1
-            value.names.append((self.root, local, count, ""))
-            at = self.values.index(held[before]) if before < len(held) else len(self.values)
-            self.values.insert(at, value)
-
-    @quietly
-    def hold_at(self, tensor: Any, site: Site, scope: Scope) -> Value:
-        """The value that a tensor is, which stands in a line without a name, and what that line mentions."""
-        self.is_recording = True
-        value = self.hold(tensor, site.local, "", site, scope)
-        self._explain_one(value, site.origin, scope)
-        return value
-
-    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE, scope: Scope | None = None) -> Value:
-        """The value that a tensor is, under a local of the root where it has no name; ``scope`` has its line."""
-        known = self.latest.get(self.tape.identity(tensor))
-        value = self._value(scope or self.root, tensor, site)
-        if value is not known or not value.names:
-            count = self.root.counts.get(local, 0)
-            self.root.counts[local] = count + 1
-            value.names.append((self.root, local, count, leaf))
-        return value
-
-    # versions
-
-    @quietly
-    def writing(self, tensor: Any) -> None:
-        self.tape.writing(tensor)
-
-    @quietly
-    def expose(self, tensor: Any) -> None:
-        self.tape.expose(tensor)
-
-    @quietly
-    def written(self, tensor: Any) -> None:
-        self.tape.written(tensor)
-        self.through[id(tensor)] = (weakref.ref(tensor), self.tape.version(tensor))
-
-    @quietly
-    def sweep(self, scope: Scope, site: Site) -> None:
-        """Every live name whose memory has been written since gets a new version."""
-        if not self.is_recording:
-            return
-        version = self.tape.version
-        self.tape.look_again((scope.file, site.line) if site.line and self.selection.in_function else None)
-        detached = self.tape.detached()
-        for value in self.latest.values() if detached else ():
-            if value.capture in detached:
-                value.version = DETACHED
-        written = [
-            (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
-            if value.tensor is not None and version(value.tensor) != value.version
-        ]  # fmt: skip
-        for live, key in dict.fromkeys(written):
-            self._renew(live, key, scope, site)
-        self._note_writers(scope, site)
-
-    def _note_writers(self, scope: Scope, site: Site) -> None:
-        for capture in self.tape.overwritten():
-            self.writers[id(capture)] = (scope, site)
-
-    def _renew(self, live: Scope, key: str, scope: Scope, site: Site) -> None:
-        local = key.partition(OWN)[0]
-        count = live.counts[local]
-        live.counts[local] = count + 1
-        slot = []
-        for leaf, value in live.slots[key]:
-            if value.tensor is not None and self.tape.version(value.tensor) != value.version:
-                latest = self.latest[self.tape.identity(value.tensor)]
-                if self.tape.version(value.tensor) != latest.version:
-                    latest = self._capture(scope, value.tensor, site, value)
-                    latest.passages = written(scope, site, local, value)
-                    self.renewed.add(latest)
-                latest.names.append((live, local, count, leaf))
-                slot.append((leaf, latest))
-            else:
-                slot.append((leaf, value))
-        live.slots[key] = tuple(slot)
-        for log in live.logs:
-            log.append((live.stripped, local, tuple(slot)))
+        with self.tape.quiet():
+            self.naming.unnamed(self.root.names.id)

@@ -16,17 +16,16 @@ from backprobe.record.source import Source
 from backprobe.source.sites import Site
 from backprobe.tracing.assemble import Assembler
 from backprobe.tracing.printed_names import full, names_of
-from backprobe.tracing.provenance import Carried
-from backprobe.tracing.scope import Scope, Value
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.values import Carried, ScopeId, Value
 
 
 def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
     """The values that get an entry: those with a name that was selected, and the outputs."""
     wanted = trace.selection.wants
-    for value in trace.values:
+    for value in trace.values.made:
         value.fulls = [full(name) for name in value.names]
-    return [value for value in trace.values if value in outputs or any(map(wanted, value.fulls))]
+    return [value for value in trace.values.made if value in outputs or any(map(wanted, value.fulls))]
 
 
 def transcribe(
@@ -44,7 +43,7 @@ def transcribe(
         backend=backend.name,
         framework=backend.name,
         outputs=[transcript.position[output] for output in outputs],
-        unseen=[name for name in trace.seen if name not in names.positions],
+        unseen=[name for name in trace.naming.seen if name not in names.positions],
         notes=tuple(trace.notes),
     )
     return _with_causes(record)
@@ -85,7 +84,7 @@ class _Transcript:
     def entry(self, at: int, value: Value, outcome: Outcome | None) -> Entry:
         """The entry of a value; ``outcome`` is None of one that was not captured, such as a plain number."""
         scope, site, source = value.scope, value.site, None
-        if scope is not None and site.line:
+        if site.line:
             source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
         return self.assembler.entry(
             at,
@@ -104,7 +103,7 @@ class _Transcript:
 
     def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
         """What became of a value; where something wrote to it out of sight, with that line."""
-        writer = self.trace.writers.get(id(value.capture)) if outcome.status is GradStatus.OPAQUE else None
+        writer = self.trace.versions.writers.get(id(value.capture)) if outcome.status is GradStatus.OPAQUE else None
         return outcome if writer is None else replace(outcome, cause=_line(*writer))
 
     def _reads(self, reads: Sequence[tuple[str, Value]]) -> tuple[Read, ...]:
@@ -124,7 +123,7 @@ class _Transcript:
 _source = lru_cache(16384)(Source)  # programs come by the same lines at each step
 
 
-def _line(scope: Scope, site: Site) -> Source:
+def _line(scope: ScopeId, site: Site) -> Source:
     """The line of a statement; a value that it made also has what it called."""
     return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
 

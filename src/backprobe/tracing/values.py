@@ -1,0 +1,153 @@
+"""The values of one recording and the names that they have: plain data, which knows of no running program."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backprobe.record.entries import GradStatus
+from backprobe.record.names import strip
+from backprobe.record.reasons import Reason
+from backprobe.source.sites import Site
+
+NO_SITE = Site("", 0, "")
+RETURNED = Site("return", 0, "")
+"""Of what the probed model returns: as for what its modules return, no statement is known."""
+
+OWN = "\0"  # between a local and the number of the comprehension it belongs to
+
+
+class ScopeId:
+    """One entry of a function or of a module's forward: the part of a name before the colon, and where its code is."""
+
+    __slots__ = ("count", "counts", "entered", "file", "full", "parent", "path", "stripped")
+
+    def __init__(self, parent: ScopeId | None, path: str, count: int, file: str = "") -> None:
+        self.parent, self.path, self.file = parent, path, file
+        self.counts: dict[str, int] = {}  # how often each local was bound
+        self.entered: dict[str, int] = {}  # how often each function was entered from here
+        self.stripped: str = strip(path) if parent is None or path[:1] != "/" else parent.stripped + path
+        self.renumber(count)
+
+    def renumber(self, count: int) -> None:
+        """Set which of the entries of its path this is, and with it the full name."""
+        self.count = count
+        above: str = self.parent.full if self.parent is not None and self.path.startswith("/") else ""
+        self.full: str = f"{above}{self.path}#{count}" if self.path else ""
+
+    def next_count(self, local: str) -> int:
+        """Count one more binding of a local."""
+        count = self.counts.get(local, 0)
+        self.counts[local] = count + 1
+        return count
+
+
+Slot = tuple[tuple[str, "Value"], ...]
+"""The values under one name: a tensor's under the leaf "", those of a container under their leaves."""
+
+NamedAs = tuple[ScopeId | None, str, int, str]
+"""Scope, local, count and leaf of a name; the scope is None for a parameter, whose local is its whole path."""
+
+Transcript = list[tuple[str, str, Slot]]
+"""What was named in one run of a part of the program: scope and local without counts, and the values."""
+
+
+@dataclass(eq=False, slots=True)
+class Value:
+    """One value under its names: a tensor at one version, a plain number or None, or what a module never returned."""
+
+    tensor: Any
+    version: int
+    capture: Any
+    scope: ScopeId
+    site: Site
+    plain: Any = None
+    absent: tuple[GradStatus, Reason] | None = None  # why a module's return value does not exist
+    previous: Value | None = None  # the same object's version before a write
+    expression: str = ""  # the expression that computes exactly this value
+    calls: tuple[str, ...] = ()  # what the expression called
+    reads: Sequence[tuple[str, Value]] = ()  # the values that the expression mentions, as it spells them
+    passages: Sequence[tuple[str, Carried]] = ()  # the values that came in by other ways, see ``Entry``
+    names: list[NamedAs] = field(default_factory=list)
+    fulls: Sequence[str] = ()  # the names in full, when the run is over
+    is_explained: bool = False  # are its expression and reads known? A loop runs the same statement again
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Carried:
+    """A value that a name without a tensor passes on, with the name and the statement that last held it as a value."""
+
+    spelled: str
+    value: Value
+    scope: ScopeId
+    site: Site
+
+
+Carrying = dict[str, tuple[Carried, ...]]
+"""What each name that holds no tensor passes on, by local."""
+
+
+@dataclass(eq=False, slots=True)
+class ScopeNames:
+    """The names of one scope while it runs: what each holds now, and what the running statement has called."""
+
+    id: ScopeId
+    parent: ScopeNames | None = None
+    wanted: Mapping[str, bool] = field(default_factory=dict)  # is this local, or leaf of one, selected?
+    transcripts: Sequence[Transcript] = ()  # where this part of the program is computed again, or will be
+    slots: dict[str, Slot] = field(default_factory=dict)
+    carried: Carrying = field(default_factory=dict)
+    passed_over: dict[str, bool] = field(default_factory=dict)  # not selected: is what the name holds differentiated?
+    calls: list[str] = field(default_factory=list)
+    returned: list[tuple[str, Slot]] = field(default_factory=list)  # what the functions called so far have returned
+
+    def bind(self, local: str, own: str, slot: Slot, named: Slot | None = None) -> None:
+        """A local holds these values from now on. It is a new name of each, or of those ``named``.
+
+        ``own`` tells the variable of a comprehension from one of the function with the same name.
+        """
+        scope = self.id
+        count = scope.counts.get(local, 0)
+        scope.counts[local] = count + 1
+        for leaf, value in slot if named is None else named:
+            value.names.append((scope, local, count, leaf))
+        self.slots[local + own] = slot
+        for transcript in self.transcripts:
+            transcript.append((scope.stripped, local, slot))
+
+    def forget(self, *keys: str) -> None:
+        for key in keys:
+            self.slots.pop(key, None)
+
+    def snapshot(self) -> ScopeNames:
+        """The same names as they are now, when the running statement is over."""
+        return ScopeNames(
+            self.id, None, self.wanted, (), self.slots, dict(self.carried), {}, [*self.calls], [*self.returned]
+        )
+
+    def release(self) -> None:
+        """Keep no value any longer."""
+        self.slots, self.carried, self.returned = {}, {}, []
+
+
+class Values:
+    """The values of one recording: all in the order in which they were made, and the latest of each tensor."""
+
+    def __init__(self) -> None:
+        self.made: list[Value] = []
+        self.latest: dict[int, Value] = {}  # by identity of the tensor, which the value keeps alive
+
+    def drop(self, gone: Collection[Value]) -> None:
+        """Forget values that were made in a run that does not count."""
+        for value in gone:
+            value.names.clear()
+        self.made[:] = [value for value in self.made if value not in gone]
+
+    def release(self) -> None:
+        """Keep no value, and no cycle that would keep one until the next garbage collection."""
+        for value in self.made:
+            value.names.clear()
+            value.passages = ()
+        self.made.clear()
+        self.latest.clear()
