@@ -13,7 +13,7 @@ from typing import Any
 from backprobe.errors import NoSource
 from backprobe.source.listener import Opener
 from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
-from backprobe.source.rewrite import OPEN, rewrite, untyped
+from backprobe.source.rewrite import OPEN, refusing_deep_nesting, rewrite, untyped
 from backprobe.source.sites import Site
 from backprobe.source.wrappers import around, copied
 
@@ -52,15 +52,10 @@ def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> Repor
     definition = locate(code)
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
-    try:
+    place = f"{file}:{code.co_firstlineno}"
+    with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
         rewritten = rewrite(definition.node, definition.lines, operations=operations, calls=calls)
         return Reporting(_compile_inside(rewritten.node, definition, code), rewritten.sites)
-    except RecursionError:
-        raise NoSource(
-            f"an expression in {code.co_qualname} is nested too deeply to be rewritten",
-            asked=f"the names in {code.co_qualname}", found=f"{file}:{code.co_firstlineno}",
-            why="syntax trees are walked recursively, and Python limits how deep", next="give a part of it a name",
-        ) from None  # fmt: skip
 
 
 def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeType:

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from backprobe.errors import NoSource
 from backprobe.source.sites import (
     OPERATORS,
     CallSite,
@@ -439,6 +441,18 @@ def _operands(node: ast.expr) -> dict[str, ast.expr]:
         case ast.UnaryOp(op=op, operand=operand) if not isinstance(op, ast.Not):
             return {"0": operand}
     return {}
+
+
+@contextmanager
+def refusing_deep_nesting(of: str, *, asked: str, found: str) -> Iterator[None]:
+    """Syntax trees are walked recursively, and Python limits how deep. Raises NoSource."""
+    try:
+        yield
+    except RecursionError:
+        raise NoSource(
+            f"an expression in {of} is nested too deeply to be rewritten", asked=asked, found=found,
+            why="syntax trees are walked recursively, and Python limits how deep", next="give a part of it a name",
+        ) from None  # fmt: skip
 
 
 def untyped(node: Any) -> Any:

@@ -1,49 +1,36 @@
-"""Rewriting the code of a module, as that of a notebook cell: what a function's rewriting is, with another scope."""
+"""Rewriting the code of a module, as that of a notebook cell: as a function is rewritten, with another listener."""
 
 from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from backprobe.source.module_names import header_reads
 from backprobe.source.rewrite import Rewriter, Rewritten, stored
 from backprobe.source.sites import Origin
 
 
 def rewrite_module(
-    tree: ast.Module,
-    lines: Sequence[str],
-    scope: str,
-    *,
-    operations: bool,
-    announced: Collection[str],
-    reads: Callable[[ast.stmt], Iterable[str]],
+    tree: ast.Module, lines: Sequence[str], scope: str, *, operations: bool, announced: Collection[str]
 ) -> Rewritten:
     """The reporting version of a module's code, with the value of its last expression.
 
-    ``scope`` is a text that stands in the code for the object to talk to, whose attributes hold the temporaries too:
-    who compiles the code puts that object in the text's place. Each statement that ``reads`` one of the ``announced``
-    names says so before it runs.
+    ``scope`` is a text that stands in the code for the listener: who compiles the code puts that object in the text's
+    place. Each statement that reads one of the ``announced`` names says so before it runs.
     """
-    rewriter = _ModuleRewriter(lines, operations, scope, announced, reads)
+    rewriter = _ModuleRewriter(lines, operations)
+    rewriter.scope, rewriter.announced = scope, announced
     return Rewritten(rewriter.module(copy.deepcopy(tree)), tuple(rewriter.sites))
 
 
 class _ModuleRewriter(Rewriter):
-    """At module level every variable is one of the user's namespace, so the scope is a constant of the code."""
+    """At module level every variable is in the user's namespace, so the listener is a constant of the code."""
 
-    def __init__(
-        self,
-        lines: Sequence[str],
-        operations: bool,
-        scope: str,
-        announced: Collection[str],
-        reads: Callable[[ast.stmt], Iterable[str]],
-    ) -> None:
-        super().__init__(lines, operations)
-        self.scope, self.announced, self.reads = scope, announced, reads
-        self.last: ast.stmt | None = None
+    scope = ""
+    announced: Collection[str] = ()
+    last: ast.stmt | None = None
 
     def module(self, tree: ast.Module) -> ast.Module:
         self.last = tree.body[-1]
@@ -60,7 +47,7 @@ class _ModuleRewriter(Rewriter):
     def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for statement in statements:
-            names: list[ast.expr] = [ast.Constant(name) for name in self.reads(statement) if name in self.announced]
+            names: list[ast.expr] = [ast.Constant(name) for name in header_reads(statement) if name in self.announced]
             if names:
                 announcing = ast.Expr(ast.Call(ast.Attribute(self._scope(), "reads"), names, []))
                 result.append(self._place(announcing, statement))
