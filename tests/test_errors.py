@@ -43,13 +43,7 @@ def test_every_error_has_its_four_parts():
     assert str(bp.UnknownName("x")) == "x"
 
 
-def test_a_pattern_that_matches_nothing():
-    assert message(bp.NothingMatched, lambda: bp.probe(toy, ["u", "vv"])(3.0, 2.0)) == (
-        "the pattern 'vv' matches nothing in toy\n"
-        "  asked: bp.probe(toy, 'vv')\n"
-        "  found: 5 names, the nearest: v\n"
-        "  next:  bp.probe(toy, 'v')"
-    )
+def test_a_pattern_that_matches_nothing_in_a_model():
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
     text = message(bp.NothingMatched, lambda: bp.probe(model, "3", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
     assert text.startswith("the pattern '3' matches nothing in Sequential")
@@ -57,60 +51,6 @@ def test_a_pattern_that_matches_nothing():
     assert "next:  bp.probe(Sequential, '0.weight')" in text
     text = message(bp.NothingMatched, lambda: bp.probe(model, "1:inptu", cotangent=torch.ones(1, 2))(torch.ones(1, 2)))
     assert "the nearest: 1:input" in text
-
-
-def test_a_value_that_was_not_selected_is_told_from_one_that_is_not_there():
-    rec = bp.probe(toy, "u")(3.0, 2.0)
-    text = message(bp.UnknownName, lambda: rec["v"])
-    assert "why:   the program has this value, but the probe did not select it" in text
-    assert "next:  bp.probe(..., ['v'])" in text
-
-
-def test_an_output_that_is_no_scalar():
-    text = message(bp.BadOutput, lambda: bp.probe(toy)(torch.ones(2, 3), torch.ones(2, 3)))
-    assert text == (
-        "the output is not a scalar\n"
-        "  asked: its gradient\n"
-        "  found: shape (2, 3)\n"
-        "  why:   only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product\n"
-        "  next:  cotangent=numpy.ones((2, 3)), or of=lambda result: result[0, 0]"
-    )
-    text = message(bp.BadOutput, lambda: bp.probe(toy, cotangent=torch.ones(3))(torch.ones(2), torch.ones(2)))
-    assert "another shape than the output" in text
-    assert "next:  a cotangent of shape (2,)" in text
-    text = message(bp.BadOutput, lambda: bp.probe(toy, cotangent="no")(torch.ones(2), torch.ones(2)))
-    assert "the cotangent is no tensor" in text
-
-
-def test_several_outputs_and_paths_that_are_not_there():
-    def f(x):
-        return {"loss": x * 2, "aux": x * 3}
-
-    text = message(bp.BadOutput, lambda: bp.probe(f)(1.0))
-    assert "the return value holds several floating tensors" in text
-    assert "next:  of='loss', or of='aux'" in text
-    text = message(bp.BadOutput, lambda: bp.probe(f, of="los")(1.0))
-    assert "the return value has nothing at 'los'" in text
-    assert "next:  of='loss'" in text
-    text = message(bp.BadOutput, lambda: bp.probe(lambda x: "text")(1.0))
-    assert "the return value holds no floating tensor" in text
-    text = message(bp.BadOutput, lambda: bp.probe(f, of=lambda out: 3)(1.0))
-    assert "what should be differentiated is no floating tensor" in text
-    text = message(bp.BadOutput, lambda: bp.probe(lambda x: None)(1.0))
-    assert "found: NoneType" in text
-
-
-def test_no_floating_input():
-    text = message(bp.NothingToDifferentiate, lambda: bp.probe(toy)(torch.tensor(1), torch.tensor(2)))
-    assert text == (
-        "toy has no floating argument to differentiate\n"
-        "  asked: bp.probe(toy)\n"
-        "  found: arguments of type int64\n"
-        "  why:   only floating point and complex values have derivatives\n"
-        "  next:  pass floating point values, 3.0 instead of 3"
-    )
-    text = message(bp.NothingToDifferentiate, lambda: bp.probe(lambda: torch.ones(()))())
-    assert "found: no arguments" in text
 
 
 def test_numbers_that_were_made_tensors_are_named_where_the_program_fails():
@@ -239,26 +179,10 @@ def test_the_inplace_error_of_torch_keeps_itself_and_gets_a_note():
     assert any("u = u * 2 and not u.mul_(2)" in note for note in caught.value.__notes__)
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"strategy": "fast"}, "strategy is one of edges, retain_grad, hooks, separate"),
-        ({"values": "none"}, "values is one of alias, copy"),
-    ],
-)
-def test_bad_options(options, text):
-    assert text in message(bp.BadOption, lambda: bp.probe(toy, **options))
-
-
 @pytest.mark.parametrize("options", [{"select": 3}, {"wrt": 3}, {"of": 3.5}])
 def test_options_of_the_wrong_type(options):
     (name,) = options
     assert f"{name} is a " in message(bp.BadOption, lambda: bp.probe(toy, **options))
-
-
-def test_a_pattern_cannot_ask_for_the_last():
-    text = message(bp.BadName, lambda: bp.probe(toy, "u#-1")(1.0, 2.0))
-    assert "next:  the pattern 'u', and then rec['u#-1']" in text
 
 
 def test_what_is_selected_and_taken_away_is_no_misspelling():
@@ -296,20 +220,10 @@ def test_an_inner_probe_on_a_value_that_the_outer_one_differentiates():
 
 
 def test_bad_arguments():
-    text = message(bp.BadOption, lambda: bp.probe(toy)(1.0))
-    assert text.startswith("toy cannot be called with these arguments: missing a required argument: 'w'")
-    assert "found: toy(x, w)" in text
-    text = message(bp.BadOption, lambda: bp.probe(toy, wrt="y")(1.0, 2.0))
-    assert "'y' is no argument of toy" in text
     text = message(bp.BadOption, lambda: bp.probe(torch.nn.Linear(1, 1), wrt="input")(torch.ones(1, 1)))
     assert "wrt is for functions" in text
     assert "is neither a function nor a model" in message(bp.BadOption, lambda: bp.probe(3)(1.0))
     assert "is neither a function nor a model" in message(bp.BadOption, lambda: bp.probe()(1.0))
-
-
-def test_backends():
-    assert "there is no backend 'torsh'" in message(bp.NoBackend, lambda: bp.probe(toy, backend="torsh")(1.0, 2.0))
-    assert bp.probe(toy, backend="torch")(1.0, 2.0)["x"].grad.item() == 2
 
 
 def test_nothing_is_kept_alive_but_what_the_recording_holds():

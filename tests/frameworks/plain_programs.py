@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from backends import FRAMEWORKS, Framework
+from backends import FRAMEWORKS
 
 import backprobe as bp
 from random_programs.compare import LARGEST, STEP, Tally, settled
@@ -17,6 +17,7 @@ from random_programs.expressions import INDEXES, Kind
 from random_programs.interpreter import ARGUMENTS, Interpreter
 from random_programs.names import Binding
 from random_programs.statements import CONTAINERS, Signature, Statements, block
+from torch_framework import Framework
 
 RTOL, ATOL = 1e-6, 1e-7
 HEADER = "W3 = vector([0.71, -1.13, 0.43])\nW2 = vector([0.87, -0.59])\n"

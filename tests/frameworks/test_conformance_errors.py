@@ -1,6 +1,7 @@
 """Bad input gives the same message in every framework: what was asked, what was found, why, what to type next."""
 
 import pytest
+
 from refusals import REFUSALS
 
 EACH = [

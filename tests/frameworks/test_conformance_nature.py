@@ -5,9 +5,10 @@ import math
 import jax
 import pytest
 import torch
-from backends import FRAMEWORKS, JAX, TENSORFLOW, TORCH, close
+from backends import FRAMEWORKS, JAX, TENSORFLOW, TORCH
 
 import backprobe as bp
+from torch_framework import close
 
 SECTION = "What only some frameworks have"
 

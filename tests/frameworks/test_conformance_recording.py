@@ -7,9 +7,10 @@ import weakref
 
 import numpy as np
 import pytest
-from backends import FRAMEWORKS, close
+from backends import FRAMEWORKS
 
 import backprobe as bp
+from torch_framework import close
 
 supports = pytest.mark.supports
 SECTION = "Recordings"

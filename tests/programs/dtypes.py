@@ -1,9 +1,9 @@
 """Dtypes: every gradient has the dtype of its value."""
 
 import numpy as np
-from backends import TOLERANCES
 
 from programs.program import Collection
+from torch_framework import TOLERANCES
 
 program = Collection("Dtypes")
 

@@ -7,9 +7,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from backends import Framework
-
 import backprobe as bp
+from torch_framework import Framework
 
 Wanted = tuple[Any, Any]
 """A value, and its gradient or the status that stands in the place of one."""
