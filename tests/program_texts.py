@@ -164,6 +164,53 @@ class Held:
     last = k + some[0]
 loss = Held.last * k
 """,
+    "patterns": """\
+match [x, w, {"k": 3}]:
+    case [first, *others]:
+        u = first * others[0]
+match w:
+    case 1 | torch.Tensor() as whole:
+        v = whole * 2
+    case _:
+        v = 0
+match v:
+    case other:
+        loss = u * other
+""",
+    "statements_over_several_lines": """\
+rows = [
+    x * 2,
+    w,
+]; total = (
+    rows[0]
+    + rows[1]
+)
+loss = total * (
+    rows[0]
+)
+""",
+    "early_return_and_nonlocal": """\
+def first(*values, by=2.0, **others):
+    count = 0
+    def more(value):
+        nonlocal count
+        count += 1
+        return value * by
+    for value in values:
+        if more(value) is not None:
+            return more(value) * count
+    return None
+loss = first(x, w, by=3.0) + first(w)
+""",
+    "many_names": """\
+c, d = x * 2, w * 3
+e = c
+f, g, h = d, e, c
+i = j = f
+k, (l, m) = g, (h, i)
+k, l = l * 2, k
+loss = c + d + e * f + g * h + i + j + k + l + m
+""",
     "lambdas": """\
 f = lambda a, b: (c := a * b) + c
 loss = f(x, w) + max([x, w], key=lambda t: t.item())

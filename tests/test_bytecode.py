@@ -120,7 +120,10 @@ def test_a_program_is_not_changed_and_told_as_when_rewritten(name, body, runs):
         assert repr(result) == repr(runs.block(body, nullcontext(), inside)[0])
         assert not any("not followed" in note for note in rec.notes)
     assert told(of_module[1]) == told(of_function[1])
-    of_block, rewritten = told(of_module[1]), told(runs.function(body))
+    form = runs.function(body)
+    of_block, rewritten = told(of_module[1]), told(form)
     own = ("x", "w", "return", *SEEN_OTHERWISE.get(name, ()))  # arguments, which a block may not read by themselves
     expected = {key: entry for key, entry in rewritten.items() if key.partition("#")[0] not in own}
     assert {key: of_block.get(key) for key in expected} == expected
+    both = set(form).intersection(of_module[1]) - {"x", "w"}
+    assert [key for key in form if key in both] == [key for key in of_module[1] if key in both]
