@@ -1,24 +1,10 @@
 """The block form sees the names that the function form sees: one program, with every kind of target, in both."""
 
-import contextlib
-from dataclasses import dataclass
-
 import torch
 from torch import nn
 
 import backprobe as bp
-
-
-class Cache:
-    def __init__(self):
-        self.last = None
-        self.parts = [None, None]
-
-
-@dataclass
-class Pair:
-    first: torch.Tensor
-    second: torch.Tensor
+from both_forms import Cache, agree, both_forms
 
 
 class Net(nn.Module):
@@ -32,28 +18,10 @@ class Net(nn.Module):
         return hidden.tanh()
 
 
-@contextlib.contextmanager
-def held(value):
-    yield value * 2
-
-
-def scaled(value, by=2.0, *more, plus=None, **others):
-    result = value * by
-    for other in more:
-        result = result + other
-    return result if plus is None else result + plus
-
-
 @torch.no_grad()
 def quiet(value):
     inside = value * 3
     return inside
-
-
-def halves(value):
-    for part in value:
-        half = part / 2
-        yield half
 
 
 # The program, as text, so that what runs in a function and what runs in a block is the same. One target a line:
@@ -98,32 +66,9 @@ loss = (g + f + lamb + n + o + s + t + r + e[0] + p + pair.first + sum(items)).s
 """
 
 
-def write(tmp_path, monkeypatch):
-    indented = "".join(f"    {line}\n" for line in PROGRAM.splitlines())
-    module = tmp_path / "both_forms.py"
-    module.write_text(
-        "import torch\nimport backprobe as bp\n"
-        f"from {__name__} import *\n\n"
-        f"def function(x, w, net, cache, table):\n{indented}    return loss\n\n"
-        "def block(x, w, net, cache, table):\n    with bp.probe() as rec:\n"
-        + "".join(f"        {line}\n" for line in PROGRAM.splitlines())
-        + "        loss.backward()\n    return rec\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    import both_forms
-
-    return both_forms
-
-
 def arguments():
     x, w = (torch.tensor(data, dtype=torch.float64, requires_grad=True) for data in ([1.0, 2.0], [3.0, -1.0]))
     return x, w, Net().double(), Cache(), {}
-
-
-def same(a, b):
-    if not isinstance(a, torch.Tensor):
-        return repr(a) == repr(b)
-    return a.dtype == b.dtype and torch.equal(a, b)
 
 
 def torchs(entry):
@@ -131,25 +76,14 @@ def torchs(entry):
 
 
 def test_the_block_form_has_the_names_and_numbers_of_the_function_form(tmp_path, monkeypatch):
-    forms = write(tmp_path, monkeypatch)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forms = both_forms(tmp_path, __name__, PROGRAM, "x, w, net, cache, table", "        loss.backward()\n")
     function, block = bp.probe(forms.function)(*arguments()), forms.block(*arguments())
-    assert list(function) == list(block)
-    assert set(function.record.names) - set(block.record.names) == {":return#0"}  # a block returns nothing
-    assert set(block.record.names) < set(function.record.names)
-    for name, expected in function.items():
-        found = block[name]
-        assert (found.status, found.reason, found.op) == (expected.status, expected.reason, expected.op), name
-        assert [*found.aliases] == [alias for alias in expected.aliases if alias != "return"], name
-        assert same(found.value, expected.value), name
-        assert same(found.grad_or_none, expected.grad_or_none), name
-        assert found.inputs == expected.inputs, name
-        if found.source is None:  # what was there before the block
-            assert name in ("x", "w")
-        else:
-            assert (found.source.text, found.source.expression) == (expected.source.text, expected.source.expression)
-            assert "?" in found.source.calls or torchs(found) == torchs(expected), name
-    assert block.backward_order() == function.backward_order()
-    assert [entry.name for entry in block.outputs] == ["loss"]
+    agree(function, block)
+    for name, found in block.items():
+        assert (found.source is None) == (name in ("x", "w"))
+        if found.source is not None and "?" not in found.source.calls:
+            assert torchs(found) == torchs(function[name]), name
 
 
 def test_a_test_function_whose_asserts_pytest_has_rewritten_is_still_what_its_source_says():

@@ -1,12 +1,10 @@
 """The block form where frameworks differ: who runs backward, from what, and what happens around it."""
 
 import gc
-import importlib
 import sys
 import threading
 import weakref
-from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox
@@ -22,6 +20,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context, execute, record
 
 import backprobe as bp
+from both_forms import Cache, Pair, agree, both_forms, same
 
 SECTION = "Blocks"
 FUNCTION = "a block has the names and numbers of a function with the same lines"
@@ -36,13 +35,6 @@ def vector(*numbers):
     return tf.constant(numbers)
 
 
-def same(a, b):
-    if hasattr(a, "numpy") and hasattr(b, "numpy"):
-        a, b = a.numpy(), b.numpy()
-        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
-    return repr(a) == repr(b)
-
-
 def numbers(rec):
     return {name: entry.grad.numpy().tolist() for name, entry in rec.items() if entry.status == "ok"}
 
@@ -52,36 +44,6 @@ def statuses(rec):
 
 
 # the same names and numbers as the function form
-
-
-@dataclass
-class Pair:
-    first: Any
-    second: Any
-
-
-class Cache:
-    def __init__(self):
-        self.last = None
-        self.parts = [None, None]
-
-
-@contextmanager
-def held(value):
-    yield value * 2
-
-
-def scaled(value, by=2.0, *more, plus=None, **others):
-    result = value * by
-    for other in more:
-        result = result + other
-    return result if plus is None else result + plus
-
-
-def halves(value):
-    for part in (value[0], value[1]):
-        half = part / 2
-        yield half
 
 
 def turned(value):
@@ -142,35 +104,8 @@ loss = tf.reduce_sum(v) + tf.reduce_sum(r)
 def forms(tmp_path, monkeypatch):
     """A module that has the same lines as a function and as a block."""
 
-    def make(program, arguments, backward=""):
-        lines = program.strip().splitlines()
-        file = tmp_path / f"forms_{hash(program)}_{hash(backward)}.py".replace("-", "")
-        file.write_text(
-            f"import tensorflow as tf\nimport backprobe as bp\nfrom {__name__} import *\n\n"
-            f"def function({arguments}):\n" + "".join(f"    {line}\n" for line in lines) + "    return loss\n\n"
-            f"def block({arguments}):\n    with bp.probe() as rec:\n" + "".join(f"        {line}\n" for line in lines)
-            + f"{backward}    return rec\n"
-        )  # fmt: skip
-        monkeypatch.syspath_prepend(str(tmp_path))
-        return importlib.import_module(file.stem)
-
-    return make
-
-
-def agree(function, block):
-    assert list(function) == list(block)
-    assert set(function.record.names) - set(block.record.names) == {":return#0"}  # a block returns nothing
-    for name, expected in function.items():
-        found = block[name]
-        assert (found.status, found.reason, found.op) == (expected.status, expected.reason, expected.op), name
-        assert [*found.aliases] == [alias for alias in expected.aliases if alias != "return"], name
-        assert same(found.value, expected.value), name
-        assert same(found.grad_or_none, expected.grad_or_none), name
-        assert found.inputs == expected.inputs, name
-        if found.source is not None:
-            assert (found.source.text, found.source.expression) == (expected.source.text, expected.source.expression)
-    assert block.backward_order() == function.backward_order()
-    assert [entry.name for entry in block.outputs] == ["loss"]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return partial(both_forms, tmp_path, __name__)
 
 
 @pytest.mark.parametrize(
