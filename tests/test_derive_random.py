@@ -15,7 +15,7 @@ import torch
 import backprobe as bp
 from backprobe.derive import derive
 from backprobe.derive.chain import Chain
-from backprobe.derive.notation import Text, write
+from backprobe.derive.notation import ATOM, Text, write
 from backprobe.derive.paths import paths
 from backprobe.record.graph import Graph
 
@@ -78,10 +78,11 @@ class Python(Text):
         return f"value[{name!r}]"
 
     def power(self, base, exponent):
-        return f"{base}**{exponent}"
+        text, binding = exponent
+        return f"{base}**{text if binding == ATOM else self.brackets(text)}"
 
-    def call(self, function, arguments):
-        return f"{function}({', '.join(arguments)})"
+    def call(self, function, inside):
+        return f"{function}({inside})"
 
     def follows(self, coefficient, factor):
         return False
