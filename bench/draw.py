@@ -15,7 +15,6 @@ import backprobe as bp
 from backprobe.demo import small_gpt2, toy
 from backprobe.draw.circuit import Draft, View
 from backprobe.draw.layout import graph_of
-from backprobe.record.graph import Graph
 
 ROUNDS = 7
 FIRST = """
@@ -57,7 +56,7 @@ def main():
     }
     for name, (recording, depth) in recordings.items():
         record = recording.record
-        circuit = Draft(record, Graph.of(record), View(depth)).circuit()
+        circuit = Draft(record, View(depth)).circuit()
         whole = median(lambda recording=recording, depth=depth: bp.draw(recording, depth=depth))
         dot = median(lambda circuit=circuit: graph_of(circuit, "TB").draw(format="svg", prog="dot"))
         print(f"{name}: {len(circuit.nodes)} nodes, {whole:.3f} s, of which Graphviz {dot / whole:.0%}")

@@ -107,7 +107,7 @@ class Factors:
             raise Unwritten(_without_expression(entry))
         self._refuse_numbers(entry)
         reads = [(read.spelled, read.name) for read in entry.reads if read.name in self.positions]
-        formula = parse(source.expression, reads, self._members(entry), source.calls)
+        formula = parse(source.expression, reads, self._members(at), source.calls)
         symbols = tuple(self.positions[name] for name in formula.names)
         for symbol in symbols:
             self._refuse_numbers(self.entries[symbol])
@@ -122,9 +122,9 @@ class Factors:
         _compare(f"`{shorten(source.expression)}`", ours, errors, recorded, rounding)
         return Known(formula.tree, symbols, values, rounding)
 
-    def _members(self, entry: Entry) -> list[tuple[str, str]]:
+    def _members(self, at: int) -> list[tuple[str, str]]:
         """The parameters, and what modules returned, that flow into an entry: their paths, and their names."""
-        sources = [self.entries[source] for source in self.graph.inputs[self.positions[entry.name]]]
+        sources = [self.entries[source] for source in self.graph.inputs[at]]
         return [(path, each.name) for each in sources for path in (each.name, *each.aliases) if split(path)[1] is None]
 
     def _refuse_numbers(self, entry: Entry) -> None:

@@ -156,10 +156,9 @@ def _direction(made: Circuit) -> str:
 
 def _drafted(record: Record, view: View) -> Circuit:
     """The circuit, collapsed as far as it must be where the caller left that open. Raises BadOption if that is none."""
-    graph = Graph.of(record)
-    draft = Draft(record, graph, view)
+    draft = Draft(record, view)
     if (len(draft.members) > CROWDED or len(draft.flows) > MOST) and view.depth is None:
-        draft = _collapsed(record, graph, view) or draft
+        draft = _collapsed(record, view) or draft
     if max(len(draft.members), len(draft.flows)) > MOST:
         raise BadOption(
             f"{len(draft.members):,} nodes and {len(draft.flows):,} edges are too many to draw",
@@ -170,13 +169,13 @@ def _drafted(record: Record, view: View) -> Circuit:
     return draft.circuit()
 
 
-def _collapsed(record: Record, graph: Graph, view: View) -> Draft | None:
+def _collapsed(record: Record, view: View) -> Draft | None:
     """The most detailed draft that is not crowded: boxes collapsed, then loops rolled up as well."""
-    deepest = max((box.level for box in graph.boxes.values()), default=0)
+    deepest = max((box.level for box in Graph.of(record).boxes.values()), default=0)
     for roll in dict.fromkeys((view.roll, True)):
         depths = range(deepest, 0, -1) if deepest else [None] if roll else []
         for depth in depths:
-            draft = Draft(record, graph, replace(view, depth=depth, roll=roll, collapsed=True))
+            draft = Draft(record, replace(view, depth=depth, roll=roll, collapsed=True))
             if len(draft.members) <= CROWDED and len(draft.flows) <= MOST:
                 return draft
     return None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from backprobe.backends.discover import load_arrays
-from backprobe.draw.caption import Captions
+from backprobe.draw.text import Captions
 from backprobe.findings.phrasing import listed, place, plural
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
@@ -41,7 +41,7 @@ class Node:
     """One node: its lines of text, what it stands for, and how large its gradient is (None without one)."""
 
     key: str
-    frame: str | None
+    cluster: str | None
     title: str
     aside: str  # small, beside the title
     expression: str
@@ -66,7 +66,7 @@ class Arrow:
 
 
 @dataclass(frozen=True)
-class Frame:
+class Cluster:
     """A box around nodes: its key, label, and the box around it."""
 
     key: str
@@ -80,17 +80,17 @@ class Circuit:
 
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]
-    frames: tuple[Frame, ...]
+    clusters: tuple[Cluster, ...]
     footer: tuple[str, ...]
 
 
 class Draft:
     """A record as it will be drawn: first which values share a node, then all that the drawing says."""
 
-    def __init__(self, record: Record, graph: Graph, view: View) -> None:
-        self.record, self.graph, self.view = record, graph, view
+    def __init__(self, record: Record, view: View) -> None:
+        self.record, self.graph, self.view = record, Graph.of(record), view
         self.entries = record.entries
-        self.captions = Captions(record, self.graph, load_arrays(record.backend))
+        self.captions = Captions(record, load_arrays(record.backend))
         self.rolls = _rolls(self.graph) if view.roll else {}
         self.members: dict[str, list[int]] = defaultdict(list)  # the values that share a node, by its key
         self.hidden = [at for at in range(len(self.entries)) if not self._is_drawn(at)]
@@ -101,10 +101,10 @@ class Draft:
         """Everything that is drawn."""
         arrows = [self._arrow(source, target, own) for (source, target), own in self.flows.items()]
         nodes = [self._node(key, positions) for key, positions in self.members.items()]
-        frames = self._frames(nodes)
-        nodes, frames = _unframed(nodes, frames)
+        clusters = self._clusters(nodes)
+        nodes, clusters = _unclustered(nodes, clusters)
         nodes, arrows = _apart(nodes, arrows, self.view.apart)
-        return Circuit(tuple(nodes), tuple(arrows), tuple(frames), (*self._footer(), *_legend(nodes, arrows)))
+        return Circuit(tuple(nodes), tuple(arrows), tuple(clusters), (*self._footer(), *_legend(nodes, arrows)))
 
     @cached_property
     def flows(self) -> dict[tuple[str, str], list[Flow]]:
@@ -168,7 +168,7 @@ class Draft:
         expression = "" if expression == value else expression
         lines = [f"= {value}", *captions.gradient(at)]
         return Node(
-            key, self._frame(self.graph.box_of[at]), captions.title(at), "", expression, tuple(filter(None, lines)),
+            key, self._cluster(self.graph.box_of[at]), captions.title(at), "", expression, tuple(filter(None, lines)),
             self._kind(at), captions.kind(entry), captions.level(entry.grad_or_none), _tooltip(entry),
         )  # fmt: skip
 
@@ -194,7 +194,7 @@ class Draft:
         inside = len(positions) - len(parameters := [at for at in positions if at in self.graph.parameters])
         counted = [plural(inside, "value")] * (inside > 1) + [plural(len(parameters), "parameter")] * bool(parameters)
         own = self.graph.boxes[box]
-        return Node(key=box, frame=self._frame(own.around), title=own.label, aside=", ".join(counted),
+        return Node(key=box, cluster=self._cluster(own.around), title=own.label, aside=", ".join(counted),
                     expression="", lines=tuple(filter(None, lines)), kind="box", grad=kind, level=level,
                     tooltip=strip(box))  # fmt: skip
 
@@ -210,24 +210,25 @@ class Draft:
         times = len(boxes) or len(positions)
         lines = ["the first:", *ends[0].lines, "the last:", *ends[1].lines]
         title = f"{ends[0].title} … {ends[1].title}" if ends[0].title != ends[1].title else ends[0].title
-        return Node(key, ends[0].frame, title, f"{times} times", ends[0].expression, tuple(lines), "loop", ends[1].grad,
-                    ends[1].level, f"{ends[0].tooltip} … {ends[1].tooltip}")  # fmt: skip
+        return replace(ends[1], key=key, cluster=ends[0].cluster, title=title, aside=f"{times} times", kind="loop",
+                       expression=ends[0].expression, lines=tuple(lines),
+                       tooltip=f"{ends[0].tooltip} … {ends[1].tooltip}")  # fmt: skip
 
-    # frames
+    # clusters
 
-    def _frame(self, box: str | None) -> str | None:
+    def _cluster(self, box: str | None) -> str | None:
         return None if box is None else self.rolls.get(box, box)
 
-    def _frames(self, nodes: Sequence[Node]) -> list[Frame]:
+    def _clusters(self, nodes: Sequence[Node]) -> list[Cluster]:
         """The boxes that hold a node, and those around them."""
-        found: dict[str, Frame] = {}
+        found: dict[str, Cluster] = {}
         for node in nodes:
-            key = node.frame
+            key = node.cluster
             while key is not None and key not in found:
-                own = [box for box in self.graph.boxes.values() if self._frame(box.full) == key]
+                own = [box for box in self.graph.boxes.values() if self._cluster(box.full) == key]
                 label = own[0].label if len(own) == 1 else f"{own[0].label} … {own[-1].label}, {len(own)} times"
-                around = self._frame(own[0].around)
-                found[key] = Frame(key, label, around)
+                around = self._cluster(own[0].around)
+                found[key] = Cluster(key, label, around)
                 key = around
         return list(found.values())
 
@@ -324,7 +325,7 @@ def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node
         source, target = by_key[arrow.source], by_key[arrow.target]
         key = f"apart:{at}"
         nodes.append(
-            Node(key, target.frame, source.title, "", "", (), "apart", source.grad, source.level, source.tooltip)
+            Node(key, target.cluster, source.title, "", "", (), "apart", source.grad, source.level, source.tooltip)
         )
         kept.append(Arrow(key, arrow.target, arrow.label, arrow.carries, arrow.level))
     for at, node in enumerate(nodes):
@@ -334,17 +335,17 @@ def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node
     return nodes, kept
 
 
-def _unframed(nodes: list[Node], frames: list[Frame]) -> tuple[list[Node], list[Frame]]:
+def _unclustered(nodes: list[Node], clusters: list[Cluster]) -> tuple[list[Node], list[Cluster]]:
     """A module of which only what it returns is drawn needs no box around that."""
-    inside = Counter([node.frame for node in nodes] + [frame.around for frame in frames])
-    alone = {frame.key: frame for frame in frames if inside[frame.key] == 1}
+    inside = Counter([node.cluster for node in nodes] + [cluster.around for cluster in clusters])
+    alone = {cluster.key: cluster for cluster in clusters if inside[cluster.key] == 1}
     dropped: set[str] = set()
     for at, node in enumerate(nodes):
-        frame = alone.get(node.frame or "")
-        if frame is not None and node.title == "return" and not frame.key.startswith("/"):
-            nodes[at] = replace(node, frame=frame.around, title=frame.label)
-            dropped.add(frame.key)
-    return nodes, [frame for frame in frames if frame.key not in dropped]
+        cluster = alone.get(node.cluster or "")
+        if cluster is not None and node.title == "return" and not cluster.key.startswith("/"):
+            nodes[at] = replace(node, cluster=cluster.around, title=cluster.label)
+            dropped.add(cluster.key)
+    return nodes, [cluster for cluster in clusters if cluster.key not in dropped]
 
 
 def fitted(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from backprobe.draw.circuit import Arrow, Circuit, Frame, Node, fitted
+from backprobe.draw.circuit import Arrow, Circuit, Cluster, Node, fitted
 from backprobe.show.text import printable
 
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
@@ -64,25 +64,25 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
                            fontcolor=INK, color=INK, fillcolor=PAPER)  # fmt: skip
     graph.edge_attr.update(fontname=FONT, fontsize="10", fontcolor=INK, color=FAINT, arrowsize="0.7")
     place: dict[str | None, Any] = {None: graph}
-    for number, frame in enumerate(_outermost_first(circuit.frames)):
-        place[frame.key] = place[frame.around].add_subgraph(
-            name=f"cluster_{number}", id=f"bp_f{number}", label=_table([_text(frame.label, size=11)]), labeljust="l",
+    for number, cluster in enumerate(_outermost_first(circuit.clusters)):
+        place[cluster.key] = place[cluster.around].add_subgraph(
+            name=f"cluster_{number}", id=f"bp_f{number}", label=_table([_text(cluster.label, size=11)]), labeljust="l",
             labelloc="t", style="rounded", bgcolor="transparent", color=FAINT, fontname=FONT,
-            tooltip=_plain(frame.label),
+            tooltip=_plain(cluster.label),
         )  # fmt: skip
     numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
     for node in circuit.nodes:
-        place[node.frame].add_node(numbers[node.key], id=f"bp_{numbers[node.key]}", **_node(node))
+        place[node.cluster].add_node(numbers[node.key], id=f"bp_{numbers[node.key]}", **_node(node))
     for number, arrow in enumerate(circuit.arrows):
         graph.add_edge(numbers[arrow.source], numbers[arrow.target], id=f"bp_e{number}", **_arrow(arrow))
     return graph
 
 
-def _outermost_first(frames: Iterable[Frame]) -> list[Frame]:
-    by_key = {frame.key: frame for frame in frames}
+def _outermost_first(clusters: Iterable[Cluster]) -> list[Cluster]:
+    by_key = {cluster.key: cluster for cluster in clusters}
 
-    def depth(frame: Frame) -> int:
-        return 0 if frame.around is None else 1 + depth(by_key[frame.around])
+    def depth(cluster: Cluster) -> int:
+        return 0 if cluster.around is None else 1 + depth(by_key[cluster.around])
 
     return sorted(by_key.values(), key=depth)
 

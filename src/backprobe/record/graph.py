@@ -71,9 +71,12 @@ class Graph:
 
     @cached_property
     def inputs(self) -> Sequence[Mapping[int, Edge]]:
-        """The edges into each entry, by the entry that they come from."""
-        known = self.positions
-        return [{known[e.name]: e for e in entry.inputs if e.name in known} for entry in self.entries]
+        """The edges into each entry, by the entry that they come from. Raises BadRecording where one is from none."""
+        for entry in self.entries:
+            for edge in entry.inputs:
+                if not 0 <= edge.at < len(self.entries):
+                    raise _damaged(f"{edge.name!r} flows into {entry.name!r}, and no entry has that name")
+        return [{edge.at: edge for edge in entry.inputs} for entry in self.entries]
 
     @cached_property
     def consumers(self) -> Sequence[Sequence[int]]:
@@ -90,20 +93,14 @@ class Graph:
 
     @cached_property
     def flows(self) -> Sequence[Flow]:
-        """What flows into each entry: its inputs, and what its expression reads without a derivative.
-
-        Raises BadRecording where an edge comes from no entry.
-        """
+        """What flows into each entry: its inputs, and what its expression reads without a derivative."""
         return list(self._flows())
 
     def _flows(self) -> Iterator[Flow]:
         for target, (entry, inputs) in enumerate(zip(self.entries, self.inputs, strict=True)):
-            for edge in entry.inputs if len(inputs) < len(entry.inputs) else ():
-                if edge.name not in self.positions:
-                    raise _damaged(f"{edge.name!r} flows into {entry.name!r}, and no entry has that name")
             yield from (Flow(source, target, edge) for source, edge in inputs.items())
-            read = {self.positions[read.name] for read in entry.reads if read.name in self.positions}
             cut = entry.status in NO_DERIVATIVE
+            read = {read.at for read in entry.reads if read.at < len(self.entries)}
             for source in sorted(read - inputs.keys() - {target}):
                 if cut or self.entries[source].status in NO_DERIVATIVE:
                     yield Flow(source, target, None)

@@ -1,4 +1,4 @@
-"""What a drawing says about one value: its value, and its gradient in numbers and in words."""
+"""The words of a drawing: about each value and its gradient, and on each edge."""
 
 from __future__ import annotations
 
@@ -11,22 +11,19 @@ from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.graph import Flow, Graph
+from backprobe.record.inputs import Edge
 from backprobe.record.names import split, strip
 from backprobe.show.text import SMALL, describe
 
-LEVELS = 5  # decades of magnitude that are told apart
+LEVELS = 5  # decades of magnitude that look different
 SHORT = 12  # characters of a name that is still written into a ∂/∂
 
 
 class Captions:
-    """The texts of a record's entries, and how large their gradients are beside each other."""
+    """The texts of a record's entries and edges, and how large their gradients are compared with each other."""
 
-    def __init__(self, record: Record, graph: Graph, arrays: Arrays) -> None:
-        self.record, self.graph, self.arrays = record, graph, arrays
-        self.onward: dict[int, list[Flow]] = {}
-        for flow in graph.flows:
-            if flow.edge is not None:
-                self.onward.setdefault(flow.source, []).append(flow)
+    def __init__(self, record: Record, arrays: Arrays) -> None:
+        self.record, self.graph, self.arrays = record, Graph.of(record), arrays
 
     def title(self, at: int) -> str:
         """The name of a value within its box."""
@@ -76,31 +73,34 @@ class Captions:
         bad = f", {summary.nonfinite} of {summary.size} not finite" if summary.nonfinite else ""
         return f"gradient rms {summary.rms:.3g} max {summary.largest:.3g}{bad}"
 
+    def _onward(self, at: int) -> list[tuple[Entry, Edge]]:
+        """The entries that a value flows into, with the edges that lead there."""
+        return [(self.record.entries[one], self.graph.inputs[one][at]) for one in self.graph.consumers[at]]
+
     def _why_zero(self, at: int) -> str:
-        entries = self.record.entries
-        onward = [flow for flow in self.onward.get(at, []) if entries[flow.target].status is GradStatus.OK]
+        onward = [(target, edge) for target, edge in self._onward(at) if target.status is GradStatus.OK]
         if not onward:
             return "the cotangent is 0" if at in self.record.outputs else "nothing flows back to it"
-        partials = [flow.edge.partial for flow in onward if flow.edge is not None]
-        if partials and all(partial is not None and self._is_zero(partial) for partial in partials):
+        if all(self._is_zero(edge.partial) for _, edge in onward):
             return "every local partial onward is 0"
-        if all(self._is_zero(entries[flow.target].grad) for flow in onward):
+        if all(self._is_zero(target.grad) for target, _ in onward):
             return "so is the gradient of all it flows into"
-        contributions = [flow.edge.contribution for flow in onward if flow.edge is not None]
-        if contributions and all(contribution is not None for contribution in contributions):
+        contributions = [edge.contribution for _, edge in onward]
+        if all(contribution is not None for contribution in contributions):
             together = len(contributions) > 1 and not all(map(self._is_zero, contributions))
             return "what flows back cancels" if together else "nothing flows back"
         return "partials=True tells why" if self.record.path_sums is None else "what flows back to it is 0"
 
     def _why_not_finite(self, at: int) -> str:
-        names = [self.record.entries[flow.target] for flow in self.onward.get(at, [])]
-        came = [entry.name for entry in names if entry.status is GradStatus.OK and self.kind(entry) == "nonfinite"]
-        if came:
-            return f"it came with the gradient of {came[0]}"
-        born = [flow for flow in self.onward.get(at, []) if self.is_not_finite(flow.edge and flow.edge.contribution)]
-        if born:
-            return f"it arises on the way from {self.record.entries[born[0].target].name}, whose gradient is finite"
-        return f"first here, of {' and '.join(entry.name for entry in names[:3])}" if names else "the cotangent is not"
+        onward = self._onward(at)
+        for target, _ in onward:
+            if target.status is GradStatus.OK and self.kind(target) == "nonfinite":
+                return f"it came with the gradient of {target.name}"
+        for target, edge in onward:
+            if self.is_not_finite(edge.contribution):
+                return f"it arises on the way from {target.name}, whose gradient is finite"
+        names = [target.name for target, _ in onward[:3]]
+        return f"first here, of {' and '.join(names)}" if names else "the cotangent is not"
 
     def _is_zero(self, tensor: Any) -> bool:
         summary = self.summary(tensor) if tensor is not None else None
