@@ -740,7 +740,7 @@ def test_explain_every_value(explained):
     code, out, err = explained("cut.py:f", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
     assert (code, err) == (1, "")
     assert out.startswith("2 of 5 values have their gradient")
-    assert "the gradients that are missing for it: x, u" in out
+    assert "the gradients that are missing because of it: x, u" in out
 
 
 def test_the_exit_status_says_whether_something_was_found(explained):

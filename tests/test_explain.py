@@ -32,7 +32,7 @@ def test_a_gradient_that_is_there_is_no_finding():
 
 def test_a_gradient_that_comes_by_one_way_and_not_by_another():
     report = bp.explain(bp.probe(cut)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "w")
-    assert report.ok and "not along each way" in report.heading
+    assert report.ok and "some of its uses do not contribute" in report.heading
     assert [note.split("`")[1] for note in report.notes] == ["u.detach()"]
 
 
@@ -46,7 +46,7 @@ def test_a_computed_value_has_its_gradient_in_the_recording_and_not_in_its_own_g
     assert report.ok
     assert report.notes == (
         "the same value is also called alias",
-        "it was computed, and is no leaf: in PyTorch its own .grad is None, and rec['u'].grad is there",
+        "it was computed, and is not a leaf: in PyTorch its own .grad is None, and rec['u'].grad is there",
     )
 
 
@@ -96,8 +96,8 @@ def test_ways_along_which_nothing_comes_back_are_notes():
     for name in ("h", "x"):
         report = bp.explain(rec, name)
         assert report.ok
-        assert report.heading == f"{name!r} has its gradient, and not along each way that its numbers go"
-        ways = [note.split("`")[1] for note in report.notes if "nothing comes back to 'h': meant, or lost?" in note]
+        assert report.heading == f"{name!r} has a gradient, but some of its uses do not contribute"
+        ways = [note.split("`")[1] for note in report.notes if "to 'h': intended?" in note]
         assert ways == ["torch.sigmoid(h.sum()).item()", "h.detach()", "h.detach()"]
     assert bp.explain(rec).notes[:3] == bp.explain(rec, "h").notes[:3]
 
@@ -157,7 +157,7 @@ def test_what_a_model_gives_is_detached_where_the_model_is_no_entry():
         loss.backward()
     (finding,) = bp.explain(rec, "h").findings
     assert (finding.kind, finding.source.text, finding.name) == ("detach", "h = net(data).detach()", "h")
-    assert finding.headline.startswith("`net(data).detach()` has the numbers of `net(data)`")
+    assert finding.headline.startswith("`net(data).detach()` copies the values of `net(data)`")
     assert kinds(bp.explain(rec, "k")) == ["frozen"]  # torch.sin has no history of its own
 
 
@@ -202,7 +202,7 @@ def test_noise_of_the_shape_of_a_value_is_not_cut_off_from_it():
     assert report.heading == "'noise' has no gradient (detached)"
     (finding,) = report.findings
     assert (finding.kind, finding.facts) == (
-        "frozen_leaf", ("of 'deviation' the shape and the like are used, and no number",)
+        "frozen_leaf", ("only the shape and the like of 'deviation' are used, not their values",)
     )  # fmt: skip
 
 
@@ -335,8 +335,8 @@ def test_a_list_of_more_values_than_are_followed_does_the_same_to_the_others():
     (finding,) = bp.explain(rec, "z#99").findings
     assert (finding.kind, finding.source.text) == ("number", "kept.append(z.sum().item())")
     assert finding.facts[-1] == (
-        "so it is of 'z#0', which the same line made; 'kept' passes on more than 64 values, of which the first 64 are "
-        "followed"
+        "the same line made 'z#0', which is cut off here; 'kept' passes on more than 64 values, of which the first "
+        "64 are followed"
     )
 
 
@@ -355,9 +355,9 @@ def test_an_object_that_is_made_and_asked_in_one_line():
 
     (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "z").findings
     assert (finding.kind, finding.source.text) == ("inside", "v = Box(z).frozen()")
-    assert finding.facts[-1].startswith("what it gives is made in frozen, 'v' (")
+    assert finding.facts[-1].startswith("its result is computed in frozen, 'v' (")
     assert finding.facts[-1].endswith(": return self.value.detach() * 3)")
-    assert finding.remedy.startswith("the lines of frozen are recorded: give a name to what it gives back")
+    assert finding.remedy.startswith("the lines of frozen are recorded: give its result a name")
 
 
 def test_a_generator_that_cuts_in_what_it_yields():
@@ -384,7 +384,7 @@ def test_a_generator_that_cuts_in_what_it_yields():
 
     (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
     assert (finding.kind, finding.source.text) == ("inside", "for r in rows(z):")
-    assert finding.remedy.startswith("the lines of rows are recorded: give a name to what it gives back, out = ...")
+    assert finding.remedy.startswith("the lines of rows are recorded: give its result a name, out = ...")
     (finding,) = bp.explain(bp.probe(g)(leaf(1.0, 2.0), leaf(3.0, 4.0))).findings
     assert (finding.kind, finding.source.text) == ("detach", "out = row.detach() * 2")
 
@@ -586,7 +586,7 @@ def test_a_hook_that_makes_a_gradient_zero_is_told_from_a_derivative_that_is_zer
 
 def test_a_gradient_that_is_not_finite_is_a_note():
     report = bp.explain(bp.probe(lambda x: x.sqrt().sum())(leaf(0.0, 1.0)), "x")
-    assert "1 of the 2 numbers of the gradient are not finite" in report.notes
+    assert "1 of the 2 elements of the gradient are not finite" in report.notes
 
 
 # what is kept
@@ -651,7 +651,7 @@ def test_what_is_drawn_does_change():
         return z.sum()
 
     finding = bp.explain(bp.probe(f)(torch.ones(3)), "mean").findings[0]
-    assert finding.headline == "the derivative of 'z' towards 'mean' that backward takes is 0"
+    assert finding.headline == "the derivative of 'z' with respect to 'mean' that backward uses is 0"
     assert "mean + deviation * randn_like(mean)" in finding.remedy
 
 

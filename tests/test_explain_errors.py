@@ -48,7 +48,7 @@ def test_the_call_that_fails_cuts_nothing():
         torch.autograd.grad(d.sum(), x)
     first, cut, at, _ = caught.value.__notes__[-1].splitlines()
     assert first == "backprobe: 'grad()' leads back to nothing that requires a gradient"
-    assert "cuts 'd' off" in cut
+    assert "so 'd' is disconnected" in cut
     assert at.endswith("d = (x * 2).detach()")
 
 
@@ -67,7 +67,7 @@ def test_two_losses_over_one_trunk():
     assert freed.endswith("first.backward()")
     assert survived.startswith("  survived: 'h' ")
     assert used.startswith("  used:     'second' ")
-    assert "retain_graph=True in the call that comes first" in or_else
+    assert "retain_graph=True in the first call" in or_else
 
 
 @pytest.mark.parametrize("kind", ["GRU", "RNN", "LSTM"])
@@ -94,7 +94,7 @@ def test_a_call_of_grad_has_freed_the_graph():
         g = torch.autograd.grad(y, x)[0]
         y.backward()
     first, freed, survived, remedy = caught.value.__notes__[-1].splitlines()
-    assert first == "backprobe: grad() has gone through 'y' before, and has freed what leads to it"
+    assert first == "backprobe: an earlier grad() has used and freed the graph behind 'y'"
     assert freed.endswith(": g = torch.autograd.grad(y, x)[0]")
     assert survived.startswith("  survived: 'y' (")
     assert remedy == "  next:     retain_graph=True in that call"
@@ -209,7 +209,7 @@ def test_only_the_inference_tensor_that_the_line_uses_is_named(write):
             used.add_(1)
         y = used * x
     note = caught.value.__notes__[-1]
-    assert "backprobe: 'used' was made under torch.inference_mode()" in note
+    assert "backprobe: made under torch.inference_mode(): 'used'" in note
     assert "'other'" not in note
 
 
@@ -249,7 +249,7 @@ def test_a_backward_before_the_block_has_freed_the_graph():
     with pytest.raises(RuntimeError) as caught, bp.probe():
         y.backward()
     note = caught.value.__notes__[-1]
-    assert "an earlier backward() or grad(), not seen here, has gone through what 'y' leads to" in note
+    assert "an earlier backward() or grad(), not seen here, has used and freed the graph behind 'y'" in note
     assert "retain_graph=True there" in note
 
 
@@ -316,7 +316,7 @@ def test_an_output_that_is_cut_off_names_the_line():
     with pytest.raises(bp.NothingToDifferentiate) as caught:
         bp.probe(f)(3.0, 2.0)
     (note,) = caught.value.__notes__
-    assert "cut:     `u.detach()` has the numbers of 'u'" in note
+    assert "cut:     `u.detach()` copies the values of 'u'" in note
     assert ": d = u.detach()" in note
 
 

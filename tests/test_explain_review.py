@@ -158,7 +158,7 @@ def test_modules_of_a_framework_under_no_grad_are_one_finding_with_the_module_th
         model(torch.ones(2, 4)).sum().backward()
     (found,) = bp.explain(recording).findings
     assert found.kind == "no_grad"
-    assert "all of that is computed in 'encoder': look at the line that calls it" in found.facts
+    assert "all of this is computed inside 'encoder': look at the line that calls it" in found.facts
     for name in ("weight", "bias"):
         (found,) = bp.explain(recording, f"encoder.linear.{name}").findings
         assert (found.kind, found.name) == ("no_grad", "encoder.linear")
@@ -220,7 +220,7 @@ def test_a_cut_that_is_recorded_is_found_though_what_follows_was_not_selected():
 
 def test_what_was_not_selected_leaves_unknown_what_a_value_goes_into():
     (found,) = bp.explain(bp.probe(chained, ["u"])(*GIVEN), "u").findings
-    assert found.kind == "unknown" and "not every name there was selected" in found.headline
+    assert found.kind == "unknown" and "not every name on the way was selected" in found.headline
 
 
 def test_a_value_that_is_not_used_is_said_not_to_be_where_all_is_recorded():
@@ -250,7 +250,7 @@ def test_attributes_and_methods_of_the_programs_own_are_no_cuts_whatever_they_ar
         first = batch.item(q)
         loss = (batch.data * batch.y).sum() + batch.data[0] + first * q.sum()
         loss.backward()
-    assert not any("nothing comes back" in note for note in bp.explain(recording).notes)
+    assert not any("no gradient flows back" in note for note in bp.explain(recording).notes)
 
 
 # what is not recorded, in the notes of errors
@@ -281,7 +281,7 @@ def test_what_holds_numbers_only_has_to_hold_tensors():
     said = noted(caught.value)
     assert "frozen" not in said
     assert said.index("cut:     `model(GIVEN[0]).mean().item()`") < said.index("cut:     `torch.tensor(losses)`")
-    assert "next:    tensors in losses from its first line on, and no item() or numpy() there" in noted(caught.value)
+    assert "next:    put tensors into losses from the start, without item() or numpy()" in noted(caught.value)
 
 
 def test_an_error_that_is_raised_from_one_of_the_framework_has_the_note_of_that():
@@ -381,5 +381,5 @@ def test_a_buffer_that_is_filled_again_has_to_be_a_new_tensor():
         for i in range(3):
             states[i + 1] = torch.tanh(states[i] * w)
         states.sum().backward()
-    assert "a new tensor in its place, torch.stack([...])" in noted(caught.value)
+    assert "an ordinary operation instead: a new tensor, torch.stack([...])" in noted(caught.value)
     assert "and not states[...] = ..." in noted(caught.value)

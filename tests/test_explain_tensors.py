@@ -15,7 +15,7 @@ def facts_of(loss, tensor):
 def test_a_tensor_that_is_no_leaf():
     weight = torch.ones(3, requires_grad=True) * 0.1
     report = bp.explain((weight * 2).sum(), weight)
-    assert report.heading == "a path leads from the loss to weight: backward() brings it a gradient"
+    assert report.heading == "a path leads from the loss to weight: backward() gives it a gradient"
     assert kinds(report) == ["not_retained"]
     assert report.findings[0].facts == (
         "weight was computed by MulBackward0 from a leaf of shape (3,), and .grad is filled there",
@@ -38,7 +38,7 @@ def test_a_view_taken_again():
     b = leaf(1.0, 2.0).exp()
     t = b[0]
     report = bp.explain(b[0] * 2, t)
-    assert report.heading == "no path leads from the loss to t: backward() brings it no gradient"
+    assert report.heading == "no path leads from the loss to t: backward() gives it no gradient"
     assert kinds(report) == ["made_again"]
     assert facts_of(b[1] * 2, t)[1] == ["unused"]
 
@@ -48,7 +48,7 @@ def test_another_leaf_in_the_same_memory():
     parameter = torch.nn.Parameter(x)
     (finding,) = bp.explain((parameter * 2).sum(), x).findings
     assert finding.kind == "shared"
-    assert finding.headline.startswith("parameter lies in the same memory as x")
+    assert finding.headline.startswith("parameter shares its memory with x")
 
 
 def test_a_view_that_is_not_used_is_cut_off_by_nothing():
@@ -61,8 +61,8 @@ def test_a_detached_tensor_was_made_so_or_cut_off():
     w = leaf(1.0, 2.0)
     d = w.detach()
     (finding,) = bp.explain((d * 2).sum() + w.sum(), d).findings
-    assert finding.headline == "d requires no gradient: it was made so, or was cut off"
-    assert finding.facts[-1] == "it lies in the same memory as w"
+    assert finding.headline == "d does not require a gradient: it was made so, or was cut off"
+    assert finding.facts[-1] == "it shares its memory with w"
 
 
 def test_what_a_reentrant_checkpoint_leads_to_is_unknown():
@@ -71,7 +71,7 @@ def test_what_a_reentrant_checkpoint_leads_to_is_unknown():
     weight = part.weight
     report = bp.explain(loss, weight)
     assert kinds(report) == ["unknown"]
-    assert report.heading == "no path is seen from loss to weight, and not all of the graph can be seen"
+    assert report.heading == "no path is visible from loss to weight, and part of the graph cannot be seen"
     loss.backward()
     assert weight.grad is not None
 
@@ -90,7 +90,7 @@ def test_a_backward_in_python_may_give_none():
     loss = Silent.apply(w).sum()
     report = bp.explain(loss, w)
     assert report.heading == "a path leads from loss to w"
-    assert report.notes == ("SilentBackward: written in Python, and may give None for w; only running it tells",)
+    assert report.notes == ("SilentBackward: written in Python, and may give None for w; only running it shows",)
 
 
 def test_values_that_are_not_reached():
@@ -122,7 +122,7 @@ def test_a_loss_that_backward_cannot_run_from():
     assert report.ok  # x.grad is there: that the graph is gone is no cause of anything missing
     assert report.heading == "a path leads from loss to x"
     assert report.notes == (
-        "a part of the graph of loss is freed: a backward() or grad() has gone through it, and a second raises",
+        "part of the graph of loss is freed: backward() or grad() has run through it, and a second call raises",
     )
 
 

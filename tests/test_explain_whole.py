@@ -19,7 +19,7 @@ def test_a_loop_that_cuts_at_each_turn_is_one_finding():
     recording = bp.probe(f)(leaf(1.0, 2.0), leaf(0.5, 0.5))
     (finding,) = bp.explain(recording).findings
     assert finding.kind == "detach"
-    assert "the gradients that are missing for it: x" in finding.facts
+    assert "the gradients that are missing because of it: x" in finding.facts
 
 
 def noted(report, words):
@@ -70,7 +70,7 @@ def test_the_parameters_of_a_module_that_is_not_used_are_one_finding():
 
     (finding,) = bp.explain(bp.probe(Two())(torch.ones(1, 2))).findings
     assert (finding.kind, finding.name) == ("unknown", "left.weight")
-    assert finding.facts[-1] == "the same is missing for it of left.bias"
+    assert finding.facts[-1] == "the gradients that are missing because of it: left.bias"
 
 
 def test_a_state_that_the_last_step_gives_is_a_note():
@@ -120,7 +120,7 @@ def test_what_cannot_be_told_is_a_note():
             target.mul_(0.99).add_(online)
     report = bp.explain(rec)
     assert report.ok, str(report)
-    assert noted(report, "cannot be told: it lives inside a torch.func transform")
+    assert noted(report, "cannot be captured: it lives inside a torch.func transform")
 
 
 def test_by_nature_and_frozen_values_are_notes():
@@ -134,7 +134,8 @@ def test_by_nature_and_frozen_values_are_notes():
     assert report.ok
     assert report.heading == "3 of 6 values have their gradient"
     assert report.notes == (
-        "computed from nothing that requires a gradient: ones", "no tensors: n", "neither floating point nor complex: k"
+        "computed from nothing that requires a gradient: ones", "not tensors: n",
+        "neither floating-point nor complex: k",
     )  # fmt: skip
 
 
@@ -207,7 +208,7 @@ def test_a_weight_that_is_updated_through_data_is_a_note():
             w.grad = None
     report = bp.explain(rec)
     assert report.ok, str(report)
-    (note,) = noted(report, "the gradient of 'w' cannot be told")
+    (note,) = noted(report, "the gradient of 'w' cannot be captured")
     assert note.endswith("part of its gradient is from uses of its new numbers")
     assert kinds(bp.explain(rec, "w")) == ["opaque"]
 
@@ -285,7 +286,7 @@ def test_a_cut_is_a_note_where_all_leaves_behind_it_are_reached_by_other_ways(tm
     report = bp.explain(rec)
     assert report.ok, str(report)
     (note,) = noted(report, "along `state.detach()`")
-    assert note.endswith("nothing comes back to 'state#1', 'state#3': meant, or lost?")
+    assert note.endswith("to 'state#1', 'state#3': intended?")
     assert kinds(bp.explain(rec, "state#1")) == ["detach"]
     path = tmp_path / "recording.bp"
     rec.save(path)
@@ -302,7 +303,7 @@ def test_a_choice_by_positions_is_a_note_where_what_it_is_made_of_is_trained():
 
     rec = bp.probe(f)(torch.ones(3, 2), torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
     assert bp.explain(rec).ok, str(bp.explain(rec))
-    assert noted(bp.explain(rec), "nothing comes back to 'd'")
+    assert noted(bp.explain(rec), "to 'd': intended?")
     assert kinds(bp.explain(rec, "d")) == ["index"]
 
 

@@ -135,7 +135,7 @@ def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
     assert (code, err) == (1, "")
     assert [line for line in out.splitlines() if line.startswith("turn")] == ["turn 0"]
     assert "d = u.detach()" in out
-    assert "the gradients that are missing for it: x, u" in out
+    assert "the gradients that are missing because of it: x, u" in out
     assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
 
 

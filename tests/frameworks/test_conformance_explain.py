@@ -7,8 +7,8 @@ import pytest
 from backends import FRAMEWORKS
 
 import backprobe as bp
-from backprobe.explain.catalogue import CAUSES, FLAT, instead_of_flat
 from backprobe.explain.framework_words import WORDS
+from backprobe.explain.text import CAUSES, FLAT, finding, instead_of_flat
 
 SECTION = "Why a gradient is missing"
 supports = pytest.mark.supports
@@ -202,7 +202,7 @@ def test_an_operation_that_is_flat_in_the_middle_of_an_expression(framework):
 
     (finding,) = bp.explain(bp.probe(f)(*given(framework)), "u").findings
     assert (finding.kind, finding.source.line) == ("zero_derivative", line(f, "return"))
-    assert finding.headline == "the derivative of 'return' towards 'u' that backward takes is 0"
+    assert finding.headline == "the derivative of 'return' with respect to 'u' that backward uses is 0"
 
 
 ONLY_IN_PYTORCH = ("no_grad", "checkpoint", "overwritten", "made_leaf", "data")
@@ -212,7 +212,7 @@ FIELDS = dict.fromkeys(("value", "plain", "target", "text", "call", "dtype", "mo
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_remedies_speak_of_the_framework_in_use(name):
-    remedies = {kind: cause.instead(name, **FIELDS) for kind, cause in CAUSES.items()}
+    remedies = {code: finding(code, "u", None, name, **FIELDS).remedy for code in CAUSES}
     remedies |= {operation: instead_of_flat(operation, name) for operation in FLAT}
     in_pytorch = re.compile(r"torch\b|requires_grad|detach|create_graph")
     spoken = {kind for kind, remedy in remedies.items() if in_pytorch.search(remedy)}

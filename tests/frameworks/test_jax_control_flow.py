@@ -243,7 +243,7 @@ def test_a_counter_in_a_while_loop_is_no_missing_gradient():
     rec = bp.probe(f)(X)
     report = bp.explain(rec)
     assert report.ok, str(report)
-    assert any(note.startswith("neither floating point nor complex") and "i" in note for note in report.notes)
+    assert any(note.startswith("neither floating-point nor complex") and "i" in note for note in report.notes)
     (finding,) = bp.explain(rec, "/<lambda>#0:i").findings
     assert (finding.kind, finding.headline[:27]) == ("not_float", "'/<lambda>#0:i' is int32: o")
 

@@ -1,4 +1,4 @@
-"""Where the way from a value to the output is cut: a recorded value is mentioned, and nothing leads back to it.
+"""Where a gradient is lost: a recorded value is mentioned, and no edge leads back to it.
 
 Gradients flow along edges, which the framework's graph has. What the program says of itself is what each of its
 expressions mentions. Where an expression mentions a value that has a history, and no edge leads from the result back
@@ -7,50 +7,21 @@ to that value, the derivative is lost there.
 
 from __future__ import annotations
 
-import re
-from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
-from backprobe.cuts.lines import line_of
-from backprobe.cuts.unrecorded import CERTAIN, FIRM, LOSING
-from backprobe.cuts.usage import Use, as_called, uses
+from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention, mentions_of
+from backprobe.cuts.unrecorded import CERTAIN, LOSING
+from backprobe.cuts.usage import Use
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
+from backprobe.record.graph import Graph, inverted, reached
 from backprobe.record.names import partition, split, strip
 from backprobe.record.source import Source
 
 HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
-NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
 LOOPS = ("for ", "async for ")
-
-
-@dataclass(frozen=True)
-class Mention:
-    """One recorded value that another is computed from, as the program says it: the line, and what it does with it."""
-
-    source: int
-    target: int
-    line: Source | None
-    uses: tuple[Use, ...] = ()
-
-    @property
-    def use(self) -> Use:
-        """The use that cuts, where several do not all."""
-        kept = [use for use in self.uses if use.kind != NO_NUMBERS]
-        cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]
-        return next(iter(cutting or [use for use in kept if use.kind] or kept), Use())
-
-    @property
-    def is_firm(self) -> bool:
-        """Does each use of its numbers cut wherever it stands, so that none of them would let a history through?"""
-        kinds = {use.kind for use in self.uses} - {NO_NUMBERS}
-        return bool(kinds) and kinds.issubset(FIRM)
-
-    @property
-    def place(self) -> Source | None:
-        """The line of the part that cuts, where the statement goes over several."""
-        return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
 
 
 @dataclass(frozen=True)
@@ -72,20 +43,17 @@ class Cut:
         return self.mention.target
 
 
-class Ways:
-    """The ways on which one recorded value goes into another: the framework's edges, and what the program mentions."""
+class Dataflow:
+    """How recorded values go into others: along the edges of the framework's graph, or because the program says so."""
 
     def __init__(self, record: Record, *, has_run: bool = True) -> None:
         self.has_run = has_run  # did backward run to its end, so that what has a gradient leads to the output?
-        self.record, self.entries = record, record.entries
-        self.position = {entry.name: at for at, entry in enumerate(record.entries)}
-        self.edges = [self._positions(edge.name for edge in entry.inputs) for entry in record.entries]
-        self.mentions = [_mentions(at, entry, self.position) for at, entry in enumerate(record.entries)]
+        self.record, self.entries, self.graph = record, record.entries, Graph.of(record)
+        self.position, self.edges = self.graph.positions, self.graph.inputs
+        self.mentions = [mentions_of(at, entry) for at, entry in enumerate(record.entries)]
         self._mention_parameters()
-        self.consumers: dict[int, dict[int, None]] = defaultdict(dict)
-        for target in range(len(self.entries)):
-            for source in self.sources(target):
-                self.consumers[source][target] = None
+        self.consumers = inverted([self.sources(target) for target in range(len(self.entries))])
+        self._descendants = cache(self.graph.descendants)
 
     def has_history(self, at: int) -> bool:
         """Is a value differentiated? Of what a framework does not let be seen only an edge can tell."""
@@ -97,9 +65,6 @@ class Ways:
         """The values that an edge leads to or from."""
         return {each for target, sources in enumerate(self.edges) if sources for each in (target, *sources)}
 
-    def _positions(self, names: Iterable[str]) -> dict[int, None]:
-        return {self.position[name]: None for name in names if name in self.position}
-
     @cached_property
     def modules_cut(self) -> list[int]:
         """What modules return without a history, though their parameters have one."""
@@ -107,7 +72,7 @@ class Ways:
         return [at for at, entry in enumerate(self.entries) if entry.source is None and entry.status in cut]
 
     @cached_property
-    def turns(self) -> list[int]:
+    def loop_variables(self) -> list[int]:
         """The variables of loops whose numbers were taken from recorded values: an output depends on their count."""
         loops = [at for at, entry in enumerate(self.entries) if entry.status is GradStatus.NOT_TENSOR
                  and entry.source is not None and entry.source.text.startswith(LOOPS)]  # fmt: skip
@@ -136,12 +101,12 @@ class Ways:
 
     def sources(self, target: int) -> dict[int, None]:
         """What goes into a value by either way."""
-        return self.edges[target] | {mention.source: None for mention in self.mentions[target]}
+        return dict.fromkeys((*self.edges[target], *(mention.source for mention in self.mentions[target])))
 
     @cached_property
     def ends(self) -> set[int]:
         """The outputs, what modules return that no further way was recorded of, and how often loops run."""
-        ends = [at for at in (*self.modules_cut, *self.turns) if not self.consumers.get(at)]
+        ends = [at for at in (*self.modules_cut, *self.loop_variables) if not self.consumers[at]]
         return {*self.record.outputs, *ends}
 
     @cached_property
@@ -156,12 +121,7 @@ class Ways:
 
     def before(self, outputs: Iterable[int]) -> set[int]:
         """The values that go into any of these, and these."""
-        found, pending = set(outputs), list(outputs)
-        while pending:
-            new = self.sources(pending.pop()).keys() - found
-            found |= new
-            pending += new
-        return found
+        return reached(outputs, self.sources)
 
     def after(self, at: int) -> dict[int, int | None]:
         """The values that one goes into, each with the one before it on a shortest way, nearest first."""
@@ -169,7 +129,7 @@ class Ways:
         pending = deque([at])
         while pending:
             source = pending.popleft()
-            for target in self.consumers.get(source, ()):
+            for target in self.consumers[source]:
                 if target not in found:
                     found[target] = source
                     pending.append(target)
@@ -203,22 +163,18 @@ class Ways:
         """
         if cut.is_silent or cut.is_behind:
             return False
-        flowed = self._flowing[cut.mention.source]
+        flowed = self._descendants(cut.mention.source)
         seen, pending, is_met = {cut.target}, [cut.target], False
         while pending:
             at = pending.pop()
             if at in ends:
                 return False
-            targets = self.consumers.get(at, {}).keys()
+            targets = self.consumers[at]
             is_met |= not flowed.isdisjoint(targets)
-            new = targets - seen - flowed
+            new = set(targets) - seen - flowed
             seen |= new
             pending += new
         return is_met
-
-    @cached_property
-    def _flowing(self) -> Flowing:
-        return Flowing(self.edges)
 
     def among(self, values: set[int]) -> list[Cut]:
         """The cuts between values of a set."""
@@ -349,77 +305,6 @@ class Ways:
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
 
 
-class Flowing(dict[int, set[int]]):
-    """The values that edges lead to from each one, found when it is asked for."""
-
-    def __init__(self, edges: Sequence[dict[int, None]]) -> None:
-        super().__init__()
-        self.targets: dict[int, list[int]] = defaultdict(list)
-        for target, sources in enumerate(edges):
-            for source in sources:
-                self.targets[source].append(target)
-
-    def __missing__(self, at: int) -> set[int]:
-        found: set[int] = set()
-        pending = [at]
-        while pending:
-            new = set(self.targets.get(pending.pop(), ())) - found
-            found |= new
-            pending += new
-        self[at] = found
-        return found
-
-
-Said = tuple[str, Source | None, tuple[Use, ...] | None]
-"""A name that is mentioned, at which line, and what that does with it: None where the text does not tell."""
-
-
-def _mentions(target: int, entry: Entry, position: dict[str, int]) -> list[Mention]:
-    """What goes into an entry as the program says it, but for what only its shape was asked of."""
-    called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.indirect)]
-    followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
-    found: dict[tuple[int, Source | None], Mention] = {}
-    for name, line, known in (*_read(entry, followed), *_passed_on(entry, followed)):
-        source = position.get(name, target)
-        if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
-            continue
-        before = found.get((source, line))
-        kept = before is not None and before.uses
-        found[source, line] = before if before and kept else Mention(source, target, line, known or ())
-    return list(found.values())
-
-
-def _read(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    """What the entry's own expression mentions."""
-    for read in entry.reads:
-        yield read.name, entry.source, _uses(entry.source, read.spelled, followed)
-
-
-def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
-    for way in entry.indirect:
-        known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
-        cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])
-        yield (way.name, entry.source, own) if cuts_here else (way.name, way.source, known)
-
-
-def _is_own(use: Use, through: str) -> bool:
-    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called.
-
-    But for ``sample()``, which only distributions have.
-    """
-    return use.kind != "sample" and re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
-
-
-def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
-    found = None if line is None else uses(line.expression or line.statement, spelled, followed)
-    return None if line is None or found is None else tuple([as_called(use, line.calls) for use in found])
-
-
-def _has_cutter(known: Iterable[Use] | None) -> bool:
-    return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())
-
-
 def _is_one_of_several(entry: Entry) -> bool:
     """Is it a leaf of a container?"""
     return "." in strip(entry.name).rpartition(":")[2]
@@ -435,7 +320,7 @@ def places(record: Record) -> dict[int, Source]:
     """The line that cuts a value off in a statement of its own that goes over several, by position."""
     several = [at for at, entry in enumerate(record.entries) if entry.status in LINES_OF_THEIR_OWN
                and entry.cause is None and entry.source is not None and entry.source.below]  # fmt: skip
-    mentions = Ways(record).mentions if several else []
+    mentions = Dataflow(record).mentions if several else []
     cutting = [mention for at in several for mention in mentions[at] if mention.use.kind]
     lines = ((mention.target, mention.place) for mention in reversed(cutting))
     return {at: line for at, line in lines if line is not None and line is not record.entries[at].source}
@@ -446,18 +331,18 @@ def causes(record: Record) -> dict[int, Source]:
 
     In one pass from the outputs back: the first cut of a value is its own, or that of the nearest value behind it.
     """
-    ways = Ways(record)
+    flow = Dataflow(record)
     wanted = [at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED]
     own: dict[int, Source] = {}
     found: dict[int, Source] = {}
     limited: dict[int, Source] = {}  # which keep that line, where others cut them off as well
-    for cut in reversed(ways.severing(ways.leading)):
+    for cut in reversed(flow.severing(flow.leading)):
         place = cut.mention.place
         if place is not None and not cut.is_behind:
             own[cut.mention.source] = place
             limited |= {cut.mention.source: place} if cut.is_limited else {}
     for at in reversed(wanted):
-        behind = [own.get(at), *(found.get(target) for target in ways.consumers.get(at, ()))]
+        behind = [own.get(at), *(found.get(target) for target in flow.consumers[at])]
         line = next((line for line in behind if line is not None), None)
         if line is not None:
             found[at] = line

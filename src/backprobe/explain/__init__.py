@@ -8,12 +8,13 @@ from typing import Any
 
 from backprobe.backends.discover import find_backend, load_arrays
 from backprobe.backends.refusals import refuse
-from backprobe.cuts.cuts import Ways
+from backprobe.cuts.cuts import Dataflow
 from backprobe.errors import BadOption
 from backprobe.explain.graph_only import explain_tensor
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.overview import explain_all
 from backprobe.explain.present_gradient import explain_present
+from backprobe.explain.text import say
 from backprobe.findings.report import Report
 from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording
@@ -52,7 +53,7 @@ def explain(recording: Any, name: Any = None) -> Report:
 
     >>> w = torch.ones(3, requires_grad=True) * 0.1
     >>> bp.explain((w * 2).sum(), w).of_kind("not_retained")[0].headline
-    'w is no leaf, so its .grad stays None: nothing is wrong'
+    'w is not a leaf, so its .grad stays None: nothing is wrong'
 
     A report holds ``findings`` with ``kind``, ``source``, ``facts``, ``chain`` and ``remedy``, and prints itself.
     Where neither the recording nor the graph tells why, the kind is ``unknown`` and the facts are what was seen.
@@ -74,20 +75,20 @@ def _explain_recording(recording: Recording, name: Any) -> Report:
             found=f"a {type(name).__name__}", next="bp.explain(rec, 'u')",
         )  # fmt: skip
     entry = recording[name]
-    ways = Ways(recording.record)
+    flow = Dataflow(recording.record)
     if entry.status is GradStatus.OK:
-        return explain_present(ways, entry, load_arrays(recording.record.backend))
-    return explain_missing(ways, entry)
+        return explain_present(flow, entry, load_arrays(recording.record.backend))
+    return explain_missing(flow, entry)
 
 
 def _explain_whole(record: Record) -> Report:
     """NaN and Inf come first: they spoil every gradient, also those that are there."""
     from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
 
-    missing = explain_all(Ways(record))
+    missing = explain_all(Dataflow(record))
     born = explain_nonfinite(record)
     if any(entry.finiteness is not None for entry in record.entries):  # asked for: that is the answer
-        note = () if missing.ok else (f"{missing.heading}: bp.explain(rec, name) says why",)
+        note = () if missing.ok else (say("see_names", heading=missing.heading),)
         return Report(born.heading, born.findings, (*born.notes, *note))
     if born.ok:
         return missing

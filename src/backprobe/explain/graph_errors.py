@@ -1,28 +1,30 @@
-"""The errors that a framework raises about its graph, in words: which named values they are about, at which lines."""
+"""Errors that a framework raises about its graph, in words: the named values that they are about, and their lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
-from backprobe.cuts.cuts import Ways
+from backprobe.cuts.cuts import Dataflow
 from backprobe.cuts.unrecorded import unseen_calls
+from backprobe.explain.about_entries import is_returned, merged
 from backprobe.explain.cutting import cut_finding
-from backprobe.explain.sentences import is_returned, merged
+from backprobe.explain.text import in_error
 from backprobe.explain.without_history import hidden_findings
+from backprobe.findings.phrasing import MOST, location, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
-from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
-MOST = 8
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 ITEM = re.compile(r"\w[\w.]*(\[.*\])+\s*=[^=].*")
 AUGMENTED = re.compile(r"(\w+)\s*(\*\*|//|>>|<<|[-+*/@%&|^])=.*")
+
+Lines = list[str]
 
 
 @dataclass(frozen=True)
@@ -30,32 +32,28 @@ class FailureContext:
     """A failure with the entries that it is about."""
 
     record: Record
+    failure: Failure
     values: list[Entry]
     savers: list[tuple[Entry, str]]
     writers: list[Entry]
     users: list[Entry]
-    earlier: Source | None
-    is_one_forward: bool
-    lines: Sequence[Source]
 
     @property
     def first(self) -> str:
         """What the program calls the first of the values."""
         return own_name(self.values[0].name) if self.values else "u"
 
-    @property
-    def has_word(self) -> bool:
-        """Can that be assigned to as it is written?"""
-        return (
-            bool(self.values) and all(part.isidentifier() for part in self.first.split(".")) and self.first != "return"
-        )
-
-
-Lines = list[str]
+    def say(self, code: str, **fields: object) -> str:
+        """A sentence about the values."""
+        entry = self.values[0] if self.values else None
+        value = repr(entry.name) if entry else "a value without a name"
+        shape = entry.shape if entry else None
+        names = quoted([each.name for each in self.values], len(self.values))
+        return in_error(code, **{"value": value, "values": names, "name": self.first, "shape": shape, **fields})
 
 
 def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | None:
-    """What is to be said of an error; ``captured`` are the positions of the entries that the failure speaks of.
+    """What there is to say about an error; ``captured`` are the positions of the entries that the failure speaks of.
 
     None where nothing more is known than the message says.
     """
@@ -64,13 +62,13 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
         return [record.entries[captured[at]] for at in positions][:MOST]
 
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
-    writers, users = entries(failure.writers), entries(failure.users)
-    values, lines = entries(failure.values), failure.lines[:MOST]
-    told = FailureContext(record, values, savers, writers, users, failure.earlier, failure.is_one_forward, lines)
-    if not told.values and failure.kind not in ("in_place", "not_float") and failure.earlier is None:
+    context = FailureContext(
+        record, failure, entries(failure.values), savers, entries(failure.writers), entries(failure.users)
+    )
+    if not context.values and failure.kind not in ("in_place", "not_float") and failure.earlier is None:
         return None
-    said = SAYING[failure.kind](told)
-    return "\n".join(["backprobe: " + said[0], *("  " + text for text in said[1:])])
+    first, *rest = SPECIAL.get(failure.kind, _plain)(context)
+    return "\n".join([f"backprobe: {first}", *(f"  {text}" for text in rest)])
 
 
 def own_name(name: str) -> str:
@@ -78,48 +76,60 @@ def own_name(name: str) -> str:
     return strip(name).rpartition(":")[2]
 
 
-def _in_place(told: FailureContext) -> Lines:
-    what = repr(told.values[0].name) if told.values else "a value without a name"
-    said = [f"backward needs {what} as it was, and the program has written to it since"]
-    said += _made(told)
-    said += [f"saved:   {_at(entry)}, for the derivative of {operations}" for entry, operations in told.savers]
-    modules = {entry.name: path for entry in told.writers if (path := _module(told.record, entry))}
-    said += [f"written: {_written(entry, modules.get(entry.name, ''))}" for entry in told.writers]
-    said += [f"written: {_line(line)}" for line in told.lines]
-    if not told.writers and not told.lines:
-        said.append("written: at a line that is not known: no name that was recorded was live there")
+def _plain(context: FailureContext) -> Lines:
+    """What happened, the lines of the values, and what to write instead."""
+    kind = context.failure.kind
+    return [context.say(kind), *_made(context), f"next:    {context.say(f'{kind}_next')}"]
+
+
+def _made(context: FailureContext) -> Lines:
+    return [f"made:    {_at(entry)}" for entry in context.values]
+
+
+def _in_place(context: FailureContext) -> Lines:
+    lines = [f"written: {location(line)}" for line in context.failure.lines[:MOST]]
+    modules = {entry.name: path for entry in context.writers if (path := _module(context.record, entry))}
+    said = [context.say("in_place"), *_made(context)]
+    said += [f"saved:   {context.say('saved_for', at=_at(entry), operations=operations)}"
+             for entry, operations in context.savers]  # fmt: skip
+    said += [f"written: {_written(context, entry, modules.get(entry.name, ''))}" for entry in context.writers] + lines
+    if not context.writers and not lines:
+        said.append(f"written: {context.say('written_unseen')}")
+    return [*said, f"next:    {_without_writing(context, list(dict.fromkeys(modules.values())))}"]
+
+
+def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
+    """What to do instead of the write."""
+    sources = [entry.source for entry in context.writers if entry.source is not None]
+    is_update = bool(context.values) and context.values[0].source is None
     if modules:
-        named = ", ".join(map(repr, dict.fromkeys(modules.values())))
-        return [*said, f"next:    inplace=False for the module {named}"]
-    if told.values and told.values[0].source is None:
-        return [*said, "next:    update it after the last backward() through what was computed from it"]
-    if told.lines or any(entry.source is not None and ".step(" in entry.source.text for entry in told.writers):
-        return [*said, "next:    update it after the last backward() through what was computed from it"]
-    if told.writers and not any(entry.source and WRITES.search(entry.source.statement) for entry in told.writers):
-        return [*said, "next:    inplace=False for the module that this line calls, or no write in what it calls"]
-    return [*said, f"next:    an ordinary operation instead, {_ordinary(told)}"]
+        return context.say("write_of_modules", modules=quoted(modules, len(modules)))
+    if is_update or context.failure.lines or any(".step(" in source.text for source in sources):
+        return context.say("write_of_update")
+    if context.writers and not any(WRITES.search(source.statement) for source in sources):
+        return context.say("write_in_call")
+    return _ordinary(context, [source.text.strip() for source in sources])
 
 
-def _ordinary(told: FailureContext) -> str:
+def _ordinary(context: FailureContext, texts: Sequence[str]) -> str:
     """What to write instead of the line that writes: that is about its variable, whatever the saved value is called."""
-    names = (own_name(entry.name) for entry in [*told.writers, *told.values])
+    names = (own_name(entry.name) for entry in [*context.writers, *context.values])
     name = next((name for name in names if name.isidentifier() and name != "return"), "u")
-    texts = [entry.source.text.strip() for entry in told.writers if entry.source]
     if any(map(ITEM.fullmatch, texts)):
-        return f"a new tensor in its place, torch.stack([...]) or torch.where(...), and not {name}[...] = ..."
+        return context.say("write_of_item", name=name)
     if any(".copy_(" in text for text in texts):
-        return f"a new tensor each time, {name} = ..., and not {name}.copy_(...)"
-    augmented = map(AUGMENTED.fullmatch, texts)
-    found = next((match for match in augmented if match is not None), None)
+        return context.say("write_by_copy", name=name)
+    found = next(filter(None, map(AUGMENTED.fullmatch, texts)), None)
     if found is None:
-        return f"{name} = {name} * 2 and not {name}.mul_(2)"
-    return f"{found[1]} = {found[1]} {found[2]} ... and not {found[1]} {found[2]}= ..."
+        return context.say("write", name=name)
+    return context.say("write_augmented", name=found[1], operator=found[2])
 
 
-def _written(entry: Entry, module: str) -> str:
+def _written(context: FailureContext, entry: Entry, module: str) -> str:
     if not module:
         return _at(entry)
-    return f"by the module {module!r}" + ("" if entry.name == module else f", as {entry.name!r}")
+    return context.say("by_module" if entry.name == module else "by_module_as", module=repr(module),
+                       value=repr(entry.name))  # fmt: skip
 
 
 def _module(record: Record, entry: Entry) -> str:
@@ -131,83 +141,75 @@ def _module(record: Record, entry: Entry) -> str:
     return max(paths, key=len, default="")  # the innermost: those around it give the same
 
 
-def _freed(told: FailureContext) -> Lines:
-    if told.earlier is None:
-        return [
-            f"an earlier backward() or grad(), not seen here, has gone through what {told.values[0].name!r} leads to",
-            "next:     retain_graph=True there, or create_graph=True of an inner probe; or compute it again",
-        ]  # fmt: skip
-    call = "grad()" if "grad(" in told.earlier.text and "backward(" not in told.earlier.text else "backward()"
-    said = [f"what is differentiated now goes on from what an earlier {call} has gone through and freed"]
-    said += [f"freed:    {_line(told.earlier)}"]
-    said += [f"survived: {_at(value)}" for value in told.values] or ["survived: a value without a name"]
-    if not told.users and told.values:
-        return [
-            f"{call} has gone through {told.values[0].name!r} before, and has freed what leads to it", *said[1:],
-            "next:     retain_graph=True in that call" if call == "grad()" else
-            "next:     call backward() once; two losses of the same values are summed first: (a + b).backward()",
-        ]  # fmt: skip
-    said += [f"used:     {_at(user)}" for user in told.users]
-    if told.is_one_forward:
-        return [*said, "next:     sum the losses and call backward() once: (a + b).backward();",
-                "          or retain_graph=True in the call that comes first"]  # fmt: skip
-    first = f"{told.first} = {told.first}.detach()" if told.has_word else "detach() on what is carried over"
-    container, _, item = told.first.rpartition(".")
+def _freed(context: FailureContext) -> Lines:
+    earlier = context.failure.earlier
+    if earlier is None:
+        return [context.say("freed_unseen"), f"next:     {context.say('freed_unseen_next')}"]
+    call = "grad()" if "grad(" in earlier.text and "backward(" not in earlier.text else "backward()"
+    survived = [f"survived: {_at(value)}" for value in context.values] or ["survived: a value without a name"]
+    lines = [f"freed:    {location(earlier)}", *survived]
+    if not context.users and context.values:
+        next = context.say("freed_itself_by_grad" if call == "grad()" else "freed_itself_next")
+        return [context.say("freed_itself", call=call), *lines, f"next:     {next}"]
+    lines += [f"used:     {_at(user)}" for user in context.users]
+    next = context.say("freed_sum") if context.failure.is_one_forward else _carried(context)
+    first, *rest = next.splitlines()
+    return [context.say("freed", call=call), *lines, f"next:     {first}", *(f"          {line}" for line in rest)]
+
+
+def _carried(context: FailureContext) -> str:
+    """What to do where a value is carried from one step over to the next."""
+    name = context.first
+    container, _, item = name.rpartition(".")
     if item.isdigit() and container.isidentifier() and container != "return":
-        first = f"{container} = tuple(part.detach() for part in {container})"
-    return [
-        *said,
-        f"next:     {first} before it is used again, where gradients need not flow into what was before;",
-        "          or compute it again; or sum the losses and call backward() once",
-    ]
+        return context.say("freed_carried", detach=f"{container} = tuple(part.detach() for part in {container})")
+    is_name = bool(context.values) and all(part.isidentifier() for part in name.split(".")) and name != "return"
+    return context.say("freed_carried", detach=f"{name} = {name}.detach()" if is_name else "detach() it")
 
 
-def _without_history(told: FailureContext) -> Lines:
+def _without_history(context: FailureContext) -> Lines:
     """Why backward cannot begin at an entry."""
-    root = told.values[0]
-    ways = Ways(told.record, has_run=False)
-    at = [ways.position[root.name]]
-    before = ways.before(at)
-    among = before if len(before) > 1 else set(range(len(ways.entries)))  # where only modules are recorded: all
-    said = [f"{root.name!r} leads back to nothing that requires a gradient", *_cuts_among(ways, among, at)]
-    if len(said) == 1:
-        frozen = [each for each in sorted(among) if ways.entries[each].status is GradStatus.FROZEN]
-        leaves = [each for each in frozen if each not in at and not ways.sources(each) and not is_returned(ways, each)]
-        said += _frozen([ways.entries[each] for each in leaves],
-                        [ways.entries[each] for each in frozen if unseen_calls(ways.entries[each])])  # fmt: skip
-    return said
+    flow = Dataflow(context.record, has_run=False)
+    at = [flow.position[context.values[0].name]]
+    before = flow.before(at)
+    among = before if len(before) > 1 else set(range(len(flow.entries)))  # where only modules are recorded: all
+    cuts = _cuts_among(flow, among, at)
+    return [context.say("no_history"), *(cuts or _frozen(context, flow, among, at))]
 
 
-def _frozen(leaves: list[Entry], computed: list[Entry]) -> Lines:
+def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Lines:
     """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
-    calls = {text: entry.source for entry in computed for text in unseen_calls(entry)}
-    said = [f"frozen:  `{text}`" + (f" ({_line(line)})" if line else "") for text, line in calls.items()][:MOST]
-    said += [f"frozen:  {_at(entry)}" for entry in leaves if entry not in computed][: MOST - len(said)]
+    frozen = [each for each in sorted(among) if flow.entries[each].status is GradStatus.FROZEN]
+    calls = {text: entry.source for entry in map(flow.entries.__getitem__, frozen) for text in unseen_calls(entry)}
+    leaves = [flow.entries[each] for each in frozen
+              if each not in at and not flow.sources(each) and not is_returned(flow, each)
+              and not unseen_calls(flow.entries[each])]  # fmt: skip
+    said = [f"frozen:  `{text}`" + (f" ({location(line)})" if line else "") for text, line in calls.items()]
+    said = [*said, *(f"frozen:  {_at(entry)}" for entry in leaves)][:MOST]
     if calls:
-        texts = ", ".join(f"`{text}`" for text in list(calls)[:3])
-        said.append(f"next:    requires_grad_() on what {texts} computes with, as the parameters of a module")
+        said.append(f"next:    {context.say('frozen_calls', calls=', '.join(f'`{text}`' for text in list(calls)[:3]))}")
     elif leaves:
         names = " or ".join(own_name(entry.name) for entry in leaves[:3])
-        said.append(f"next:    requires_grad_() on {names}, before it is used")
+        said.append(f"next:    {context.say('frozen_leaves', names=names)}")
     return said
 
 
-def cuts_towards(record: Record, at: Sequence[int]) -> Lines:
+def cuts_before(record: Record, at: Sequence[int]) -> Lines:
     """The lines that cut these entries off from what is differentiated, where backward has not run."""
-    ways = Ways(record, has_run=False)
-    return _cuts_among(ways, ways.before(at), at)
+    flow = Dataflow(record, has_run=False)
+    return _cuts_among(flow, flow.before(at), at)
 
 
-def _cuts_among(ways: Ways, among: set[int], ends: Sequence[int]) -> Lines:
+def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Lines:
     said = []
-    cuts = [cut_finding(ways, cut) for cut in ways.severing(among, ends)] or hidden_findings(ways, among)
+    cuts = [cut_finding(flow, cut) for cut in flow.severing(among, ends)] or hidden_findings(flow, among)
     first: dict[object, Finding] = {}
     for found in merged(cuts):  # of one line one: that of a module of the framework's does it to each
         first.setdefault((found.kind, found.source or found.name), found)
     for found in list(first.values())[:MOST]:
         said.append(f"cut:     {found.headline}")
         if found.source is not None:
-            said.append(f"at:      {_line(found.source)}")
+            said.append(f"at:      {location(found.source)}")
         said += _first_remedy(found)
     return said
 
@@ -222,65 +224,12 @@ def _first_remedy(finding: Finding) -> Lines:
     return lines
 
 
-def _not_scalar(told: FailureContext) -> Lines:
-    return [
-        f"{told.values[0].name!r} has the shape {told.values[0].shape}, and only a single number has one gradient",
-        *_made(told),
-        f"next:    {told.first}.sum().backward() or .mean(); {told.first}.backward(v) for a vector v",
-    ]
-
-
-def _unused(told: FailureContext) -> Lines:
-    return [
-        f"nothing leads from the output back to {', '.join(repr(entry.name) for entry in told.values)}", *_made(told),
-        "next:    use it in what is computed, or allow_unused=True, which gives None for it",
-    ]  # fmt: skip
-
-
-def _leaf_written(told: FailureContext) -> Lines:
-    return [
-        f"{told.values[0].name!r} is a leaf that requires a gradient, and may not be written to", *_made(told),
-        f"next:    {told.first} = {told.first} * 2 for a new value; with torch.no_grad(): around an update",
-    ]  # fmt: skip
-
-
-def _view_written(told: FailureContext) -> Lines:
-    return [
-        f"{told.values[0].name!r} is a view that may not be written to", *_made(told),
-        f"next:    {told.first} = {told.first} * 2 for a new value; or write to what it is a view of, u[0].mul_(2)",
-    ]  # fmt: skip
-
-
-def _inference(told: FailureContext) -> Lines:
-    names, were = ", ".join(repr(entry.name) for entry in told.values), "was" if len(told.values) == 1 else "were"
-    return [
-        f"{names} {were} made under torch.inference_mode()", *_made(told),
-        f"next:    {told.first}.clone() where it is used, or torch.no_grad() instead of torch.inference_mode()",
-    ]  # fmt: skip
-
-
-def _made(told: FailureContext) -> Lines:
-    return [f"made:    {_at(entry)}" for entry in told.values]
-
-
-def _not_float(told: FailureContext) -> Lines:
-    return [
-        "whole numbers and truth values have no derivative",
-        "next:    write floating point numbers, torch.tensor([1.0, 2.0]), or dtype=torch.float32",
-    ]
-
-
-SAYING: dict[str, Callable[[FailureContext], Lines]] = {
-    "in_place": _in_place, "freed": _freed, "no_history": _without_history, "not_scalar": _not_scalar,
-    "unused": _unused, "leaf_written": _leaf_written, "view_written": _view_written, "inference": _inference,
-    "not_float": _not_float,
-}  # fmt: skip
-
-
 def _at(entry: Entry) -> str:
     is_of_program = entry.source is not None and package(entry.source.file) is None
-    return f"{entry.name!r} ({_line(entry.source)})" if is_of_program and entry.source else repr(entry.name)
+    return f"{entry.name!r} ({location(entry.source)})" if is_of_program and entry.source else repr(entry.name)
 
 
-def _line(source: Source) -> str:
-    return f"{source.file}:{source.line}: {source.text.strip()}"
+SPECIAL: dict[str, Callable[[FailureContext], Lines]] = {
+    "in_place": _in_place, "freed": _freed, "no_history": _without_history,
+}  # fmt: skip
+"""How the notes of these kinds are made; of the others each has the same parts."""

@@ -1,140 +1,91 @@
-"""Why a tensor gets no gradient from a loss, as far as the graph alone tells: nothing was recorded."""
+"""Why a tensor gets no gradient from a loss, as far as the graph alone shows: nothing was recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from backprobe.backends.facts import GraphFacts
+from backprobe.explain.text import finding, say
+from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Finding, Report
 
-NOT_KEPT = (
-    "the graph knows operations, not lines: rec = bp.probe(f)(x), or with bp.probe() as rec: around the program, and "
-    "bp.explain(rec, name) names the line"
-)
-LISTED = 8
-
 Named = Callable[[Any], str]
+Found = Callable[..., Finding]
+"""Makes the finding of a code, with facts and the fields that its sentences need besides the two names."""
 
 
 def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Report:
     """What keeps a gradient from a tensor. ``named`` gives what the caller calls a tensor, or an empty text."""
-    findings = (*_of_loss(facts, loss, named), *_of_tensor(facts, name, loss, named))
+
+    def of(about: str) -> Found:
+        def found(code: str, *seen: str, **fields: str) -> Finding:
+            return finding(code, about, None, "torch", facts=seen, chain=(), **names, **fields)
+
+        return found
+
+    names = {"name": name, "loss": loss}
+    findings = (*_of_loss(facts, of(loss), names), *_of_tensor(facts, of(name), names, named))
+    is_harmless = all(one.kind == "not_retained" for one in findings)
     if facts.checkpoints and not facts.is_reached and facts.requires_grad:
-        heading = f"no path is seen from {loss} to {name}, and not all of the graph can be seen"
-    elif facts.is_reached and not (facts.own or facts.is_freed or {f.kind for f in findings}.difference(HARMLESS)):
-        heading = f"a path leads from {loss} to {name}: backward() brings it a gradient"
+        heading = "path_unseen"
     elif facts.is_reached:
-        heading = f"a path leads from {loss} to {name}"
+        heading = "path_filled" if is_harmless and not (facts.own or facts.is_freed) else "path"
     else:
-        heading = f"no path leads from {loss} to {name}: backward() brings it no gradient"
-    return Report(heading, findings, tuple(_notes(facts, name, loss)))
+        heading = "no_path"
+    return Report(say(heading, **names), findings, tuple(_notes(facts, names)))
 
 
-def _notes(facts: GraphFacts, name: str, loss: str) -> Iterator[str]:
+def _notes(facts: GraphFacts, names: dict[str, str]) -> Iterator[str]:
     if facts.is_freed:
-        yield f"a part of the graph of {loss} is freed: a backward() or grad() has gone through it, and a second raises"
+        yield say("graph_freed", **names)
     if not facts.is_reached:
-        yield NOT_KEPT
+        yield say("no_lines")
     elif facts.own:
-        yield f"{', '.join(facts.own)}: written in Python, and may give None for {name}; only running it tells"
+        yield say("python_nodes", operations=", ".join(facts.own), **names)
 
 
-HARMLESS = ("not_retained",)
-
-
-def _of_loss(facts: GraphFacts, loss: str, named: Named) -> Iterator[Finding]:
-    def found(kind: str, headline: str, fact: str, remedy: str) -> Finding:
-        return Finding(kind, loss, headline, facts=(fact,), remedy=remedy)
-
+def _of_loss(facts: GraphFacts, found: Found, names: dict[str, str]) -> Iterator[Finding]:
     if not facts.output_requires_grad:
-        yield found(
-            "no_history", f"{loss} leads back to nothing that requires a gradient",
-            f"{loss} is {facts.output}, and has no grad_fn",
-            "requires_grad_() on what should be differentiated; or mend the cut: detach(), no_grad and the like",
-        )  # fmt: skip
+        yield found("no_history", say("loss_without", described=facts.output, **names))
     elif facts.output_is_leaf:
-        yield found(
-            "made_leaf", f"{loss} is a leaf: backward() from it ends there at once",
-            "it has no grad_fn, and requires a gradient by itself, as after requires_grad = True on a result",
-            "leave requires_grad = True on results out, and mend what cuts the graph",
-        )  # fmt: skip
+        yield found("loss_is_leaf", say("loss_leaf"))
     elif facts.output_size != 1:
-        yield found(
-            "not_scalar", f"{loss} is no single number, and backward() needs one", f"{loss} is {facts.output}",
-            f"{loss}.sum() or .mean(); or {loss}.backward(v) for a vector v",
-        )  # fmt: skip
+        yield found("not_scalar", say("loss_size", described=facts.output, **names))
     if facts.written:
-        yield found(
-            "in_place", "a value that backward needs was written to since it was saved",
-            f"saved by {', '.join(dict.fromkeys(facts.written))}",
-            "u = u * 2 instead of u.mul_(2); with bp.probe() as rec: around the program names both lines",
-        )  # fmt: skip
+        yield found("in_place", say("saved_by", operations=", ".join(dict.fromkeys(facts.written))))
 
 
-def _of_tensor(facts: GraphFacts, name: str, loss: str, named: Named) -> Iterator[Finding]:
+def _of_tensor(facts: GraphFacts, found: Found, names: dict[str, str], named: Named) -> Iterator[Finding]:
     if not facts.is_floating:
-        yield Finding("not_float", name, f"{name} is {facts.tensor}: only floating point and complex values have "
-                      "derivatives", remedy="make it with a floating dtype, torch.tensor([1.0, 2.0])")  # fmt: skip
+        yield found("made_integer", tensor=facts.tensor)
     elif facts.is_inference:
-        yield Finding("inference", name, f"{name} was made under torch.inference_mode(), and can have no gradient",
-                      remedy=f"{name}.clone() outside of it, or torch.no_grad() instead")  # fmt: skip
+        yield found("inference")
     elif not facts.requires_grad:
-        beside = (f"it lies in the same memory as {_listed(facts.shared, named)}",) if facts.shared else ()
-        yield Finding("frozen", name, f"{name} requires no gradient: it was made so, or was cut off",
-                      facts=(f"{name} is {facts.tensor}, and has no grad_fn", *beside),
-                      remedy=f"{name}.requires_grad_() before it is used; where it was computed from something that "
-                      "requires a gradient, detach(), no_grad or the like cut it off")  # fmt: skip
-    elif facts.is_reached:
-        yield from _reached(facts, name, named)
-    else:
-        yield _unreached(facts, name, loss, named)
+        beside = [say("same_memory", others=_leaves(facts.shared, named))] if facts.shared else []
+        yield found("requires_none", say("tensor_without", described=facts.tensor, **names), *beside)
+    elif not facts.is_reached:
+        yield _unreached(facts, found, names, named)
+    elif not (facts.is_leaf or facts.is_retained):
+        leaves = _leaves(facts.leaves, named)
+        yield found("not_retained", say("filled_at_leaves", operation=facts.op, leaves=leaves, **names))
 
 
-def _reached(facts: GraphFacts, name: str, named: Named) -> Iterator[Finding]:
-    if facts.is_leaf or facts.is_retained:
-        return
-    leaves = _listed(facts.leaves, named)
-    yield Finding(
-        "not_retained", name,
-        f"{name} is no leaf, so its .grad stays None: nothing is wrong",
-        facts=(f"{name} was computed by {facts.op} from {leaves}, and .grad is filled there",),
-        remedy=f"{name}.retain_grad() before backward(), or a probe around it;\n"
-        "where it is meant to be trained: make it first, w = (torch.randn(3) * 0.1).requires_grad_()",
-    )  # fmt: skip
-
-
-def _unreached(facts: GraphFacts, name: str, loss: str, named: Named) -> Finding:
+def _unreached(facts: GraphFacts, found: Found, names: dict[str, str], named: Named) -> Finding:
     if facts.checkpoints:
-        return Finding(
-            "unknown", name, f"{loss} was computed through a reentrant checkpoint, whose parameters its graph does not "
-            "have", facts=(f"{', '.join(facts.checkpoints)} runs a backward pass of its own",),
-            remedy="use_reentrant=False, and ask again; or run backward() and look",
-        )  # fmt: skip
-    leads = f"{loss} leads back to {_listed(facts.output_leaves, named)}"
+        return found("reentrant", say("own_pass", operations=", ".join(facts.checkpoints)))
     if facts.again:
-        return Finding(
-            "made_again", name, f"{name} is a view, and {loss} was computed from another one of the same tensor",
-            facts=(f"another {facts.again[0]} of the same input is in the graph of {loss}, that of {name} is not",),
-            remedy=f"use {name} itself there",
-        )  # fmt: skip
+        return found("other_view", say("other_operation", operation=facts.again[0], **names))
     if facts.shared:
-        return Finding(
-            "shared", name, f"{_listed(facts.shared, named)} lies in the same memory as {name}, and is what {loss} "
-            "leads back to",
-            facts=("one was made of the other by detach(), .data or Parameter(), which cut the history",),
-            remedy=f"its .grad is filled; or use {name} itself",
-        )  # fmt: skip
+        return found("shared", say("made_of_other"), others=_leaves(facts.shared, named))
+    seen = []
+    if facts.op:
+        seen.append(say("computed_by", operation=facts.op, leaves=_leaves(facts.leaves, named), **names))
     shared = [leaf for leaf in facts.leaves if any(leaf is other for other in facts.output_leaves)]
-    also = (f"{name} was computed by {facts.op} from {_listed(facts.leaves, named)}",) if facts.op else ()
     if shared:
-        also = (*also, f"both come from {_listed(shared, named)}, on ways that part before {name}")
-    return Finding("unused", name, f"{loss} was not computed from {name}, or was cut off from it", facts=(*also, leads),
-                   remedy=f"use {name} itself in what {loss} is computed from")  # fmt: skip
+        seen.append(say("both_from", leaves=_leaves(shared, named), **names))
+    return found("not_computed_from", *seen, say("loss_leads_to", leaves=_leaves(facts.output_leaves, named), **names))
 
 
-def _listed(tensors: tuple[Any, ...] | list[Any], named: Named) -> str:
-    if not tensors:
-        return "no leaf"
-    texts = [named(tensor) or f"a leaf of shape {tuple(tensor.shape)}" for tensor in tensors[:LISTED]]
-    return ", ".join(texts) + (f" and {len(tensors) - LISTED} more" if len(tensors) > LISTED else "")
+def _leaves(tensors: Sequence[Any], named: Named) -> str:
+    return listed([named(one) or f"a leaf of shape {tuple(one.shape)}" for one in tensors]) or "no leaf"

@@ -1,30 +1,28 @@
-"""Lines along which nothing comes back, beside others along which it does: notes of a report, and no findings."""
+"""Lines along which no gradient flows back, beside others along which it does: notes of a report, not findings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backprobe.cuts.cuts import Mention, Ways
+from backprobe.cuts.cuts import Dataflow
+from backprobe.cuts.mentions import Mention
+from backprobe.explain.text import say
+from backprobe.findings.phrasing import MOST, quoted
 from backprobe.record.entries import Entry
 
-MOST = 8  # lines that are listed
 
-
-def lost_beside(ways: Ways, mentions: Sequence[Mention]) -> list[str]:
-    """Lines along which nothing comes back, beside others along which it does. That is often meant: no finding."""
+def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
+    """Lines along which no gradient flows back, beside others along which it does. Often that is intended."""
     lines: dict[str, dict[str, None]] = {}
     for mention in mentions:
-        target = ways.entries[mention.target]
+        target = flow.entries[mention.target]
         if mention.place is not None or target.source is not None:
-            lines.setdefault(place(mention, target), {})[ways.entries[mention.source].name] = None
-    found = [f"along {where} nothing comes back to {', '.join(map(repr, names))}: meant, or lost?"
-             for where, names in lines.items()]  # fmt: skip
-    return found[:MOST] + ([f"and so along {len(found) - MOST} more lines"] if len(found) > MOST else [])
+            lines.setdefault(part_of_line(mention, target), {})[flow.entries[mention.source].name] = None
+    found = [say("lost_beside", at=at, names=quoted(list(names), len(names))) for at, names in lines.items()]
+    return found[:MOST] + [say("lost_beside_more", more=len(found) - MOST)] * (len(found) > MOST)
 
 
-def place(mention: Mention, target: Entry) -> str:
+def part_of_line(mention: Mention, target: Entry) -> str:
     """The part of a line that a value is mentioned in, and which line that is."""
     line = mention.place or target.source
-    if line is None:
-        return repr(target.name)
-    return f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
+    return repr(target.name) if line is None else f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"

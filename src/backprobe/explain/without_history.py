@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
-from backprobe.cuts.cuts import NO_NUMBERS, Ways
+from backprobe.cuts.cuts import Dataflow
 from backprobe.cuts.lines import line_of
+from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
 from backprobe.cuts.usage import Use, uses
+from backprobe.explain.about_entries import about, by_status, is_returned, scopes_of
 from backprobe.explain.cutting import cut_finding, in_vain, is_in_vain
-from backprobe.explain.sentences import LISTED, by_status, finding_of, is_returned, made_at, mode_of
+from backprobe.explain.text import say
+from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 
-GOES_ON = "what goes into and out of a module is recorded where the locals of its caller are selected, as by ':*'"
+DIFFERENTIATED = "values that are differentiated"
 
 
-def without_history(ways: Ways, at: int) -> list[Finding]:
+def without_history(flow: Dataflow, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
-    entry, ways = ways.entries[at], Ways(ways.record, has_run=False)
-    before = ways.before([at])
-    severing = ways.severing(before, {at})
-    cuts = [cut for cut in severing if not ways.edges[cut.target]] or [cut for cut in severing if cut.target == at]
+    entry, flow = flow.entries[at], Dataflow(flow.record, has_run=False)
+    before = flow.before([at])
+    severing = flow.severing(before, {at})
+    cuts = [cut for cut in severing if not flow.edges[cut.target]] or [cut for cut in severing if cut.target == at]
     if cuts:
-        return [cut_finding(ways, cut, ways.chain(ways.after(cut.mention.source), at)) for cut in cuts]
-    hidden = hidden_findings(ways, before, to=at)
+        return [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), at)) for cut in cuts]
+    hidden = hidden_findings(flow, before, to=at)
     if hidden:
         return hidden
     if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
-        return [by_status(ways, entry)]
-    return [_no_history_seen(ways, at, before)]
+        return [by_status(flow, entry)]
+    return [_no_history_seen(flow, at, before)]
 
 
-def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, of: int | None = None) -> list[Finding]:
+def hidden_findings(
+    flow: Dataflow, among: Iterable[int], *, to: int | None = None, of: int | None = None
+) -> list[Finding]:  # fmt: skip
     """Lines that cut off what has no entry, such as what a model gives.
 
     ``to`` is what they lead to. ``of`` is a value: only lines in which its name stands where it was not seen, as in a
@@ -42,66 +46,48 @@ def hidden_findings(ways: Ways, among: Iterable[int], *, to: int | None = None, 
     """
     found = []
     for each in sorted(among):
-        entry = ways.entries[each]
-        for text, use, place in hidden_cuts(entry):
-            line = line_of(place, use.text)
-            if of is not None and text != _name_in(ways, of, each):
+        for text, use, place in hidden_cuts(flow.entries[each]):
+            if of is not None and text != _name_in(flow, of, each):
                 continue
-            fields = {"value": f"`{text}`", "plain": text, "target": repr(entry.name), "text": f"`{use.text}`",
-                      "mode": mode_of(entry.why), "dtype": entry.dtype}  # fmt: skip
-            facts = [f"`{text}` is not recorded: of what it had, this line lets nothing through"]
-            if of is not None:
-                facts = [f"`{text}` stands in that line, and is this value unless another has the same name there"]
-            chain = () if to is None or to == each else ways.chain(ways.after(each), to)
-            said = "copied_unseen" if use.kind == "copied" and text.isidentifier() else use.kind
-            one = finding_of(ways, said, entry.name, line, fields, facts=facts, chain=chain)
-            found.append(replace(one, kind=use.kind))
+            chain = () if to is None or to == each else flow.chain(flow.after(each), to)
+            code = "copied_unseen" if use.kind == "copied" and text.isidentifier() else use.kind
+            facts = [say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")]
+            found.append(about(flow, code, flow.entries[each], line_of(place, use.text), facts=facts, chain=chain,
+                               value=f"`{text}`", plain=text, text=f"`{use.text}`"))  # fmt: skip
     return found
 
 
-def _name_in(ways: Ways, at: int, line: int) -> str:
+def _name_in(flow: Dataflow, at: int, line: int) -> str:
     """What a value is called where another is computed: ``self.weight`` in the module that has that parameter."""
-    name = strip(ways.entries[at].name)
+    name = strip(flow.entries[at].name)
     module, _, last = name.rpartition(".")
-    is_own = ways.entries[at].source is None and module in scopes_of(ways, line)
+    is_own = flow.entries[at].source is None and module in scopes_of(flow, line)
     return f"self.{last}" if is_own else name.rpartition(":")[2]
 
 
-def scopes_of(ways: Ways, at: int) -> set[str]:
-    """The modules and functions in which a value has a name, without their counts."""
-    return {strip(full).partition(":")[0] for full, position in ways.record.names.items() if position == at}
-
-
-def _no_history_seen(ways: Ways, at: int, before: set[int]) -> Finding:
-    entry = ways.entries[at]
-    fields = {"value": repr(entry.name), "plain": strip(entry.name).lstrip(":")}
+def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
+    entry = flow.entries[at]
     if entry.status is GradStatus.NO_GRAD:
-        return finding_of(ways, "no_grad", entry.name, entry.source, {
-            **fields, "target": repr(entry.name), "value": "values that are differentiated",
-            "mode": mode_of(entry.why)})  # fmt: skip
+        return about(flow, "no_grad", entry, entry.source, value=DIFFERENTIATED)
     if is_in_vain(entry):
-        return in_vain(ways, entry)
+        return in_vain(flow, entry)
     if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
-        mentioned = ", ".join(repr(read.name) for read in entry.reads)
-        facts = [f"of {mentioned} the shape and the like are used, and no number"]
-        return finding_of(ways, "frozen_leaf", entry.name, entry.source, fields, facts=facts)
+        facts = [say("shape_only", names=quoted([read.name for read in entry.reads]))]
+        return about(flow, "frozen_leaf", entry, entry.source, facts=facts)
     if entry.status is GradStatus.DETACHED:
-        return finding_of(ways, "unknown", entry.name, entry.source, {**fields, "target": repr(entry.name),
-                      "value": "values that are differentiated"}, facts=[entry.reason])  # fmt: skip
-    leaves = [each for each in sorted(before - {at}) if ways.entries[each].status is GradStatus.FROZEN
-              and not ways.sources(each)]  # fmt: skip
-    facts = [f"computed from {made_at(ways.entries[each])}, which requires no gradient" for each in leaves[:LISTED]]
-    if is_returned(ways, at):
-        facts.append(GOES_ON)
-    chain = ways.chain(ways.after(leaves[0]), at) if leaves else ()
-    parts = [f"`{text}`" for text in unseen_calls(entry)]
-    if parts:
-        fields["text"] = ", ".join(parts)
-        facts.append(f"{fields['text']} is not recorded, and gives nothing that requires a gradient")
-        found = finding_of(ways, "frozen_unseen", entry.name, entry.source, fields, facts=facts, chain=chain)
-        return replace(found, kind="frozen")
-    kind = "frozen" if ways.sources(at) or is_returned(ways, at) else "frozen_leaf"
-    return finding_of(ways, kind, entry.name, entry.source, fields, facts=facts or [entry.reason], chain=chain)
+        return about(flow, "unknown", entry, entry.source, value=DIFFERENTIATED, facts=[entry.reason])
+    leaves = [each for each in sorted(before - {at}) if flow.entries[each].status is GradStatus.FROZEN
+              and not flow.sources(each)]  # fmt: skip
+    facts = [say("from_frozen", at=named(flow.entries[each])) for each in leaves[:MOST]]
+    if is_returned(flow, at):
+        facts.append(say("callers"))
+    chain = flow.chain(flow.after(leaves[0]), at) if leaves else ()
+    text = ", ".join(f"`{text}`" for text in unseen_calls(entry))
+    if text:
+        facts.append(say("call_unseen", text=text))
+        return about(flow, "frozen_unseen", entry, entry.source, facts=facts, chain=chain, text=text)
+    code = "frozen" if flow.sources(at) or is_returned(flow, at) else "frozen_leaf"
+    return about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain)
 
 
 def _uses_no_number(entry: Entry) -> bool:
@@ -111,15 +97,13 @@ def _uses_no_number(entry: Entry) -> bool:
     return bool(known) and all(use.kind == NO_NUMBERS for use in known)
 
 
-def made_leaves(ways: Ways) -> list[Finding]:
+def made_leaves(flow: Dataflow) -> list[Finding]:
     """Outputs that were computed from recorded values, and are leaves: made to require a gradient by themselves."""
     found = []
-    for at in ways.record.outputs:
-        entry = ways.entries[at]
-        if entry.status is GradStatus.OK and entry.is_leaf and ways.sources(at):
-            flag = ways.entries[ways.position.get(f"{entry.name}.requires_grad", at)]
-            facts = [f"no edge leads from {entry.name!r} to anything that it is computed from"]
-            found.append(
-                finding_of(ways, "made_leaf", entry.name, flag.source, {"value": repr(entry.name)}, facts=facts)
-            )
+    for at in flow.record.outputs:
+        entry = flow.entries[at]
+        if entry.status is GradStatus.OK and entry.is_leaf and flow.sources(at):
+            flag = flow.entries[flow.position.get(f"{entry.name}.requires_grad", at)]
+            facts = [say("no_edge_back", value=repr(entry.name))]
+            found.append(about(flow, "made_leaf", entry, flag.source, facts=facts))
     return found

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from backprobe.findings import text as shown
 from backprobe.record.source import Source
@@ -17,7 +17,8 @@ class Finding:
     that read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
     ``source`` the line of the user's that caused it, None where no line did. ``facts`` are what was seen, a sentence
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
-    ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help.
+    ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
+    are the parts of the headline that come from the recording, by what they are.
 
     >>> import torch, backprobe as bp
     >>> finding = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").findings[0]
@@ -32,6 +33,7 @@ class Finding:
     facts: tuple[str, ...] = ()
     chain: tuple[str, ...] = ()
     remedy: str = ""
+    fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.usage import parsed
 from backprobe.errors import BackprobeError
-from backprobe.explain.graph_errors import cuts_towards, note
+from backprobe.explain.graph_errors import cuts_before, note
 from backprobe.record.entries import Record
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
@@ -69,7 +69,7 @@ def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
     returned = [value for value in run.trace.values.made if any(_is_returned(run, name) for name in value.names)]
     record, _ = so_far(run, returned)
-    lines = [] if record is None else cuts_towards(record, record.outputs)
+    lines = [] if record is None else cuts_before(record, record.outputs)
     if lines:
         error.add_note("\n".join(["backprobe: what was returned is cut off from what is differentiated",
                                   *(f"  {line}" for line in lines)]))  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backprobe.cuts.cuts import NO_NUMBERS
+from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.usage import uses
 from backprobe.record.entries import Entry, Record
 from backprobe.record.inputs import IndirectInput

@@ -1,0 +1,92 @@
+"""Mentions: the recorded values that an entry is computed from, as the program's text says it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.unrecorded import FIRM
+from backprobe.cuts.usage import Use, as_called, uses
+from backprobe.record.entries import Entry
+from backprobe.record.source import Source
+
+NO_NUMBERS, CHECKPOINT, DIFFERENTIATED = "shape", "checkpoint", "differentiated"
+
+
+@dataclass(frozen=True)
+class Mention:
+    """One recorded value that another is computed from, as the program says it: the line, and what it does with it."""
+
+    source: int
+    target: int
+    line: Source | None
+    uses: tuple[Use, ...] = ()
+
+    @property
+    def use(self) -> Use:
+        """The use that cuts, where several do not all."""
+        kept = [use for use in self.uses if use.kind != NO_NUMBERS]
+        cutting = [use for use in kept if use.kind not in ("", DIFFERENTIATED)]
+        return next(iter(cutting or [use for use in kept if use.kind] or kept), Use())
+
+    @property
+    def is_firm(self) -> bool:
+        """Does each use of its numbers cut wherever it stands, so that none of them would let a history through?"""
+        kinds = {use.kind for use in self.uses} - {NO_NUMBERS}
+        return bool(kinds) and kinds.issubset(FIRM)
+
+    @property
+    def place(self) -> Source | None:
+        """The line of the part that cuts, where the statement spans several."""
+        return None if self.line is None else line_of(self.line, self.use.text or self.use.flat or self.use.call)
+
+
+def mentions_of(target: int, entry: Entry) -> list[Mention]:
+    """What an entry is computed from according to the program, except where only a shape or the like was used."""
+    called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.indirect)]
+    followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
+    found: dict[tuple[int, Source | None], Mention] = {}
+    for source, line, known in (*_read(entry, followed), *_passed_on(entry, followed)):
+        if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
+            continue
+        before = found.get((source, line))
+        if before is None or not before.uses:
+            found[source, line] = Mention(source, target, line, known or ())
+    return list(found.values())
+
+
+Said = tuple[int, Source | None, tuple[Use, ...] | None]
+"""The entry that is mentioned, the line, and what that does with it: None where the text does not tell."""
+
+
+def _read(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What the entry's own expression mentions."""
+    for read in entry.reads:
+        yield read.at, entry.source, _uses(entry.source, read.spelled, followed)
+
+
+def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
+    for way in entry.indirect:
+        known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
+        cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])
+        yield (way.at, entry.source, own) if cuts_here else (way.at, way.source, known)
+
+
+def _is_own(use: Use, through: str) -> bool:
+    """Is it an attribute or method of a name that holds no tensor? Those are its own, whatever they are called.
+
+    ``sample()`` is the exception: only distributions have it.
+    """
+    return use.kind != "sample" and re.fullmatch(rf"{re.escape(through)}\.\w+(\(.*)?", use.text, re.DOTALL) is not None
+
+
+def _uses(line: Source | None, spelled: str, followed: tuple[str, ...]) -> tuple[Use, ...] | None:
+    found = None if line is None else uses(line.expression or line.statement, spelled, followed)
+    return None if line is None or found is None else tuple([as_called(use, line.calls) for use in found])
+
+
+def _has_cutter(known: Iterable[Use] | None) -> bool:
+    return any(use.kind not in ("", NO_NUMBERS, DIFFERENTIATED) for use in known or ())

@@ -1,0 +1,103 @@
+"""Findings about entries: what their sentences name, and several that say the same of one line made into one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from backprobe.cuts.cuts import Dataflow
+from backprobe.explain.text import finding, say
+from backprobe.findings.phrasing import listed
+from backprobe.findings.report import Finding
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
+from backprobe.record.source import Source
+
+COUNT = re.compile(r"#\d+")
+MODES = {
+    "torch.inference_mode()": "under torch.inference_mode()",
+    "torch.no_grad()": "under torch.no_grad() or set_grad_enabled(False)",  # which PyTorch does not tell apart
+}
+
+
+def about(
+    flow: Dataflow, code: str, entry: Entry, source: Source | None, /, *, facts: Sequence[str] = (),
+    chain: tuple[str, ...] = (), **fields: str,
+) -> Finding:  # fmt: skip
+    """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
+    known = {
+        "value": repr(entry.name), "target": repr(entry.name), "plain": strip(entry.name).rpartition(":")[2],
+        "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry), "outputs": outputs_of(flow),
+    }  # fmt: skip
+    return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, **{**known, **fields})
+
+
+def by_status(flow: Dataflow, entry: Entry) -> Finding:
+    """The finding of an entry whose status says all that is known."""
+    line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
+    is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not entry.is_because("partly_updated")
+    code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
+    facts = [entry.reason] if code == "overwritten" else []
+    return about(flow, code, entry, line or entry.source, facts=facts)
+
+
+def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:
+    """The line that made the next version of a value, where both have one gradient together."""
+    alike = (other for other in flow.entries if other.why == entry.why)
+    return next((other.source for other in alike if any(way.name == entry.name for way in other.indirect)), None)
+
+
+def with_fact(found: Finding, fact: str) -> Finding:
+    """The finding with one more fact."""
+    return replace(found, facts=(*found.facts, fact))
+
+
+def merged(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings that say the same of one line, as in each iteration of a loop, as one with the names of all."""
+    groups: dict[object, list[Finding]] = {}
+    for found in findings:
+        line = found.source
+        place = None if line is None else (line.file, line.line)
+        said = tuple(COUNT.sub("", text) for text in found.fields.values())
+        is_of_name = line is None or repr(found.name) in found.fields.values()
+        groups.setdefault((found.kind, place, strip(found.name) if is_of_name else said), []).append(found)
+    return [_as_one(group) for group in groups.values()]
+
+
+def _as_one(group: Sequence[Finding]) -> Finding:
+    first, *others = group
+    names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
+    return with_fact(first, say("same_line", names=listed(names))) if names else first
+
+
+def mode_of(entry: Entry) -> str:
+    """The mode in which gradients were switched off for an entry, as the framework's adapter reported it."""
+    mode = "" if entry.why is None else entry.why.fields.get("mode", "")
+    return MODES.get(mode, "while gradients were switched off")
+
+
+def is_of_whole_numbers(entry: Entry) -> bool:
+    """Has its dtype no derivatives, also where nothing else is known of it?"""
+    is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
+    return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
+
+
+def names_of(flow: Dataflow, at: int) -> list[str]:
+    """All names of a value, in full but for their counts."""
+    return [strip(full) for full, position in flow.record.names.items() if position == at]
+
+
+def scopes_of(flow: Dataflow, at: int) -> set[str]:
+    """The modules and functions in which a value has a name, without their counts."""
+    return {name.partition(":")[0] for name in names_of(flow, at)}
+
+
+def is_returned(flow: Dataflow, at: int) -> bool:
+    """Is it what a module returned?"""
+    return flow.entries[at].source is None and any(name.endswith(":return") for name in names_of(flow, at))
+
+
+def outputs_of(flow: Dataflow) -> str:
+    """The names of the outputs."""
+    return listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output"
