@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from backprobe.errors import BadName
 from backprobe.record.names import (
@@ -19,6 +20,7 @@ from backprobe.record.names import (
     with_optional_counts,
 )
 
+T = TypeVar("T")
 WITHIN = r"(?:`[^`]*`|[^./:#`(])*"
 ACROSS_MODULES = r"(?:`[^`]*`|[^:/`])*"  # functions below a module are meant only where a pattern says "/" or ":"
 ACROSS = r"(?:`[^`]*`|\[[^\]]*\]|[^:`])*"  # not from a scope into its locals
@@ -107,6 +109,21 @@ def _of_graph(pattern: str) -> str:
     return rf"|:`?{operation}`?(?:#\d+)?{leaf}"
 
 
+class Decisions(dict[str, T]):
+    """What has been decided, by name, and decided once: programs have the same names at each step."""
+
+    def __init__(self, decide: Callable[[str], T]) -> None:
+        super().__init__()
+        self.decide = decide
+        self.of = self.__getitem__
+
+    def __missing__(self, name: str) -> T:
+        if len(self) > MOST_DECISIONS:  # counts make ever new names
+            self.clear()
+        decided = self[name] = self.decide(name)
+        return decided
+
+
 @lru_cache(64)
 def selection(patterns: str | tuple[str, ...] | None, in_function: bool) -> Selection:
     """The selection of these patterns; what it has decided is kept from one recording to the next."""
@@ -115,6 +132,19 @@ def selection(patterns: str | tuple[str, ...] | None, in_function: bool) -> Sele
 
 class Selection:
     """Which names are wanted: a list of patterns, ``!`` ones taking away. None wants whatever is the form's default."""
+
+    wants: Callable[[str], bool]
+    """Is this full name selected?"""
+    might_want: Callable[[str], bool]
+    """Is a name (without counts) selected under some count?"""
+    wants_return: Callable[[str], bool]
+    """Might what this scope (without counts) returns, or a leaf of that, be selected?"""
+    wants_locals: Callable[[str], bool]
+    """Might a local of this scope (without counts) be selected? Then its source must be rewritten."""
+    wants_calls: Callable[[str], bool]
+    """Might a function called from this scope hold something selected? Then its calls are followed."""
+    of_scope: Callable[[str], Decisions[bool]]
+    """Which locals of a scope (without counts) are selected under some count."""
 
     def __init__(self, patterns: str | Sequence[str] | None, *, in_function: bool) -> None:
         texts = [] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
@@ -130,36 +160,12 @@ class Selection:
         self.loose_positive = [p for p in loose if not p.excludes]
         self.loose_negative = [p for p, text in zip(loose, texts, strict=True) if p.excludes and strip(text) == text]
         self.asks_operations = any(p.asks_operations for p in self.positive)
-        # what has been decided, by name: programs have the same names at each step
-        self._wanted: dict[str, bool] = {}
-        self._might: dict[str, bool] = {}
-        self._returns: dict[str, bool] = {}
-        self._locals: dict[str, bool] = {}
-        self._calls: dict[str, bool] = {}
-        self._scopes: dict[str, Wanted] = {}
-
-    def wants(self, full: str) -> bool:
-        """Is this full name selected?"""
-        known = self._wanted.get(full)
-        if known is None:
-            if len(self._wanted) > MOST_DECISIONS:  # counts make ever new names
-                self._wanted.clear()
-            known = self._wanted[full] = self._decide(full, self.positive, self.negative)
-        return known
-
-    def might_want(self, stripped: str) -> bool:
-        """Is a name selected under some count?"""
-        known = self._might.get(stripped)
-        if known is None:
-            known = self._might[stripped] = self._decide(stripped, self.loose_positive, self.loose_negative)
-        return known
-
-    def of_scope(self, stripped: str) -> Wanted:
-        """Which locals of a scope (without counts) are selected under some count."""
-        known = self._scopes.get(stripped)
-        if known is None:
-            known = self._scopes[stripped] = Wanted(self, stripped)
-        return known
+        self.wants = Decisions(lambda name: self._decide(name, self.positive, self.negative)).of
+        self.might_want = Decisions(lambda name: self._decide(name, self.loose_positive, self.loose_negative)).of
+        self.wants_return = Decisions(self._decide_return).of
+        self.wants_locals = Decisions(self._decide_locals).of
+        self.wants_calls = Decisions(self._decide_calls).of
+        self.of_scope = Decisions(self._locals_of).of
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
         operation = re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
@@ -167,26 +173,12 @@ class Selection:
         wanted = wanted or any(p.matches(name) and (p.asks_operations or not operation) for p in positive)
         return wanted and not any(p.matches(name) for p in negative)
 
-    def wants_return(self, scope: str) -> bool:
-        """Might what this scope (without counts) returns, or a leaf of that, be selected?"""
-        known = self._returns.get(scope)
-        if known is None:
-            known = self._returns[scope] = self._decide_return(scope)
-        return known
-
     def _decide_return(self, scope: str) -> bool:
         return self.might_want(f"{scope}:return") or any(
             p.scope is None
             or (p.local is not None and p.local.startswith("return") and re.fullmatch(_glob(strip(p.scope)), scope))
             for p in self.positive
         )
-
-    def wants_locals(self, scope: str) -> bool:
-        """Might a local of this scope (without counts) be selected? Then its source must be rewritten."""
-        known = self._locals.get(scope)
-        if known is None:
-            known = self._locals[scope] = self._decide_locals(scope)
-        return known
 
     def _decide_locals(self, scope: str) -> bool:
         if self.everything:
@@ -196,13 +188,6 @@ class Selection:
             for p in self.positive
         )
 
-    def wants_calls(self, scope: str) -> bool:
-        """Might a function called from this scope hold something selected? Then its calls are followed."""
-        known = self._calls.get(scope)
-        if known is None:
-            known = self._calls[scope] = self._decide_calls(scope)
-        return known
-
     def _decide_calls(self, scope: str) -> bool:
         if self.everything:
             return self.in_function
@@ -211,22 +196,13 @@ class Selection:
             for p in self.positive
         )
 
+    def _locals_of(self, scope: str) -> Decisions[bool]:
+        return Decisions(lambda local: self.might_want(f"{scope}:{strip(local)}"))
+
     def unmatched(self, names: Iterable[str]) -> list[Pattern]:
         """The positive patterns that none of these full names matches."""
         names = list(names)
         return [p for p in self.positive if not any(p.matches(name) for name in names)]
-
-
-class Wanted(dict[str, bool]):
-    """Which locals of one scope are selected under some count: each is decided once, and its whole name made then."""
-
-    def __init__(self, selection: Selection, stripped: str) -> None:
-        super().__init__()
-        self.selection, self.prefix = selection, f"{stripped}:"
-
-    def __missing__(self, local: str) -> bool:
-        wanted = self[local] = self.selection.might_want(self.prefix + strip(local))
-        return wanted
 
 
 def _by_default(full: str) -> bool:
