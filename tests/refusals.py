@@ -75,7 +75,7 @@ def pattern(framework):
 def last_of_a_pattern(framework):
     """the pattern 'u#-1' asks for the last one
     asked: 'u#-1'
-    why:   which one is the last is known only when the program is over
+    why:   which one is last is known only after the program has run
     next:  the pattern 'u', and then rec['u#-1']
     """
     probed(framework, toy, 3.0, 2.0, select="u#-1")

@@ -100,14 +100,14 @@ def test_bad_names_and_patterns():
     rec = bp.probe(lambda x: x * 2)(1.0)
     with pytest.raises(bp.BadName, match="opens a back-quote and does not close it"):
         rec["`u"]
-    with pytest.raises(bp.BadName, match="is no regular expression"):
+    with pytest.raises(bp.BadName, match="is not a valid regular expression"):
         bp.probe(lambda x: x * 2, "re:(")
         bp.probe(lambda x: x * 2, "re:(")(1.0)
     with pytest.raises(bp.BadName, match="is empty"):
         bp.probe(lambda x: x * 2, "!")(1.0)
-    with pytest.raises(bp.BadName, match="a pattern is a text, not int"):
+    with pytest.raises(bp.BadName, match="a pattern is a string, not int"):
         bp.probe(lambda x: x * 2, [3])(1.0)
-    with pytest.raises(bp.UnknownName, match="a name is a text, not int"):
+    with pytest.raises(bp.UnknownName, match="a name is a string, not int"):
         rec[0]
 
 

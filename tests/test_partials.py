@@ -813,7 +813,7 @@ def test_a_hook_of_the_users_is_called_once_and_its_entry_is_not_judged():
     assert contributions(rec)["x←u"] == 80
     sums = rec.path_sums
     assert (sums.agree, sums.judged, sums.unjudged) == (True, 4, ("u",))
-    assert "not judged (a hook of yours, or a tensor that is nested): u" in str(rec)
+    assert "not compared (a hook of yours, or a nested tensor): u" in str(rec)
 
 
 def test_a_hook_on_an_argument_is_called_once():

@@ -69,7 +69,7 @@ def test_files_that_are_cut(copied, to):
     assert list(bp.load(copied, to=to))
 
 
-CUT = {DATA: "it is cut or damaged", BYTES: "it is cut or was changed since it was saved"}
+CUT = {DATA: "it is incomplete or damaged", BYTES: "it is incomplete or was changed since it was saved"}
 
 
 def test_flipped_bytes_never_change_what_is_read(copied, saved):
@@ -94,13 +94,13 @@ def test_flipped_bytes_never_change_what_is_read(copied, saved):
 
 def test_missing_files_and_other_folders(copied, tmp_path):
     (copied / BYTES).unlink()
-    refused(copied, "it is cut", f"no {BYTES} in it")
+    refused(copied, "it is incomplete", f"no {BYTES} in it")
     (copied / BYTES).mkdir()
-    refused(copied, "it is cut or damaged")
+    refused(copied, "it is incomplete or damaged")
     (copied / DATA).unlink()
     refused(copied, "it is not a recording", f"no {DATA} in it")
     (copied / DATA).mkdir()
-    refused(copied, "it is cut or damaged")
+    refused(copied, "it is incomplete or damaged")
     refused(tmp_path / "nowhere", "it is not a recording", "no such folder")
     (tmp_path / "letter").write_text("a letter")
     refused(tmp_path / "letter", "it is not a recording", "a file")
@@ -115,7 +115,7 @@ def test_other_json_is_not_a_recording(copied, text):
 @pytest.mark.parametrize("text", ["", "{", "\x00", "not json", "[" * 100_000, '{"a": 1} trailing', "NaN NaN"])
 def test_what_is_not_json_is_damaged(copied, text):
     (copied / DATA).write_text(text)
-    refused(copied, "it is cut or damaged")
+    refused(copied, "it is incomplete or damaged")
 
 
 @pytest.mark.parametrize("version", [1, 2, 99, 0, "3", None])
@@ -301,14 +301,14 @@ def test_absurd_contents_are_refused(kind, copied):
 
 
 WHERE = {
-    "entries missing": "entries is None, where a list belongs",
-    "an entry of another kind": "entries[11] is 7, where an object belongs",
-    "a position outside": "names['x'] is 99, a position among 11 entries",
-    "a text for a line": "entries[0].source.line is '3', where a whole number belongs",
-    "another field in a source": "entries[0].source.more is not a part of Source",
+    "entries missing": "entries is None, not a list",
+    "an entry of another kind": "entries[11] is 7, not an object",
+    "a position outside": "names['x'] is 99, not a position among 11 entries",
+    "a text for a line": "entries[0].source.line is '3', not a whole number",
+    "another field in a source": "entries[0].source.more is not a field of Source",
     "a reason without its fields": "entries[0].why is Reason(code='dtype', fields={}), which has no sentence",
-    "a name of no value": "entries[0] has the printed name 'y', and none of its names has",
-    "numbers in the stamp": "stamp.packages['torch'] is 3, where a text belongs",
+    "a name of no value": "entries[0] has the printed name 'y', which none of its names has",
+    "numbers in the stamp": "stamp.packages['torch'] is 3, not a string",
 }
 
 
@@ -330,7 +330,7 @@ def test_a_body_of_another_kind_is_refused(copied, body):
 @pytest.mark.parametrize("body", ["", "{", "[" * 100_000, "\udc80"])
 def test_a_body_that_is_not_json_is_refused(copied, body):
     forge(copied, body=body)
-    refused(copied, "it is cut or damaged")
+    refused(copied, "it is incomplete or damaged")
 
 
 def test_a_storage_of_another_dtype_or_shape_is_refused(copied):
@@ -338,14 +338,14 @@ def test_a_storage_of_another_dtype_or_shape_is_refused(copied):
     name = next(iter(blobs))
     for wrong in (blobs[name][:8].view(numpy.float32), blobs[name][:8].reshape(2, 4)):
         forge(copied, blobs=blobs | {name: wrong.copy()})
-        refused(copied, "it is not a recording", f"{BYTES} holds something else than bytes")
+        refused(copied, "it is not a recording", f"{BYTES} holds something other than bytes")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x00" * 8, b"\xff" * 64, b"\x10" + b"\x00" * 7 + b'{"a":{"dtype":1}}'])
 def test_a_storage_that_is_not_safetensors_is_refused(copied, content):
     (copied / BYTES).write_bytes(content)
     forge(copied)
-    refused(copied, "it is cut or damaged")
+    refused(copied, "it is incomplete or damaged")
 
 
 @settings(max_examples=100, deadline=None)

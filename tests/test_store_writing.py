@@ -29,7 +29,7 @@ def test_saving_twice_is_refused(tmp_path):
     assert str(caught.value) == (
         f"{path} exists already\n"
         f"  asked: rec.save({str(path)!r})\n"
-        "  why:   a recording never replaces anything by itself\n"
+        "  why:   a recording replaces another only when asked to\n"
         f"  next:  rec.save({str(path)!r}, overwrite=True)"
     )
     assert {name: (path / name).read_bytes() for name in listed(path)} == before

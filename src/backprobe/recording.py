@@ -1,4 +1,4 @@
-"""What a probe returns: a read-only mapping from names to entries, in the order of execution."""
+"""The recording that a probe returns: a read-only mapping from names to entries, in the order of execution."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Recording(Mapping[str, Entry]):
 
     @property
     def result(self) -> Any:
-        """What the function or model returned. Not saved with a recording unless it is made of tensors and numbers."""
+        """What the function or model returned. Saved with a recording only if it consists of tensors and numbers."""
         if self._result is NOT_KEPT:
             raise NotSaved(
                 "the result of this recording was not saved", asked="rec.result",
                 found="a recording loaded from disk",
-                why="only tensors, numbers, texts, tuples, lists and dicts of them can be saved without running code",
+                why="only tensors, numbers, strings, and tuples, lists and dicts of these are saved",
                 next="rec.outputs, for what was differentiated",
             )  # fmt: skip
         return self._result
@@ -123,7 +123,7 @@ class Recording(Mapping[str, Entry]):
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
         if not isinstance(name, str) or not name:
-            found = f"a name is a text, not {type(name).__name__}" if name != "" else "a name is not empty"
+            found = f"a name is a string, not {type(name).__name__}" if name != "" else "a name is not empty"
             raise UnknownName(found, asked=f"rec[{name!r}]", next="rec['u']")
         readings = [found for found in self._readings(canonical(name)) if found] or [self._find(of_graph(name))]
         positions = {self._record.names[full] for found in readings for full in found}
@@ -279,7 +279,7 @@ class BlockRecording(Recording):
 
 
 def _nothing() -> None:
-    """What a block that is over goes on to do."""
+    """The progress of a block that is over."""
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

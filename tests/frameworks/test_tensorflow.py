@@ -588,7 +588,7 @@ def test_a_probe_where_a_graph_is_built_is_refused():
     def traced(x):
         return bp.probe(composed)(x, x).result
 
-    with pytest.raises(bp.Unsupported, match="^a function cannot be probed where TensorFlow builds a graph"):
+    with pytest.raises(bp.Unsupported, match="^a function cannot be probed while TensorFlow builds a graph"):
         traced(tf.constant(1.0))
 
 

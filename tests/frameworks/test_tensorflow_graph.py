@@ -280,7 +280,7 @@ def test_a_cotangent_of_another_shape_is_refused():
     with graph(lambda: tf.sin(fed(shape=(None,)), name="y")) as (y, session):
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             bp.probe(y, session=session, cotangent=[1.0, 0.0])({"x": np.zeros(3)})
-    assert "backprobe: the cotangent has shape (2,), and the graph leaves open which the output has" in (
+    assert "backprobe: the cotangent has shape (2,), and the graph does not say which shape the output has" in (
         caught.value.__notes__
     )
 
@@ -375,7 +375,7 @@ def test_a_finalized_graph_is_probed_where_it_was_before_and_else_refused():
         "the graph is finalized, so no gradient operations can be added to it\n"
         "  asked: bp.probe(..., session=s)\n"
         "  found: a graph after graph.finalize(), which MonitoredSession too calls\n"
-        "  why:   the first probe of a tensor adds them, and later probes of it use them again\n"
+        "  why:   the first probe of a tensor adds them, and later probes of it reuse them\n"
         "  next:  probe it once, in a session of its own, before the graph is finalized"
     )
 

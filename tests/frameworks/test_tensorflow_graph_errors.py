@@ -31,7 +31,7 @@ def test_a_session_of_another_graph():
         a = s3()
     with graph(s3) as (_, session):
         assert refused(bp.BadOption, lambda: bp.probe(a, session=session)({"x": 3.0})) == (
-            "the session is of another graph than the tensor\n"
+            "the session runs another graph than the tensor's\n"
             "  asked: bp.probe(a, session=s)\n"
             "  found: the session given\n"
             "  next:  tf.compat.v1.Session(graph=tensor.graph)"
@@ -68,14 +68,14 @@ def test_an_eager_tensor():
         "an eager tensor has no history to differentiate\n"
         "  asked: bp.probe(tensor)\n"
         "  found: an eager tensor of shape ()\n"
-        "  why:   it holds numbers, and no graph\n"
+        "  why:   it holds numbers and has no graph\n"
         "  next:  bp.probe(f)(x), with the function f that computes it"
     )
 
 
 def test_a_keras_tensor():
     text = refused(bp.BadOption, lambda: bp.probe(keras.Input((2,), name="given"))())
-    assert text.splitlines()[0] == "a KerasTensor describes a value and has none"
+    assert text.splitlines()[0] == "a KerasTensor describes a value and holds none"
     assert text.splitlines()[-1] == "  next:  bp.probe(model)(inputs), with keras.Model(inputs, outputs)"
 
 
@@ -96,7 +96,7 @@ def test_a_number():
 def test_a_tensor_of_a_function_that_is_being_traced():
     traced = tf.function(lambda x: bp.probe(x * x)(), autograph=False)
     assert refused(bp.Unsupported, lambda: traced(tf.constant(3.0))) == (
-        "a tensor inside a tf.function cannot be probed from there\n"
+        "a tensor inside a tf.function cannot be probed from within it\n"
         "  asked: bp.probe(mul)\n"
         "  found: mul:0 of a function's graph\n"
         "  why:   its function is being traced, and runs only later\n"
@@ -111,7 +111,7 @@ def test_the_function_form_where_a_graph_is_built():
 
     with tf.Graph().as_default():
         text = refused(bp.Unsupported, lambda: bp.probe(double, backend="tensorflow")(3.0))
-        assert text.splitlines()[0] == "a function cannot be probed where TensorFlow builds a graph"
+        assert text.splitlines()[0] == "a function cannot be probed while TensorFlow builds a graph"
         symbolic = fed()
         text = refused(bp.Unsupported, lambda: bp.probe(double)(symbolic))
     assert "bp.probe(tensor, session=s)" in text

@@ -213,7 +213,7 @@ def test_what_returns_a_tensor_that_is_no_scalar_needs_a_cotangent():
 @pytest.mark.parametrize(
     "args, kwargs, why",
     [((), {}, "x is missing"), ((1.0, 2.0), {}, "it takes x"), ((), {"y": 1.0}, "x is missing"),
-     ((1.0,), {"y": 1.0}, "y is no argument of it")],
+     ((1.0,), {"y": 1.0}, "y is not an argument of it")],
 )  # fmt: skip
 def test_arguments_that_the_function_does_not_take(toy, args, kwargs, why):
     with pytest.raises(bp.BadOption) as caught:

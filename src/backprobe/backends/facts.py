@@ -1,6 +1,6 @@
-"""What backends are asked for and what they report, as plain data.
+"""Requests to backends and the facts that they report, as plain data.
 
-What of it belongs to the record refers to captures by their position among those of the run: see ``record.positions``.
+Facts that become parts of a record refer to captures by position: see ``record.positions``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Effect(Enum):
     """What a call may do to the memory of values that have names."""
 
     READS = "reads"  # certainly writes nothing
-    WRITES = "writes"  # may write to some of its arguments: `Tape.targets` tells which
+    WRITES = "writes"  # may write to some of its arguments: see `Tape.targets`
     UNKNOWN = "unknown"  # cannot be seen into
 
 
@@ -79,7 +79,7 @@ class Backward:
 
 @dataclass(frozen=True)
 class Ran:
-    """What a program that has run asks of its tape: its result, what of it is differentiated, and towards what."""
+    """A program that has run: its result, the output to differentiate, its cotangent, and the captures."""
 
     result: Any
     output: Any
@@ -99,7 +99,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Failure:
-    """What an error of the framework's is about, by positions of captures: the facts, for others to put into words.
+    """The facts behind an error that the framework raised, by positions of captures.
 
     ``kind`` is the word for it, and ``values`` what it is about. ``savers`` keep it for backward, each with what the
     framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, and the
@@ -120,7 +120,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class GraphFacts:
-    """What a framework's graph alone tells of an output and a tensor, without a recording.
+    """What the framework's graph alone shows about an output and a tensor, without a recording.
 
     ``op`` is the operation that the tensor was computed by, ``leaves`` what it was computed from. ``again`` are the
     operations of the output's graph that do the same to the same inputs, ``shared`` its leaves that lie in the tensor's
@@ -151,7 +151,7 @@ class GraphFacts:
 
 
 Around = tuple[Sequence[Any], bool]
-"""The captures that a value was computed from, as far as the source tells, and whether the source mentions a
+"""The captures that a value was computed from, as far as the source shows, and whether the source mentions a
 differentiated value besides them."""
 
 
@@ -161,7 +161,7 @@ class Node:
 
     names: tuple[str, ...]  # (":u", ":split.1") without counts, the one to print first
     is_parameter: bool = False
-    by_default: bool = True  # is it recorded where no pattern asks for it?
+    by_default: bool = True  # is it recorded when no pattern is given?
     is_output: bool = False  # is it what is differentiated?
     op: str = ""
-    described: Description = NOTHING_KNOWN  # as far as the graph tells
+    described: Description = NOTHING_KNOWN  # as far as the graph shows

@@ -55,7 +55,7 @@ class GraphRun:
         return Recording(record, result)
 
     def _asked(self) -> tuple[Any, list[int]]:
-        """The cotangent, and the positions of the nodes that are to be recorded."""
+        """The cotangent, and the positions of the nodes to record."""
         target, of = self.program.target(self.probe.of)
         output = choose(target, of, SUMMED, self.program)
         known = self.program.describe(output.tensor).shape is not None
@@ -70,10 +70,10 @@ class GraphRun:
     def _explain_error(self) -> str | None:
         if not self.unweighed:
             return None
-        return f"backprobe: the cotangent has shape {self.unweighed}, and the graph leaves open which the output has"
+        return f"backprobe: the cotangent has shape {self.unweighed}; the graph does not say which shape the output has"
 
     def _given(self, output: Any, cotangent: Any, program: Program) -> Any:
-        """The cotangent for an output whose shape only the run tells."""
+        """The cotangent of an output whose shape is known only after the run."""
         if cotangent is None:
             return None
         made = program.cotangent(output, cotangent)
@@ -121,7 +121,7 @@ LOCAL = re.compile(r"(:(?:`[^`]*`|[^.`]+))((?:\.\d+)?)")
 
 
 def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
-    """The names of each node with counts, which tell values with the same name apart; a parameter has a path too."""
+    """The names of each node with counts, which distinguish values of the same name; a parameter has a path too."""
     seen: Counter[str] = Counter()
     often = Counter(name for node in nodes for name in node.names)
     found = []
@@ -139,7 +139,7 @@ def _full_names(nodes: Sequence[Node]) -> list[list[str]]:
 
 
 def _names(names: Sequence[Sequence[str]]) -> Names:
-    """The names of these entries; a count is printed only where it tells several apart."""
+    """The names of these entries; a count is printed only where the name alone is ambiguous."""
     often = Counter(stripped for own in names for stripped in {strip(full) for full in own})
     printed = {
         full: (strip(full) if often[strip(full)] == 1 else full).removeprefix(":") for own in names for full in own

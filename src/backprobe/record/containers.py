@@ -15,13 +15,13 @@ MANY = 16  # containers in one value
 
 
 def children(value: Any) -> Iterator[tuple[str, Any]] | None:
-    """The keys and values directly inside a container; None where the value is no container."""
+    """The keys and values directly inside a container; None where the value is not a container."""
     if isinstance(value, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
         return ((str(key), item) for key, item in dict.items(value))
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             return zip(value._fields, value, strict=True)
-        return ((str(at), item) for at, item in enumerate(tuple.__iter__(value)))  # not the user's own
+        return ((str(at), item) for at, item in enumerate(tuple.__iter__(value)))  # not an iterator of a subclass
     if isinstance(value, list):
         return ((str(at), item) for at, item in enumerate(list.__iter__(value)))
     if hasattr(type(value), "__dataclass_fields__"):
@@ -30,7 +30,7 @@ def children(value: Any) -> Iterator[tuple[str, Any]] | None:
 
 
 def _fields(value: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a dataclass. Where they can be seen, the object is not asked: it may run code of its own."""
+    """The fields of a dataclass, read past its own ``__getattribute__`` where possible, which may run code."""
     kind: Any = type(value)
     try:
         held = object.__getattribute__(value, "__dict__")
@@ -41,7 +41,7 @@ def _fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 @lru_cache(4096)
 def _fields_held(kind: Any) -> tuple[str, ...]:
-    """The fields of a dataclass that hold what it is about; the others are static, in JAX's word."""
+    """The fields of a dataclass that are not static, as JAX calls those that hold no data."""
     return tuple(field.name for field in dataclasses.fields(kind) if not field.metadata.get("static"))
 
 
@@ -50,7 +50,7 @@ SIMPLE = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 
 def holds(value: Any, sought: Callable[[Any], bool]) -> bool:
-    """Is one of the ``leaves`` of a container sought? This tells without a path for each; no number or text is.
+    """Does a container hold a leaf for which ``sought`` is true? Paths are not computed, numbers and strings not asked.
 
     >>> holds({"a": [1, (2.5, ...)]}, lambda leaf: leaf is ...), holds([1, "x"], lambda leaf: leaf is ...)
     (True, False)
@@ -84,7 +84,7 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def leaves(value: Any) -> Iterator[tuple[str, Any]]:
-    """Every leaf of a container with its path, ``.0.hidden``; a value that is no container is its own leaf, ``""``.
+    """Every leaf of a container with its path, ``.0.hidden``; a value that is not a container is its own leaf, ``""``.
 
     A container inside itself is not looked into again, nor any twice where there are very many: objects that know each
     other, as the nodes of a graph do, lead to each other by more ways than can be walked.
@@ -115,8 +115,8 @@ def exchanged(
     depth: int = 0,
 ) -> Any:
     """The value with each leaf replaced. Lists, dicts and dataclasses stay the same objects: what the program adds to
-    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are made anew. What ``is_leaf``
-    says is one is not looked into.
+    them reaches the caller, and ``undo`` gets what puts the old leaves back. Tuples are built anew. Values for which
+    ``is_leaf`` is true are not looked into.
     """
     inside = children(value) if depth < DEEPEST and not is_leaf(value) else None
     if inside is None:

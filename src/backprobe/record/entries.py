@@ -1,4 +1,4 @@
-"""What a backend hands over: named values with their gradients, as frozen data."""
+"""Entries and records: named values with their gradients, as frozen data."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MEANINGS = {
 }
 
 LINES_OF_THEIR_OWN = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT)
-"""The statuses that the line which computes a value gives it."""
+"""The statuses that come from the line that computes the value itself."""
 
 
 def plain_text(value: Any) -> str:
@@ -62,9 +62,9 @@ def plain_text(value: Any) -> str:
 
 
 class WhyNone(StrEnum):
-    """Why a tape of the program's own gave None."""
+    """Why one of the program's own tapes gave None."""
 
-    NOT_WATCHED = "not_watched"  # it is no trainable Variable, and was not given to watch()
+    NOT_WATCHED = "not_watched"  # it is not a trainable Variable and was not given to watch()
     OUTSIDE = "outside"  # something on the way was computed while the tape did not record
     NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
     UNKNOWN = "unknown"
@@ -72,7 +72,7 @@ class WhyNone(StrEnum):
 
 @dataclass(frozen=True)
 class NoneGiven:
-    """A gradient that the program asked a tape of its own for at ``source``, and that came back as None.
+    """A gradient that came back as None when the program asked one of its own tapes for it, at ``source``.
 
     ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
     has no entry. ``outside`` are the entries on the way that were computed while the tape did not record.
@@ -99,7 +99,7 @@ class Lost:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Entry:
-    """One named value of a recording and the gradient of the output towards it.
+    """One named value of a recording and the gradient of the output with respect to it.
 
     ``name`` is the printed name and ``aliases`` the other names of the same value. ``why`` is the code of what took the
     gradient away, None where it is there; ``reason`` says it in a sentence. ``shape`` and ``dtype`` describe
@@ -109,13 +109,13 @@ class Entry:
     recorded values that its expression mentions, whether or not they are differentiated. ``axes`` says what the
     leading axes of value and gradient count where a value is computed many times at once, as inside ``jax.lax.scan``
     and ``jax.vmap``: ``("step",)`` for each step of a loop, ``("batch",)`` for each example. It is empty elsewhere.
-    ``indirect`` are the values that went into this one by ways that its expression does not tell. ``cause`` is the
+    ``indirect`` are the values that went into this one in ways that its expression does not show. ``cause`` is the
     line that took the gradient away, where it is missing and that is another line than the entry's own; there may be
     more than this one (``bp.explain``).
     ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
-    itself, as at a parameter; it is None where there is no history, or the framework has no such thing.
+    itself, as at a parameter; it is None where there is no history, or where the framework has no leaves.
     ``leaves_reached`` says of a value that nothing came back to that backward reached all leaves that it is computed
-    from, by other ways; where a backend cannot tell, it is False.
+    from, along other paths; it is False where the backend does not know.
     """
 
     name: str
@@ -144,25 +144,25 @@ class Entry:
         return "" if self.why is None else str(self.why)
 
     def is_because(self, *codes: str) -> bool:
-        """Is one of these codes why there is no gradient?"""
+        """Is the gradient missing for one of these reasons?"""
         return self.why is not None and self.why.code in codes
 
     @property
     def value(self) -> Any:
-        """The value, as it was when it got this name. Raises ``Overwritten`` where that is lost."""
+        """The value as it was when it got this name. Raises ``Overwritten`` where it was overwritten unseen."""
         if isinstance(self.held_value, Lost):
             raise Overwritten(
                 f"the value of {self.name!r} is lost",
                 asked=f"rec[{self.name!r}].value",
                 found=self.held_value.reason,
-                why="the value is kept as an alias, and something wrote to its memory out of sight",
+                why="the value is kept as an alias, and something that backprobe does not see wrote to its memory",
                 next='bp.probe(..., values="copy")',
             )
         return self.held_value
 
     @property
     def grad(self) -> Any:
-        """The gradient of the output towards this value, shaped like it. Raises ``NoGradient`` where there is none.
+        """The gradient of the output with respect to this value, in its shape. Raises ``NoGradient`` if it has none.
 
         It is read-only by contract: several entries may share its memory.
         """
@@ -198,18 +198,18 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The waist: what every backend produces and everything else consumes.
+    """A recording as data, which every backend produces and everything else reads.
 
     ``names`` maps each full name (all counts written) to the position of its entry, ``printed`` to its printed form.
     ``backward`` holds the positions of the entries in the order in which the backward pass visited them, ``outputs``
     of those that were differentiated. ``path_sums`` is there where partials were asked for.
-    ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` tell what
+    ``unseen`` are names the program has that were not selected, for suggestions. ``notes`` say what
     could not be seen. ``scales`` are the numbers by which the output was multiplied before it was differentiated, as
     ``GradScaler`` does, each once; None is among them where such a number is not known. ``buffers`` are those of a
     model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
     ``updates``, in the blocks of PyTorch. ``framework`` is the one that the program is written in; ``backend`` has the
-    arrays, which may be others after loading. ``none_given`` are gradients that tapes of the program's own did not
-    give.
+    arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
+    None.
     """
 
     backend: str

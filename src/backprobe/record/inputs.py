@@ -1,4 +1,4 @@
-"""The recorded values that a value was computed from, and the derivatives along the way."""
+"""The recorded values that a value was computed from: edges with their derivatives, reads, and indirect inputs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
 KEPT = {"static": True}
-"""Of fields that hold tensors which are the recording's: a program that looks at an entry has not made them."""
+"""Marks fields that hold the recording's own tensors: a program that reads an entry did not compute them."""
 
 
 @dataclass(frozen=True)
 class Edge:
-    """One recorded value that flows directly into another, and what was asked for of the derivative along that way.
+    """One recorded value that flows directly into another, with the derivatives along that edge that were asked for.
 
-    ``partial`` is the local partial: the derivative of the value towards this input alone, the other inputs held
-    still. It has the input's shape where the value has one element; otherwise it is there only where
+    ``partial`` is the local partial: the derivative of the value with respect to this input alone, the others
+    held fixed. It has the input's shape where the value has one element; otherwise it is there only where
     ``partials="full"`` asked for the whole Jacobian block, of the value's shape followed by the input's.
     ``contribution`` is what flows into the input's gradient along this edge, the value's own gradient times the local
     partial (a vector-Jacobian product), in the input's shape. Either is None where it was not asked for or not there.
@@ -52,7 +52,7 @@ class Read:
 
 @dataclass(frozen=True)
 class IndirectInput:
-    """One recorded value that went into another by a way that no expression of its own tells.
+    """One recorded value that went into another without being mentioned in its expression.
 
     It went ``through`` a name that holds no tensor, such as a NumPy array: ``source`` is the line that took it from the
     value ``name``, which that line calls ``spelled``. Or a statement wrote in place to what is called ``through``.
@@ -78,7 +78,7 @@ class PathSums:
 
     By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
     is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
-    ``unjudged`` names those that the sum says nothing about: a hook of the user's changes them, or they are nested.
+    ``unjudged`` names those that cannot be compared: one of your hooks changes them, or they are nested tensors.
     ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
 
     >>> import torch, backprobe as bp

@@ -4,7 +4,7 @@
     SCOPE := MODULE ["#" K] {"/" FUNCTION ["#" K]}
 
 Inside backprobe a name is always *full*: every scope and local carries its ``#K``. ``strip`` takes the counts away,
-and a printed name has only those counts that tell several apart. Text between back-quotes or brackets is literal.
+and a printed name keeps only the counts that it needs. Text between back-quotes or brackets is literal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def canonical(name: str) -> str:
     >>> canonical("`h`.0.`a:b`:u")
     'h.0.`a:b`:u'
     """
-    outside(name)  # which refuses a quote that is not closed
+    outside(name)  # raises BadName where a quote is not closed
     return QUOTED.sub(lambda found: quote(found[1].replace("``", "`")), name) if "`" in name else name
 
 
@@ -47,7 +47,7 @@ GRAPH_TENSOR = re.compile(r"(.+?)(?::(\d+))?")  # no local of a program is a bar
 
 
 def of_graph(tensor: str) -> str:
-    """What a tensor is called that a graph names by an operation and the number of its output.
+    """The name of a tensor that a graph calls by its operation and the number of its output.
 
     >>> of_graph("dense/kernel:0"), of_graph("u"), of_graph("split:1")
     (':`dense/kernel`', ':u', ':split.1')
@@ -114,7 +114,7 @@ def strip(name: str) -> str:
 
 
 def counts_agree(asked: str, full: str) -> bool:
-    """Does a full name carry every count that was asked for? Both are equal once stripped.
+    """Does a full name have every count that was asked for? Without counts the two are equal.
 
     >>> counts_agree("f#1:u", "f#1:u#0"), counts_agree("f:u#1", "f#0:u#0")
     (True, False)
@@ -152,12 +152,12 @@ def _counted(segment: str, translate: Callable[[str], str]) -> str:
 def counted_local(local: str, translate: Callable[[str], str]) -> str:
     if any(read and local[at] == "#" for at, read in enumerate(outside(local))):
         return translate(local)
-    # where the local ends and its leaves begin, the text does not tell (self.cache): the count may follow any segment
+    # the text does not show where the local ends and its leaves begin (self.cache): a count may follow any segment
     return r"(?:#\d+)?\.".join(translate(part) for part in partition(local, ".")) + r"(?:#\d+)?"
 
 
 def nearest(name: str, names: Iterable[str], *, most: int = 5) -> list[str]:
-    """The names most alike to a misspelled one, best first; likeness of the last segment counts too."""
+    """The names most similar to a misspelled one, best first; a similar last segment counts too."""
     pool = sorted(set(names))
     last = re.split(r"[:/.]", name)[-1]
     by_last: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""NaN and Inf in a recording: in values and gradients, in backward, and in what was written into parameters."""
+"""NaN and Inf in a recording: in values, gradients, operations of backward, and updates of parameters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
 Kind = Literal["finite", "inf", "nan"]
-"""The worst that is among the numbers of a tensor."""
+"""The worst among the numbers of a tensor."""
 
 GradientKind = Literal["finite", "inf", "nan", "none"]
 """The same of a gradient, which may be missing."""
@@ -17,7 +17,7 @@ GradientKind = Literal["finite", "inf", "nan", "none"]
 
 @dataclass(frozen=True)
 class Nonfinite:
-    """How many numbers of a tensor are NaN and how many are infinite, of how many.
+    """How many numbers of a tensor are NaN and how many infinite, out of how many.
 
     >>> import torch, backprobe as bp
     >>> bp.probe(lambda x: 1 / x, nonfinite=True)(torch.tensor(0.0))["return"].finiteness.value
@@ -30,7 +30,7 @@ class Nonfinite:
 
     @property
     def is_finite(self) -> bool:
-        """Is there neither?"""
+        """Is every number finite?"""
         return not (self.nan or self.inf)
 
     def __str__(self) -> str:
@@ -41,11 +41,11 @@ class Nonfinite:
 
 @dataclass(frozen=True)
 class BackwardOp:
-    """One operation in the backward of an entry that made a NaN or Inf: ``operation`` is what the framework calls it.
+    """An operation in the backward of an entry that produced NaN or Inf: ``operation`` is what the framework calls it.
 
     ``at`` is the position of the entry whose gradient it computes and ``name`` its printed name, None where there is no
-    such entry. ``given`` is what came to the operation and ``made`` what it gave: ``finite``, ``inf``, or ``nan`` where
-    a NaN was among it.
+    such entry. ``given`` is the worst that the operation received and ``made`` the worst that it returned: ``finite``,
+    ``inf`` or ``nan``.
     """
 
     operation: str
@@ -57,10 +57,10 @@ class BackwardOp:
 
 @dataclass(frozen=True)
 class Finiteness:
-    """What ``nonfinite=True`` found about one entry: its value and its gradient, None where there is nothing to judge.
+    """What ``nonfinite=True`` found in one entry: its value and its gradient, None where there is no tensor to check.
 
-    ``made`` are the operations of its line that took a finite gradient and gave one that is not, or a NaN for an Inf;
-    None where the framework does not let each operation be seen.
+    ``made`` are the operations of its line that turned a finite gradient into a non-finite one, or an Inf into a NaN;
+    None where the framework does not show each operation.
     """
 
     value: Nonfinite | None
@@ -70,7 +70,7 @@ class Finiteness:
 
 @dataclass(frozen=True)
 class Update:
-    """A statement that wrote NaN or Inf into parameters which held none, or NaN into those that held Inf.
+    """A statement that wrote NaN or Inf into finite parameters, or NaN into parameters that held Inf.
 
     ``size`` is how many these are, and ``parameters`` what the program calls them, where it does. ``optimizer`` is the
     type and learning rate of the optimizer that has them, if one is at hand. ``gradient`` is what their gradients held,

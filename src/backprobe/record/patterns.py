@@ -54,7 +54,7 @@ class Pattern:
 
     @property
     def asks_operations(self) -> bool:
-        """Does it ask for unnamed operations, such as ``mul()``?"""
+        """Does it select unnamed operations, such as ``mul()``?"""
         return r"\(" in self.text if self.scope is None else bool(self.local and re.search(r"\(\)(#\d+)?$", self.local))
 
     def matches(self, full: str) -> bool:
@@ -74,12 +74,12 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
             return Pattern(text, excludes, re.compile(body[3:]), None, None)
         except re.error as error:
             raise BadName(
-                f"the pattern {text!r} is no regular expression", asked=repr(text), found=str(error)
+                f"the pattern {text!r} is not a valid regular expression", asked=repr(text), found=str(error)
             ) from error
     if "#-1" in "".join(character for character, read in zip(body, outside(body), strict=True) if read):
         raise BadName(
             f"the pattern {text!r} asks for the last one", asked=repr(text),
-            why="which one is the last is known only when the program is over",
+            why="which one is last is known only after the program has run",
             next=f"the pattern {body.replace('#-1', '')!r}, and then rec[{body!r}]",
         )  # fmt: skip
     scope, local = split("**:**" if in_function and body == "**" else body)
@@ -99,7 +99,7 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
 
 
 def _of_graph(pattern: str) -> str:
-    """What else a pattern matches that is written as graphs write: ``dense/*`` for back-quoted names, ``u:0``."""
+    """Further names that a pattern in a graph's own spelling matches: ``dense/*`` for back-quoted names, ``u:0``."""
     found = GRAPH_TENSOR.fullmatch(pattern)
     if found is None or "`" in pattern or ("/" not in pattern and found[2] is None) or ":" in found[1]:
         return ""
@@ -110,7 +110,7 @@ def _of_graph(pattern: str) -> str:
 
 
 class Decisions(dict[str, T]):
-    """What has been decided, by name, and decided once: programs have the same names at each step."""
+    """Decisions by name, each made once: programs have the same names at every step."""
 
     def __init__(self, decide: Callable[[str], T]) -> None:
         super().__init__()
@@ -126,12 +126,12 @@ class Decisions(dict[str, T]):
 
 @lru_cache(64)
 def selection(patterns: str | tuple[str, ...] | None, in_function: bool) -> Selection:
-    """The selection of these patterns; what it has decided is kept from one recording to the next."""
+    """The selection of these patterns, which remembers its decisions from one recording to the next."""
     return Selection(patterns, in_function=in_function)
 
 
 class Selection:
-    """Which names are wanted: a list of patterns, ``!`` ones taking away. None wants whatever is the form's default."""
+    """A list of patterns that select names; ``!`` excludes. None selects the default of the form."""
 
     wants: Callable[[str], bool]
     """Is this full name selected?"""
@@ -150,7 +150,7 @@ class Selection:
         texts = [] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
         for text in texts:
             if not isinstance(text, str):
-                raise BadName(f"a pattern is a text, not {type(text).__name__}", asked=repr(text), next="'u'")
+                raise BadName(f"a pattern is a string, not {type(text).__name__}", asked=repr(text), next="'u'")
         self.in_function = in_function
         self.patterns = [compile_pattern(text, in_function=in_function) for text in texts]
         self.positive = [p for p in self.patterns if not p.excludes]

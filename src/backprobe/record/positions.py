@@ -1,7 +1,7 @@
-"""References from one part of a record to its entries: by position, with the printed name beside it for people.
+"""References to the entries of a record: a position for programs, and the printed name for people.
 
-A backend knows the captures that it was given and no entries. It builds the same classes with positions of captures,
-and ``tracing.assemble`` puts those of the entries in their place, and the names.
+A backend knows captures, not entries: it builds the same classes with the positions of captures. ``tracing.assemble``
+replaces these by positions of entries and adds the names.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 Position = Annotated[int, "position"]
-"""The position of an entry in its record; in what a backend reports, that of a capture among those it was given."""
+"""The position of an entry in its record; in what a backend reports, the position of a capture among all captures."""
 
 NAMED_BY = "named_by"
 
 
 def named_by(position: str) -> dict[str, str]:
-    """Metadata of a field with the printed name of the entry to which another field refers; it is never saved."""
+    """Metadata of a field that holds the printed name of the entry at ``position``, another field; it is not saved."""
     return {NAMED_BY: position}
 
 
 def names_at(positions: Any, names: Sequence[str]) -> Any:
-    """The names at one position, at several, or None for none."""
+    """The name at one position, the names at several, or None for None."""
     if positions is None:
         return None
     return names[positions] if isinstance(positions, int) else tuple([names[at] for at in positions])

@@ -1,4 +1,4 @@
-"""The line of a program where a value got its name."""
+"""The line of code where a value got its name."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value got its name: file, line (from 1), the text of that line, and the expression that computes it.
+    """The place where a value got its name: file, line (from 1), its text, and the expression that computes the value.
 
-    The expression is empty where none stands for exactly this value: an argument, one part of what a call returned.
+    The expression is empty where none computes exactly this value, as for an argument or a part of a returned tuple.
     ``calls`` are the functions that it called, in the order in which it came to them: ``torch.relu``, by the library
-    and the function's own name, and an empty text for a function of the user's that was followed.
+    and the function's own name, and an empty string for a function of the program that was followed.
     ``below`` are the lines that follow, where the statement goes over several.
     """
 
@@ -24,5 +24,5 @@ class Source:
 
     @property
     def statement(self) -> str:
-        """The whole statement, or of one that has a body the head."""
+        """The whole statement, or the head of a compound statement."""
         return "\n".join((self.text, *self.below))

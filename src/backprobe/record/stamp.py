@@ -1,4 +1,4 @@
-"""The stamp on every recording: which versions made it, when, and by whom."""
+"""The stamp on every recording: versions, time and author."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGES = ("backprobe", "torch", "tensorflow", "keras", "jax", "jaxlib", "flax"
 
 @dataclass(frozen=True)
 class Stamp:
-    """Where a recording comes from: author (None unless set), UTC time (ISO 8601), Python, system, versions."""
+    """The origin of a recording: author (None unless set), UTC time (ISO 8601), Python, system, versions."""
 
     author: str | None = None
     time: str = ""

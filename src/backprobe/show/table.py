@@ -31,7 +31,7 @@ class Row:
 
 
 def rows(record: Record) -> list[Row]:
-    """One row for each entry that is a tensor; what is no tensor goes into one line below the table."""
+    """One row for each tensor; other values share one line below the table."""
     backend = load_arrays(record.backend)
     return [_row(entry, backend) for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
 
@@ -56,7 +56,7 @@ def _row(entry: Entry, backend: Arrays) -> Row:
 
 
 def footer(record: Record) -> list[str]:
-    """Lines below the table: what is no tensor, what was differentiated, what could not be seen."""
+    """The lines below the table: values that are not tensors, what was differentiated, and notes."""
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:
@@ -86,7 +86,7 @@ def rich_table(record: Record) -> Any:
 
 
 def text(record: Record) -> str:
-    """The table as text: coloured and fitted to the width of a terminal, plain and unfolded anywhere else."""
+    """The table as text: coloured and fitted to the width of a terminal, plain and not folded elsewhere."""
     if sys.stdout is None or not sys.stdout.isatty():  # None where a program has no console
         return plain(record)
     from rich.console import Console  # here, because importing rich takes longer than importing backprobe

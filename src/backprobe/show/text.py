@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from backprobe.backends.tensors import Arrays
+from backprobe.findings.phrasing import listed, plural
 from backprobe.record.entries import Record
 from backprobe.record.inputs import PathSums
 
@@ -13,7 +14,7 @@ SMALL = 8  # elements shown in full
 
 
 def describe(tensor: Any, backend: Arrays) -> str:
-    """A small tensor in full; of a large one its shape, dtype, rms and largest magnitude; non-finite values counted."""
+    """A small tensor in full; for a large one its shape, dtype, RMS, largest magnitude, and how many are not finite."""
     if tensor is None:
         return ""
     described = backend.describe(tensor)
@@ -33,25 +34,25 @@ def describe(tensor: Any, backend: Arrays) -> str:
 
 
 def printable(text: str) -> str:
-    """A text that keeps to its line: a line break in a key, a tab or an escape in the source is written out."""
+    """A text that fits on one line: line breaks, tabs and escapes are written out."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def outputs(record: Record) -> str:
-    """What was differentiated."""
+    """The names of what was differentiated, in a sentence."""
     names = ", ".join(record.entries[at].name for at in record.outputs)
     return f"gradients are of {names}" if names else "no gradients: nothing that was recorded was differentiated"
 
 
 def path_sums(sums: PathSums) -> str:
     """Whether the partials sum to the gradients, in a sentence."""
-    judged = f"{sums.judged} gradient{'' if sums.judged == 1 else 's'}"
+    judged = plural(sums.judged, "gradient")
     if sums.agree:
         text = f"the sum over paths of products of partials agrees with {judged}"
         text += f" (largest relative difference {sums.difference:.1g})" if sums.difference else ", exactly"
     else:
         text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
-        text += ": a backward that is not linear in what it is given does that, a hook, or coarse rounding"
+        text += "; a hook, coarse rounding, or a backward that is not linear in its input can cause that"
     if sums.unjudged:
-        text += f"; not judged (a hook of yours, or a tensor that is nested): {', '.join(sums.unjudged[:8])}"
+        text += f"; not compared (a hook of yours, or a nested tensor): {listed(sums.unjudged)}"
     return text

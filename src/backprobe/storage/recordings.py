@@ -1,4 +1,4 @@
-"""Recordings on disk: a folder of plain data, whole or not at all, and nothing in it is ever run.
+"""Recordings on disk: a folder of plain data, read whole or not at all; nothing in it is ever run.
 
 ``recording.json`` holds names, texts and layouts; ``storage.safetensors`` the bytes of each storage once, as uint8, so
 that every dtype, stride and shared memory comes back; a strided view that alone lies on a much larger storage comes
@@ -28,7 +28,7 @@ OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins
 
 
 def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Write a record into a new folder: beside its place first, then renamed into it."""
+    """Write a record into a new folder: under a temporary name first, which is then renamed."""
     from safetensors.numpy import save_file
 
     target = Path(path)
@@ -53,13 +53,13 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
 
 
 def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
-    """Nothing is replaced unasked, and what is not a recording, and nothing else, never."""
+    """Refuse to replace a recording unless asked to, and to replace anything else at all."""
     if not os.path.lexists(target):
         return
     if not overwrite:
         raise BadOption(
-            f"{target} exists already", asked=f"rec.save({path!r})", why="a recording never replaces anything by "
-            "itself", next=f"rec.save({path!r}, overwrite=True)",
+            f"{target} exists already", asked=f"rec.save({path!r})", why="a recording replaces another only "
+            "when asked to", next=f"rec.save({path!r}, overwrite=True)",
         )  # fmt: skip
     foreign = _foreign(target)
     if foreign:
@@ -70,7 +70,7 @@ def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
 
 
 def _foreign(target: Path) -> str:
-    """What tells that a path is not a recording; empty for a recording, be it damaged or of another version."""
+    """Evidence that a path is not a recording; empty for a recording, even a damaged one or one of another version."""
     if not target.is_dir():
         return "a file"
     others = sorted({inside.name for inside in target.iterdir()} - {DATA, BYTES})
@@ -84,7 +84,7 @@ def _foreign(target: Path) -> str:
 
 
 def _replace(beside: Path, target: Path) -> None:
-    """Put the new folder in its place; until it is there, the old one is kept."""
+    """Put the new folder in its place; the old one is kept until then."""
     if not os.path.lexists(target):
         beside.rename(target)
         return
@@ -140,7 +140,7 @@ def _checked(folder: Path) -> dict[str, Any]:
         found = f"no {DATA} in it" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
         raise _bad(folder, "it is not a recording", found, "the folder that rec.save(path) wrote") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise _bad(folder, "it is cut or damaged", f"{DATA}: {error}") from error
+        raise _bad(folder, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
     if envelope.get("version") != VERSION:
@@ -154,7 +154,7 @@ def _checked(folder: Path) -> dict[str, Any]:
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _bad(folder, "it is cut or damaged", f"{DATA}: {error}") from error
+        raise _bad(folder, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(data, dict):
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
     return data
@@ -170,13 +170,15 @@ def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
         if found == digest:
             blobs = dict(load_file(file))
     except FileNotFoundError:
-        raise _bad(folder, "it is cut", f"no {BYTES} in it") from None
+        raise _bad(folder, "it is incomplete", f"no {BYTES} in it") from None
     except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
-        raise _bad(folder, "it is cut or damaged", f"{BYTES}: {error}") from error
+        raise _bad(folder, "it is incomplete or damaged", f"{BYTES}: {error}") from error
     if found != digest:
-        raise _bad(folder, "it is cut or was changed since it was saved", f"the digest of {BYTES} does not match")
+        raise _bad(
+            folder, "it is incomplete or was changed since it was saved", f"the digest of {BYTES} does not match"
+        )
     if any(blob.dtype.name != "uint8" or blob.ndim != 1 for blob in blobs.values()):
-        raise _bad(folder, "it is not a recording", f"{BYTES} holds something else than bytes")
+        raise _bad(folder, "it is not a recording", f"{BYTES} holds something other than bytes")
     return blobs
 
 

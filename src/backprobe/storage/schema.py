@@ -1,7 +1,7 @@
 """A record as plain data and back, by the type hints of its classes.
 
-Texts, numbers, lists and dicts are for JSON. What a hint calls ``Any`` is a value of the program, whose tensors lie in
-blobs beside that. A printed name that stands beside a position is not written: it is looked up again.
+Strings, numbers, lists and dicts become JSON. A field with the hint ``Any`` holds a value of the program, whose tensors
+are stored as blobs of bytes. A printed name that repeats a position is not written, but looked up again.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ DEEPEST = 64  # containers within containers of a result; a list that holds itse
 NUMBERS = (bool, int, float, complex, str)
 CONTAINERS = {"tuple": tuple, "list": list, "dict": dict}
 BELONGS = {
-    str: ((str,), "a text"),
+    str: ((str,), "a string"),
     int: ((int,), "a whole number"),
     float: ((int, float), "a number"),
     bool: ((bool,), "true or false"),
     list: ((list,), "a list"),
     dict: ((dict,), "an object"),
 }
-"""By the type of a hint, the types that JSON has for it, and what they are called."""
+"""By the type of a hint: the types that JSON gives for it, and how a message calls them."""
 
 UNFIT = (
     BackprobeError, LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, MemoryError
 )  # fmt: skip
-"""What decoding a tensor raises where its layout was written by something else than ``save``."""
+"""Errors of decoding a tensor whose layout was not written by ``save``."""
 
 
 class Misfit(ValueError):
-    """A part of a file that cannot be a part of a record; the message says where it is."""
+    """A part of a file does not fit a record; the message says which part."""
 
 
 @lru_cache
 def _hints(kind: Any) -> Mapping[str, Any]:
-    """The hints of the fields of a dataclass that are written."""
+    """The type hints of the fields of a dataclass that are saved."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: hints[field.name] for field in fields(kind) if NAMED_BY not in field.metadata}
 
 
 @lru_cache
 def _names(kind: Any) -> Mapping[str, str]:
-    """The fields of a dataclass that hold names, with those that hold the positions."""
+    """The fields of a dataclass that hold printed names, each with the field that holds the position."""
     return {field.name: field.metadata[NAMED_BY] for field in fields(kind) if NAMED_BY in field.metadata}
 
 
 class Encoder:
-    """Makes plain data of one record; ``blobs`` collects the bytes that its tensors lie on."""
+    """Turns one record into plain data; ``blobs`` collects the bytes of its tensors."""
 
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
@@ -99,7 +99,7 @@ class Encoder:
         return part
 
     def _value(self, value: Any, depth: int = 0) -> dict[str, Any]:
-        """A value of the program. Raises NotSaved where some part of it is neither a tensor nor plain."""
+        """A value of the program. Raises NotSaved where a part of it is neither a tensor nor plain."""
         if self.arrays.is_tensor(value):
             return {"tensor": self.arrays.encode(value, self.blobs, self.seen)}
         if isinstance(value, Lost):
@@ -117,20 +117,20 @@ class Encoder:
 
 
 def _exactly_plain(value: Any) -> Any:
-    """The number of an entry without a type that only extends a number's, such as a NumPy scalar's or an enum's."""
+    """A number as Python's own type, not a subclass of it such as a NumPy scalar or an enum."""
     kind = next((kind for kind in NUMBERS if isinstance(value, kind)), None)
     return value if kind is None or type(value) is kind else kind(value)
 
 
 class Decoder:
-    """Makes a record of plain data, and checks each part of it: it raises Misfit, or is right to be looked into."""
+    """Turns plain data into a record and checks each part of it. Raises Misfit."""
 
     def __init__(self, arrays: Arrays, blobs: Mapping[str, Any]) -> None:
         self.arrays, self.blobs = arrays, blobs
         self.names: tuple[str, ...] = ()
 
     def record(self, data: Mapping[str, Any]) -> Record:
-        """The record of plain data, with arrays of this framework."""
+        """The record of plain data, with tensors of this framework."""
         entries = _checked(data.get("entries"), list, "entries")
         self.names = tuple([
             _checked(_checked(entry, dict, f"entries[{at}]").get("name"), str, f"entries[{at}].name")
@@ -153,7 +153,7 @@ class Decoder:
         return self._part(data[name], hint, where)
 
     def _part(self, data: Any, hint: Any, where: str) -> Any:
-        """What a hint says that there is."""
+        """The part of a record that a hint describes."""
         if hint is Any:
             return self._value(data, where)
         if hint in BELONGS:
@@ -180,14 +180,14 @@ class Decoder:
     def _position(self, data: Any, where: str) -> int:
         at: int = _checked(data, int, where)
         if not 0 <= at < len(self.names):
-            raise Misfit(f"{where} is {at}, a position among {len(self.names)} entries")
+            raise Misfit(f"{where} is {at}, not a position among {len(self.names)} entries")
         return at
 
     def _object(self, data: Any, kind: Any, where: str) -> Any:
         hints = _hints(kind)
         unknown = _checked(data, dict, where).keys() - hints.keys()
         if unknown:
-            raise Misfit(f"{where}.{min(unknown)} is not a part of {kind.__name__}")
+            raise Misfit(f"{where}.{min(unknown)} is not a field of {kind.__name__}")
         parts = {name: self._field(data, name, hint, f"{where}.{name}") for name, hint in hints.items()}
         return kind(**parts, **{name: names_at(parts[at], self.names) for name, at in _names(kind).items()})
 
@@ -222,16 +222,16 @@ class Decoder:
             raise Misfit(f"{where}: {type(error).__name__}: {error}") from error
 
     def _check_names(self, record: Record) -> None:
-        """Can each entry be found by its names, and by no other's?"""
+        """Each printed name of an entry belongs to one of its full names."""
         if record.names.keys() != record.printed.keys():
             raise Misfit("names and their printed forms differ")
         printed = {(at, record.printed[full]) for full, at in record.names.items()}
         for at, entry in enumerate(record.entries):
             for name in (entry.name, *entry.aliases):
                 if (at, name) not in printed:
-                    raise Misfit(f"entries[{at}] has the printed name {name!r}, and none of its names has")
+                    raise Misfit(f"entries[{at}] has the printed name {name!r}, which none of its names has")
         for name in (*record.names, *record.buffers):
-            strip(name)  # which refuses a quote that is not closed
+            strip(name)  # raises BadName where a quote is not closed
 
     def _check_tensors(self, entry: Entry, where: str) -> None:
         held = {"held_grad": entry.held_grad}
@@ -258,7 +258,7 @@ def _choice(data: Any, allowed: Sequence[Any], where: str) -> Any:
 
 
 def _checked_reason(reason: Reason, where: str) -> Reason:
-    """Can its sentence be rendered?"""
+    """The reason, if its sentence can be rendered."""
     try:
         str(reason)
     except (LookupError, ValueError, AttributeError) as error:
@@ -267,4 +267,4 @@ def _checked_reason(reason: Reason, where: str) -> Reason:
 
 
 def _misfit(data: Any, name: str, where: str) -> Misfit:
-    return Misfit(f"{where} is {data!r:.60}, where {name} belongs")
+    return Misfit(f"{where} is {data!r:.60}, not {name}")

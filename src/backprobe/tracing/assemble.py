@@ -1,7 +1,7 @@
-"""The one assembler of records: facts come in, and entries that refer to each other go out.
+"""The one assembler of records: facts in, entries out.
 
-Whoever ran the program knows the names and lines of its values; a backend knows what became of each capture, and refers
-to captures by their position among those of the run. Here these positions become positions of entries.
+The caller, which ran the program, knows the names and lines of its values. The backend knows the outcome of each
+capture, and refers to captures by position. Here these positions become positions of entries.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Assembler:
         reads: tuple[Read, ...] = (),
         indirect: tuple[IndirectInput, ...] = (),
     ) -> Entry:
-        """The entry at a position: what the program says of it, and what backward gave it."""
+        """The entry at a position, from what the program says about it and the outcome of backward."""
         return Entry(
             name=self.first[at],
             aliases=tuple(self.names.of_entries[at][1:]),

@@ -1,4 +1,4 @@
-"""Full and printed names of what a run has named."""
+"""Full and printed names of the values of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _outermost_first(fulls: Sequence[str], printed: Mapping[str, str]) -> list[s
 
 
 class _Printer:
-    """Printed names: a count only where it tells several apart, the shorthand ``u`` only where it has one reading."""
+    """Printed names: a count only where the name is ambiguous, the shorthand ``u`` only where it has one reading."""
 
     def __init__(self, trace: Trace, values: Sequence[Value]) -> None:
         self.trace = trace

@@ -1,4 +1,4 @@
-"""The record of a traced run: what its values are called and were computed from, and the line of each cut."""
+"""The record of a traced run: names, lines and inputs of its values, and the lines that disconnect them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
 def transcribe(
     trace: Trace, backend: Backend, values: Sequence[Value], passed: Backward, outputs: Sequence[Value]
 ) -> Record:  # fmt: skip
-    """The record of one run's values; what backward gave speaks by position of those that were captured."""
+    """The record of one run's values; ``passed`` refers to those that were captured, by position."""
     captured = [at for at, value in enumerate(values) if value.capture is not None]
     outcomes = dict(zip(captured, passed.outcomes, strict=True))
     names = names_of(trace, values)
@@ -50,7 +50,7 @@ def transcribe(
 
 
 def _with_causes(record: Record) -> Record:
-    """The record, with the line that cut the way from each value that no path leads from."""
+    """The record, with the line that disconnected each value without a path to the output."""
     lost = {at for at, entry in enumerate(record.entries) if entry.status is GradStatus.NOT_CONNECTED}
     found = places(record)
     if lost and any(_may_cut(entry, lost) for entry in record.entries):
@@ -62,10 +62,10 @@ def _with_causes(record: Record) -> Record:
 
 
 def _may_cut(entry: Entry, lost: Set[int]) -> bool:
-    """May the way of a lost gradient end here? Most recordings have no such entry, and are not looked into further.
+    """May a missing gradient be cut off here? Most recordings have no such entry, and are not searched further.
 
-    So it may where a value is mentioned and no edge leads to it, where backward brought nothing along an edge, and
-    where a backend knows the line itself.
+    It may where a value is mentioned without an edge to it, where backward brought nothing along an edge, and where
+    the backend knows the line itself.
     """
     edges = {edge.at for edge in entry.inputs}
     if not lost.isdisjoint(edges) and entry.status is GradStatus.OK:
@@ -75,14 +75,14 @@ def _may_cut(entry: Entry, lost: Set[int]) -> bool:
 
 
 class _Transcript:
-    """What the program says of its values: their lines, and what their expressions mention."""
+    """Entries of a traced run: the lines of its values, and what their expressions mention."""
 
     def __init__(self, trace: Trace, backend: Backend, values: Sequence[Value], assembler: Assembler) -> None:
         self.trace, self.arrays, self.assembler = trace, backend.arrays, assembler
         self.position = {value: at for at, value in enumerate(values)}
 
     def entry(self, at: int, value: Value, outcome: Outcome | None) -> Entry:
-        """The entry of a value; ``outcome`` is None of one that was not captured, such as a plain number."""
+        """The entry of a value; ``outcome`` is None for one that was not captured, such as a plain number."""
         scope, site, source = value.scope, value.site, None
         if site.line:
             source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
@@ -102,7 +102,7 @@ class _Transcript:
         return self.arrays.describe(outcome.value if self.arrays.is_tensor(outcome.value) else value.tensor)
 
     def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
-        """What became of a value; where something wrote to it out of sight, with that line."""
+        """The outcome of a value; where unseen code wrote to it, with that line as the cause."""
         writer = self.trace.versions.writers.get(id(value.capture)) if outcome.status is GradStatus.OPAQUE else None
         return outcome if writer is None else replace(outcome, cause=_line(*writer))
 
@@ -120,11 +120,11 @@ class _Transcript:
         ])  # fmt: skip
 
 
-_source = lru_cache(16384)(Source)  # programs come by the same lines at each step
+_source = lru_cache(16384)(Source)  # programs run the same lines at every step
 
 
 def _line(scope: ScopeId, site: Site) -> Source:
-    """The line of a statement; a value that it made also has what it called."""
+    """The line of a statement, without the functions that it called."""
     return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
 
 

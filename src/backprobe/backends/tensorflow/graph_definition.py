@@ -1,4 +1,4 @@
-"""A ``GraphDef`` made fit to be imported where another graph already is: plain data, before and after."""
+"""Changes to a ``GraphDef`` so that it can be imported into another graph: plain data, before and after."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _numbers = itertools.count()
 def renamed(definition: Any) -> Any:
     """The ``GraphDef`` with new names for its functions, which belong to all of TensorFlow.
 
-    Differentiating a loop adds a function with a name made from the loop's. Where the user's own gradients of the same
-    loop come later, TensorFlow would refuse the second function of that name.
+    Differentiating a loop adds a function with a name made from the loop's. If the program later takes gradients of the
+    same loop, TensorFlow would refuse the second function of that name.
     """
     number = next(_numbers)
     names = {function.signature.name: f"backprobe_{number}_{function.signature.name}"

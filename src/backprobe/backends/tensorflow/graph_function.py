@@ -63,7 +63,7 @@ class FunctionProgram(GraphProgram):
         return list(tf.nest.flatten(self.function.structured_outputs, expand_composites=True))
 
     def _count(self) -> int:
-        """How many tensors it returns; a gradient tape that has seen it leaves more outputs behind those."""
+        """How many tensors it returns; a gradient tape that has seen it appends further outputs."""
         return sum(part is not None for part in self._returned())
 
     def _structured(self, tensors: Sequence[Any]) -> Any:
@@ -73,7 +73,7 @@ class FunctionProgram(GraphProgram):
         return tf.nest.pack_sequence_as(self.function.structured_outputs, flat, True)
 
     def _real(self, output: Any) -> Any:
-        """What the function returns, behind what only hands it on."""
+        """The tensor that the function returns, before identities that only pass it on."""
         while output.op.type == "Identity" and self.written_as(output.op) is None:
             output = output.op.inputs[0]
         return output
@@ -105,10 +105,10 @@ class FunctionProgram(GraphProgram):
         for operation in self.execution.executed.values():
             if operation.type in CALLS and is_compiled(operation):
                 raise Unsupported(
-                    "a function that XLA compiles cannot be differentiated inside of a graph",
+                    "a function that XLA compiles cannot be differentiated inside a graph",
                     asked=f"bp.probe({self.name})", found=f"{self.written_as(operation)}, made with jit_compile=True",
-                    why="it is kept as it is, one operation, which has no gradient once its graph is imported",
-                    next="a concrete function that was traced without jit_compile=True in what it calls",
+                    why="it stays a single operation, which has no gradient once its graph is imported",
+                    next="a concrete function traced without jit_compile=True on the functions it calls",
                 )  # fmt: skip
         return found
 
@@ -152,7 +152,7 @@ def _captured(function: Any) -> set[str]:
 
 
 def _wrapper(graph: Any) -> str:
-    """What begins the names of a graph that only calls one function, as the signatures of SavedModels do."""
+    """The prefix of names in a graph that only calls one function, as the signatures of SavedModels do."""
     return "".join(f"{name}/" for name in _calls(graph))
 
 
@@ -186,7 +186,7 @@ def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
             parts = zip(wanted, tf.nest.flatten(given.pop(name)), strict=True)
             found += [value for part, value in parts if isinstance(part, tf.TypeSpec)]
         else:
-            given.pop(name, None)  # what the graph was made with
+            given.pop(name, None)  # the graph was traced with it
     if given:
-        raise TypeError(f"{next(iter(given))} is no argument of it")
+        raise TypeError(f"{next(iter(given))} is not an argument of it")
     return found

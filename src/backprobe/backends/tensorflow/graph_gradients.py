@@ -1,4 +1,4 @@
-"""Gradient operations in a graph: each is made once, in a name scope of their own, and used again by later calls."""
+"""Gradient operations in a graph: each is added once, in a name scope of their own, and reused by later calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ v1 = tf.compat.v1
 
 @dataclass
 class Added:
-    """What was added to one graph, by names, so that nothing here keeps the graph alive."""
+    """What was added to one graph, by name, so that nothing here keeps the graph alive."""
 
     tensors: dict[Hashable, dict[Hashable, str]] = field(default_factory=dict)
     operations: set[str] = field(default_factory=set)
@@ -39,7 +39,7 @@ def once(
 ) -> dict[Hashable, Any]:
     """The tensors that ``make`` adds to the graph, or that it added when this key was asked for before.
 
-    ``own`` is whether what it adds is backprobe's, and no part of the user's graph.
+    ``own`` says whether what it adds belongs to backprobe and not to the program's graph.
     """
     made = _ADDED.setdefault(graph, Added())
     if key not in made.tensors:
@@ -60,7 +60,7 @@ def _refuse_finalized(graph: Any) -> None:
         raise Unsupported(
             "the graph is finalized, so no gradient operations can be added to it", asked="bp.probe(..., session=s)",
             found="a graph after graph.finalize(), which MonitoredSession too calls",
-            why="the first probe of a tensor adds them, and later probes of it use them again",
+            why="the first probe of a tensor adds them, and later probes of it reuse them",
             next="probe it once, in a session of its own, before the graph is finalized",
         )  # fmt: skip
 
@@ -69,7 +69,7 @@ def gradients(
     output: Any, sources: Sequence[Any], cotangent: Any = None, stopped: Sequence[Any] = ()
 ) -> list[Any]:  # fmt: skip
     """``tf.gradients``, one dense tensor or None for each source; nothing flows through what is stopped."""
-    with warnings.catch_warnings():  # that an IndexedSlices is made dense is what was asked for
+    with warnings.catch_warnings():  # an IndexedSlices is made dense on purpose
         warnings.simplefilter("ignore", UserWarning)
         found = v1.gradients(
             [output], list(sources), None if cotangent is None else [cotangent], stop_gradients=list(stopped) or None

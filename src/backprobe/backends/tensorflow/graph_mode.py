@@ -136,7 +136,7 @@ class GraphProgram:
         return user_line(self.values[node].tensor.op)
 
     def notes(self) -> Sequence[Note]:
-        """What the run computes inside of single operations."""
+        """Operations of the run that compute something inside which has no names."""
         assert self.execution is not None
         calls = [operation for operation in self.execution.executed.values() if operation.type in CALLING]
         named = [(name, operation) for operation in calls if (name := self.written_as(operation)) is not None]
@@ -160,13 +160,13 @@ def _refuse_options(options: Options) -> None:
         found = "create_graph=True" if options.create_graph else f"strategy={options.strategy!r}"
         raise Unsupported(
             "a graph has one way to its gradients, tf.gradients", asked=found, found="a tensor of a graph",
-            why="strategies are PyTorch's, and a graph's gradients are tensors that it can be asked for anyway",
+            why="strategies are for PyTorch; the gradients of a graph are tensors of the graph",
             next="bp.probe(tensor, session=s) without it",
         )  # fmt: skip
 
 
 def user_line(operation: Any) -> Source | None:
-    """The user's line that made an operation; None where the graph was imported and no line of theirs did."""
+    """The program's line that created an operation; None where the graph was imported."""
     frames = list(operation.traceback or ())
     if any(
         frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames

@@ -1,4 +1,4 @@
-"""What is not in TensorFlow's public interface and graph mode needs. Where it is gone, less is seen, never wrongly."""
+"""Private parts of TensorFlow that graph mode needs. Where one is missing, less is seen, but never wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One run of a graph: the tensors that are fetched for each recorded value, and what their numbers say of it."""
+"""One run of a graph: the tensors fetched for each recorded value, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class GraphRun:
         ]
 
     def tensors(self) -> dict[str, Any]:
-        """What is fetched, by what the numbers are looked up by."""
+        """The tensors to fetch, each under the key of its numbers."""
         wanted = {"output": self.execution.output}
         for at, (carrier, gradient) in enumerate(zip(self.carriers, self.gradients, strict=True)):
             wanted |= {f"value {at}": carrier} if carrier is not None else {}
@@ -54,7 +54,7 @@ class GraphRun:
         return value.carriers[0] if value.carriers else self._read(value)
 
     def _read(self, value: GraphValue) -> Any:
-        """The value of a variable of which only parts are read, or only inside of calls and loops."""
+        """The value of a variable of which only parts are read, or which is read only inside calls and loops."""
         if value.tensor.dtype.base_dtype != tf.resource:
             return value.tensor
         read = partial(tf.raw_ops.ReadVariableOp, resource=value.tensor, dtype=value.dtype)
@@ -68,7 +68,7 @@ class GraphRun:
     # local derivatives
 
     def _flows(self) -> dict[Any, Any]:
-        """The contribution and the partial along each edge, made once for each selection."""
+        """The contribution and the partial along each edge, added to the graph once for each selection."""
         recorded = [value.tensor for at, value in enumerate(self.values) if self.gradients[at] is not None]
         names = tuple(gradient.name for gradient in self.gradients if gradient is not None)
         key = ("partials", self.partials, tuple(tensor.name for tensor in recorded), names)
@@ -83,7 +83,7 @@ class GraphRun:
 
     def _flows_into(self, at: int, sources: Sequence[int], recorded: Sequence[Any]) -> dict[Hashable, Any]:
         tensor = self.values[at].tensor
-        size = tensor.shape.num_elements()  # where the graph tells
+        size = tensor.shape.num_elements()  # None where only the run knows
         stopped = [other for other in recorded if other.op is not tensor.op]
         inputs = {source: self.values[source].tensor for source in sources}
         flows = dict(zip(sources, gradients(tensor, list(inputs.values()), self.gradients[at], stopped), strict=True))
@@ -155,7 +155,7 @@ class GraphRun:
 
 
 def _gradients(execution: Execution, *, is_seeded: bool) -> dict[Hashable, Any]:
-    """The gradient of each value upstream, by its name: made once, whatever is selected of them."""
+    """The gradient of each value upstream, by its name: added to the graph once, whatever is selected."""
     upstream, output, graph = execution.upstream, execution.output, execution.graph
     fed = [tensor for name, tensor in upstream.tensors.items() if name in execution.fed]
     cut = [tensor for tensor in fed if tensor.op.type not in FREE]

@@ -117,7 +117,7 @@ def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) ->
         )  # fmt: skip
     if chosen.graph is not graphs[0]:
         raise BadOption(
-            "the session is of another graph than the tensor", asked=f"bp.probe({name}, session=s)",
+            "the session runs another graph than the tensor's", asked=f"bp.probe({name}, session=s)",
             found="the session given" if session is not None else "the default session",
             next="tf.compat.v1.Session(graph=tensor.graph)",
         )  # fmt: skip

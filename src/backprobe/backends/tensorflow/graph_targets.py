@@ -1,4 +1,4 @@
-"""Which targets are graphs already, and what is said of those that only look like it."""
+"""Targets that are graphs already, and the errors for those that only look like one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from backprobe.record.containers import leaves
 
 
 def program(target: Any, session: Any) -> GraphProgram | None:
-    """What runs a tensor of a graph, a container of several, or a concrete function. None for anything else."""
+    """The program of a graph's tensor, of a container of several, or of a concrete function; None for other targets."""
     if isinstance(target, tf.types.experimental.ConcreteFunction):
         if session is not None:
             raise BadOption(
@@ -32,7 +32,7 @@ def program(target: Any, session: Any) -> GraphProgram | None:
     name = tensors[0].op.name if target is tensors[0] else type(target).__name__
     if any(hasattr(tensor.graph, "outer_graph") for tensor in tensors):
         raise Unsupported(
-            "a tensor inside a tf.function cannot be probed from there", asked=f"bp.probe({name})",
+            "a tensor inside a tf.function cannot be probed from within it", asked=f"bp.probe({name})",
             found=f"{tensors[0].name} of a function's graph", why="its function is being traced, and runs only later",
             next="bp.probe(f)(x), or bp.probe(f.get_concrete_function(x))(x)",
         )  # fmt: skip
@@ -40,7 +40,7 @@ def program(target: Any, session: Any) -> GraphProgram | None:
 
 
 def _refuse(part: Any) -> None:
-    """Raise where part of a target is something of TensorFlow's that is no tensor of a graph."""
+    """Raise where part of a target is a TensorFlow object that is not a tensor of a graph."""
     if isinstance(part, tf.Operation):
         raise BadOption(
             f"{part.name} is an operation, not a tensor", asked=f"bp.probe({part.name})",
@@ -49,18 +49,19 @@ def _refuse(part: Any) -> None:
     if isinstance(part, tf.Tensor) and not tf.is_symbolic_tensor(part):
         raise BadOption(
             "an eager tensor has no history to differentiate", asked="bp.probe(tensor)",
-            found=f"an eager tensor of shape {tuple(part.shape)}", why="it holds numbers, and no graph",
+            found=f"an eager tensor of shape {tuple(part.shape)}", why="it holds numbers and has no graph",
             next="bp.probe(f)(x), with the function f that computes it",
         )  # fmt: skip
     if isinstance(part, tf.Variable):
         raise BadOption(
             f"the variable {part.name} is not computed from anything", asked=f"bp.probe({part.name})",
-            found="a tf.Variable", next="bp.probe(loss, session=s), for the gradient of a loss towards it",
+            found="a tf.Variable", next="bp.probe(loss, session=s), for the gradient of a loss with respect to it",
         )  # fmt: skip
     keras = sys.modules.get("keras")
     if keras is not None and isinstance(part, keras.KerasTensor):
         raise BadOption(
-            "a KerasTensor describes a value and has none", asked="bp.probe(tensor)", found=f"KerasTensor {part.name}",
+            "a KerasTensor describes a value and holds none", asked="bp.probe(tensor)",
+            found=f"KerasTensor {part.name}",
             next="bp.probe(model)(inputs), with keras.Model(inputs, outputs)",
         )  # fmt: skip
 
@@ -69,8 +70,8 @@ def refuse_context(part: Any, asked: str) -> None:
     """Raise Unsupported where a function or model would be run while TensorFlow builds a graph."""
     if callable(part) and not tf.executing_eagerly():
         raise Unsupported(
-            "a function cannot be probed where TensorFlow builds a graph", asked=asked,
+            "a function cannot be probed while TensorFlow builds a graph", asked=asked,
             found="with graph.as_default(), a tf.function that is being traced, or eager execution disabled",
-            why="there TensorFlow computes nothing, and a gradient tape is given no numbers",
+            why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
             next="call it outside, or bp.probe(tensor, session=s)({x: 3.0}) for a tensor of the graph",
         )  # fmt: skip

@@ -15,7 +15,7 @@ from backprobe.record.reasons import Reason
 
 MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "If", "StatelessIf",
                     "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip
-"""Operations of control flow, which hand values on."""
+"""Operations of control flow, which pass values on."""
 
 CALLING = {"While": "a loop", "StatelessWhile": "a loop", "If": "a branch", "StatelessIf": "a branch",
            "Case": "a branch", "StatelessCase": "a branch", "PartitionedCall": "a call of a function",
@@ -38,7 +38,7 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class GraphValue:
-    """One value with a name: what is differentiated towards, the tensors that carry its value, and what prevents it."""
+    """One named value: the tensor that is differentiated by, those that carry its value, and why it is opaque."""
 
     node: Node
     tensor: Any
@@ -134,7 +134,7 @@ class Execution:
 
 
 def _only_reads(operation: Any, at: int) -> bool:
-    """Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow notes which are."""
+    """Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow marks those."""
     try:
         noted = operation.get_attr("_read_only_resource_inputs")
     except ValueError:
@@ -147,7 +147,7 @@ def _shape(tensor: Any) -> tuple[int, ...] | None:
 
 
 def is_outside(graph: Any, operation: Any) -> bool:
-    """Is it outside of the loops and branches of the graph, so that what it computes can be fetched?"""
+    """Is it outside the loops and branches of the graph, so that what it computes can be fetched?"""
     return bool(graph.is_fetchable(operation)) and operation.type not in ("Enter", "RefEnter")
 
 

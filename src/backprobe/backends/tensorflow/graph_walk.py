@@ -1,4 +1,4 @@
-"""What a tensor of a graph is computed from, and how gradients can flow there. A tensor is known by its name."""
+"""The tensors that a tensor of a graph is computed from, by name, and the paths of gradients to them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Upstream:
         return tensor.name in self.differentiated
 
     def is_cut(self, tensor: Any) -> bool:
-        """Was it computed from what is differentiated, along ways that no gradient takes?"""
+        """Was it computed from differentiated values, but only along paths without a gradient?"""
         return tensor.name in self.touched and tensor.name not in self.differentiated
 
     def direct(self, tensor: Any, recorded: Mapping[str, int]) -> list[int]:
@@ -73,7 +73,7 @@ class Upstream:
         return self._nearest(tensor, recorded, conducts, carries)
 
     def read(self, tensor: Any, recorded: Mapping[str, int]) -> list[int]:
-        """The recorded values that it is directly computed from, whether or not a gradient takes that way."""
+        """The recorded values that it is directly computed from, whether or not a gradient flows there."""
         return self._nearest(tensor, recorded, lambda _: True, lambda _: True)
 
     def _nearest(
@@ -98,7 +98,7 @@ class Upstream:
             yield from tensor.op.inputs
 
     def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> Reason:
-        """What stands between a tensor and the output: the first operations that let no gradient through."""
+        """The reason that no gradient reaches a tensor: the first operations that let none through."""
         cut: dict[str, None] = {}
         seen: set[str] = set()
         pending = [tensor]
