@@ -298,8 +298,8 @@ def option_type(framework):
 def no_source(framework):
     """there is no source text for <lambda>
     asked: the names in <lambda>
-    found: its file is '<string>', and no lines of it can be read
-    why:   names are read from the source text; code made by exec, or typed into a prompt, leaves none
+    found: its file is '<string>', which cannot be read
+    why:   names are read from the source text; code run by exec or typed at a prompt has none
     next:  put the function into a file and import it from there
     """
     probed(framework, eval("lambda x: x * 2"), 1.0)

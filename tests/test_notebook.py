@@ -654,7 +654,7 @@ def test_an_error_of_ours_is_its_message_alone(book):
         ("u = x * 2\n", "--backend jux", ["NoBackend: there is no backend 'jux'"]),
         ("u = await x\n", "", ["Unsupported: a cell with await at its top level", "line 1: u = await x"]),
         ("u = [t async for t in x]\n", "", ["Unsupported: a cell with await"]),
-        ("u = x\nyield u\n", "", ["Unsupported: yield stands outside a function", "line 2: yield u"]),
+        ("u = x\nyield u\n", "", ["Unsupported: the cell has a yield outside any function", "line 2: yield u"]),
         ("%%time\nu = x\n", "", ["inside %%time", "next:  %%time on the first line, and %%probe below it"]),
         ("exec('fresh = x * 2')\nu = x * 2\n", "fresh", ["the cell has assigned 'fresh' itself", "fresh = fresh"]),
     ],

@@ -1,4 +1,4 @@
-"""Is every derivative right? Each call that a program makes, against finite differences of it."""
+"""Checking derivatives: those of each call that a program makes, against finite differences of that call."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
 
 
 def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) -> Check:
-    """Make a function or model that, called with its arguments, returns a report: which derivatives are wrong?
+    """Make a function or model that, called with its arguments, returns a report of the derivatives that are wrong.
 
-    The program runs once. Each call that it and the functions of yours that it calls make, of the framework's own
-    functions and operators, of custom derivatives and of modules, is made again on detached copies of what it was
-    given, in double precision; its vector-Jacobian product along a random cotangent is compared with differences of
-    its outputs along one random direction for each input. What differs by more than the differences themselves are
-    known to be off is narrowed down to elements and described. What might change anything of the program's when it is
-    called again is not: parameters, buffers, random states and objects are afterwards as they are after one bare call.
-    Only custom functions, and functions given to a transform or a checkpoint, run again as they are.
+    The program runs once. It and the functions of yours that it calls make calls: of the framework's functions and
+    operators, of custom derivatives, of modules. Each of these is repeated on detached copies of its arguments, in
+    double precision, and its vector-Jacobian product for a random cotangent is compared with finite differences of its
+    outputs along one random direction for each input. A difference larger than the error of the finite differences is
+    located, element by element, and described. A call that might change the program's state is not repeated:
+    afterwards parameters, buffers, random states and objects are as after one bare call. Only custom functions, and
+    functions given to a transform or a checkpoint, run again as they are.
 
     >>> import torch, backprobe as bp
     >>> class Square(torch.autograd.Function):
@@ -44,17 +44,17 @@ def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) 
     >>> report.ok, report.judged, report.findings[0].name, report.findings[0].input
     (False, 3, 'y', 'u')
 
-    ``skip`` leaves functions out whose derivative is meant to be another, as that of a straight-through estimator:
-    each as the program calls it, or the class of an ``autograd.Function``.
+    ``skip`` lists functions whose derivative is intended to be another, as that of a straight-through estimator: each
+    as the program calls it, or the class of an ``autograd.Function``.
 
     >>> bp.check(f, skip=[Square])(torch.tensor([1.0, 2.0]), 3.0).ok
     True
 
-    ``backend`` is needed only where the arguments do not tell. Raises BadOption, NoBackend, NothingToDifferentiate and
-    Unsupported; what the program itself raises comes out as it is, with a note added.
+    ``backend`` is needed only where the framework cannot be inferred from the arguments. Raises BadOption, NoBackend,
+    NothingToDifferentiate and Unsupported; the program's own errors are re-raised unchanged, with a note added.
 
-    Differences are extrapolated as by C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75, which also gives
-    the threshold of each comparison.
+    Differences are extrapolated by the method of C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75; its
+    error estimate is the threshold of each comparison.
     """
     if not isinstance(skip, Sequence) or isinstance(skip, str):
         raise BadOption(
@@ -73,19 +73,19 @@ class Check:
     skip: tuple[Any, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
-        """Run the target once with these arguments, and judge each call that it makes. Returns the report."""
+        """Run the target once with these arguments, and check each call that it makes. Returns the report."""
         from backprobe.check.run import CheckRun  # which imports NumPy, when there is something to compare
 
         asked = f"bp.check({name_of(self.target)})"
         if _is_graph(self.target, self.backend):
             raise Unsupported(
-                "a graph cannot be checked", asked=asked, found="operations that are not called but run in a session",
-                why="each call is made again on other numbers", next="bp.check(f)(x), with f the Python function",
+                "a graph cannot be checked", asked=asked, found="operations that a session runs, instead of calls",
+                why="each call is repeated on other numbers", next="bp.check(f)(x), with f the Python function",
             )  # fmt: skip
         if not callable(self.target):
             raise BadOption(
                 f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.check({self.target!r})",
-                found="an object that cannot be called", next="bp.check(f)(x), with f a function",
+                found="an object that is not callable", next="bp.check(f)(x), with f a function",
             )  # fmt: skip
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
@@ -95,7 +95,7 @@ class Check:
 
 
 def _is_graph(target: Any, backend: str | None) -> bool:
-    """Is it a graph already, whatever it would need to run?"""
+    """Is it a graph, whatever it would need to run?"""
     try:
         return find_program(backend, target, None) is not None
     except BadOption:

@@ -17,26 +17,26 @@ from backprobe.backends.recheck import Operation
 from backprobe.check.differences import TRUSTED, Slope, slope
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
-HOPELESS = 1e-2  # of a slope: differences that are known no better check nothing, unless all of it is next to nothing
+HOPELESS = 1e-2  # of a slope: differences known less precisely check nothing, unless the slope is next to nothing
 SINGLE = 2.0**-23  # the rounding of single precision
 TINY = 2.0**-12  # a relative step that leaves no number one of few digits
-BLIND = 0.1  # of what is compared: where noise may be as large, nothing is called right
+BLIND = 0.1  # of what is compared: where noise may be as large, a gradient is not called right
 STRAY = 100  # times the error that half of the outputs keep below
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Along one direction: what the derivative says, what the outputs do, how much of that is noise, and its scale."""
+    """Along one direction: the analytic and the numeric derivative, the noise of the latter, and the scale of both."""
 
-    said: float
-    done: float
+    analytic: float
+    numeric: float
     noise: float
     scale: float
 
     @property
     def differs(self) -> bool:
         """By more than noise?"""
-        return not abs(self.said - self.done) <= TRUSTED * self.noise
+        return not abs(self.analytic - self.numeric) <= TRUSTED * self.noise
 
     @property
     def is_blind(self) -> bool:
@@ -56,7 +56,7 @@ class Comparison:
     @property
     def error(self) -> float:
         """The difference against what the terms of the sum are together; 0 where these are no more than noise."""
-        return abs(self.said - self.done) / self.scale if self.scale > TRUSTED * self.noise else 0.0
+        return abs(self.analytic - self.numeric) / self.scale if self.scale > TRUSTED * self.noise else 0.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class BackwardRaises(Exception):
 
 
 class CheckedCall:
-    """One call, made again at other values of its inputs."""
+    """One call, repeated at other values of its inputs."""
 
     def __init__(self, operation: Operation, seed: int = 0) -> None:
         self.operation = operation
@@ -112,7 +112,7 @@ class CheckedCall:
         return is_single and bool((moved != self.at_rest).mean() > 0.5)  # what moves in jumps has few digits, too
 
     def _at(self, values: Sequence[Any]) -> Any:
-        """The outputs at other values of the inputs; not a number where the call can't be made, or gives others."""
+        """The outputs at other values of the inputs; NaN where the call raises, or its outputs have other shapes."""
         try:
             found = flat(self.operation.run(values))
         except Exception:  # noqa: BLE001  # it is the program's, as of a matrix that is no longer positive
@@ -135,7 +135,7 @@ class CheckedCall:
         return numpy.where(checked, _random(len(self.at_rest), self.random) * weights, 0.0)
 
     def _weights(self, found: Slope, checked: Any) -> Any:
-        """What would make all outputs move alike; 1 for those that do not move as far as can be told."""
+        """What would make all outputs change alike; 1 for those that do not change measurably."""
         with numpy.errstate(all="ignore"):
             moves = checked & (abs(found.value) > TRUSTED * found.error)
             noise = abs(found.error / found.value)

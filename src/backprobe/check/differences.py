@@ -1,7 +1,7 @@
-"""What a function does where its argument moves along a line: its slope, how well that is known, and its kinks.
+"""Finite differences along a line: the slope of a function, how well it is known, and whether there is a kink.
 
 Central differences with ever smaller steps are extrapolated to a step of zero, each output by itself, and the table of
-the extrapolation tells how far it can be trusted: C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75;
+the extrapolation shows how far it can be trusted: C. J. F. Ridders, Advances in Engineering Software 4 (1982) 75;
 Numerical Recipes 5.7. The same is done with the difference between the slopes to both sides, which is zero where the
 function has a derivative.
 """
@@ -31,9 +31,9 @@ class Slope:
 
 
 class Limit:
-    """What values tend to that are known at steps h, h/2, h/4, ... and have an expansion in h**first, h**(first+2), ...
+    """The limit of values known at steps h, h/2, h/4, ... that have an expansion in h**first, h**(first+2), ...
 
-    ``value`` is infinite in ``error`` where nothing can be told: where there was no finite value, or too few.
+    ``value`` is infinite in ``error`` where the limit is unknown: where there was no finite value, or too few.
     """
 
     def __init__(self, first: int) -> None:

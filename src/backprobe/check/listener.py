@@ -1,4 +1,4 @@
-"""Listening to a program whose calls are checked: each of its calls is made here, and checked when it has returned."""
+"""The listener of a program under check: each call of the program is made here, and checked when it has returned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from backprobe.source.user_code import innermost, package
 from backprobe.tracing.scope import LOOKS_AT_FRAME
 
 Check = Callable[["CallListener", CallSite, Operation | Reason], None]
-"""What each call that differentiates something is passed on to: as an operation, or why it can't be made again."""
+"""Takes each call that computes something differentiable: as an operation, or the reason why it can't be repeated."""
 
 
 class CallListener(CodeListener):
@@ -58,7 +58,7 @@ class CallListener(CodeListener):
         if followed is not None:
             return followed
         if isinstance(function, type):
-            return functools.partial(program.instantiate, function) if is_users_class(function) else function
+            return functools.partial(program.instantiate, function) if runs_user_code(function) else function
         return functools.partial(program.call, self, self.calling, function)
 
     def operate(self, at: int, /, *operands: Any) -> Any:
@@ -92,13 +92,13 @@ class CheckedProgram:
         self.notes[Note(code, fields)] = None
 
     def instantiate(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
-        """Make an object of a class of the user's, which may compute."""
+        """Make an object of a class that the user wrote, which may compute."""
         if self.calls.hear(_given, args, kwargs) not in (None, HELD):
             self.note("class_not_followed", name=kind.__qualname__)
         return kind(*args, **kwargs)
 
     def call(self, listener: CallListener, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Make a call of the program's, and check it."""
+        """Make one of the program's calls, and check it."""
         self.last = listener, site
         since = self.calls.now()
         heard = self.calls.hear(function, args, kwargs)
@@ -120,8 +120,8 @@ class CheckedProgram:
         return result
 
 
-def is_users_class(kind: type) -> bool:
-    """Has it code of the user's that runs when an object of it is made?"""
+def runs_user_code(kind: type) -> bool:
+    """Has the user written code that runs when an object of the class is made?"""
     for name in ("__init__", "__post_init__", "__new__"):
         inner = innermost(getattr(kind, name, None))
         file = inner.__code__.co_filename if inner is not None else "<"

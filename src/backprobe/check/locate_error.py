@@ -20,25 +20,25 @@ ALIKE = 1e-4  # of ratios that count as one
 
 @dataclass(frozen=True)
 class Element:
-    """One element of an input: what its gradient is said to be, and what differences give."""
+    """One element of an input: its analytic gradient, its numeric one by differences, and the noise of the latter."""
 
     index: tuple[int, ...]
-    said: complex
-    done: complex
+    analytic: complex
+    numeric: complex
     noise: float
 
     @property
     def is_off(self) -> bool:
-        matters = MATTERS * max(abs(self.said), abs(self.done))
-        return not abs(self.said - self.done) <= max(TRUSTED * self.noise, matters)
+        matters = MATTERS * max(abs(self.analytic), abs(self.numeric))
+        return not abs(self.analytic - self.numeric) <= max(TRUSTED * self.noise, matters)
 
 
 @dataclass(frozen=True)
 class Wrong:
     """A gradient that is wrong for one input, None if for all: how far, where, and what it looks like.
 
-    ``error`` is the norm of what is off against the norm of what differences give, over the elements looked at; it is
-    infinite where these give zero.
+    ``error`` is the norm of the difference relative to the norm of the numeric gradient, over the elements looked at;
+    it is infinite where that is zero.
     """
 
     input: int | None
@@ -60,12 +60,12 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
     off = [element for element in elements if element.is_off]
     if not off:
         return None
-    said = numpy.array([element.said for element in elements])
-    done = numpy.array([element.done for element in elements])
-    real = float(numpy.linalg.norm(done))
-    error = float(numpy.linalg.norm(said - done)) / real if real else float("inf")
+    analytic = numpy.array([element.analytic for element in elements])
+    numeric = numpy.array([element.numeric for element in elements])
+    real = float(numpy.linalg.norm(numeric))
+    error = float(numpy.linalg.norm(analytic - numeric)) / real if real else float("inf")
     whole = len(elements) == value.size
-    looks = _looks(call, at, elements, off, done if whole else None, gradient)
+    looks = _looks(call, at, elements, off, numeric if whole else None, gradient)
     like = None if looks or not whole else _meant_for(call, at, cotangent, gradients)
     return Wrong(
         at, error, looks, tuple(off[:SHOWN]), len(off), len(elements), value.size, like, _through(call, at, cotangent)
@@ -76,9 +76,9 @@ def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: i
     value = call.values[at]
     index = tuple(int(step) for step in numpy.unravel_index(place, value.shape))
     found = [_along(call, at, cotangent, index, unit) for unit in ((1.0, 1j) if numpy.iscomplexobj(value) else (1.0,))]
-    done = complex(found[0][0], found[1][0]) if len(found) > 1 else found[0][0]
-    said = gradient[index].item()
-    return Element(index, said, done, max(noise for _, noise in found))
+    numeric = complex(found[0][0], found[1][0]) if len(found) > 1 else found[0][0]
+    analytic = gradient[index].item()
+    return Element(index, analytic, numeric, max(noise for _, noise in found))
 
 
 def _along(call: CheckedCall, at: int, cotangent: Any, index: tuple[int, ...], unit: complex) -> tuple[float, float]:
@@ -111,7 +111,7 @@ def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
         part[first:end] = direction[first:end]
         part = part.reshape(gradient.shape)
         compared = call.compare(call.slope(at, part), cotangent, gradient, part)
-        return compared.said - compared.done
+        return compared.analytic - compared.numeric
 
     whole = gap(last)
     while last - first > 1:
@@ -143,11 +143,11 @@ def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
 
 
 def _looks(
-    call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], done: Any, gradient: Any
+    call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], numeric: Any, gradient: Any
 ) -> Reason | None:
     """Which of the usual kinds of error it is; None where it is of none of them."""
-    looks = _everywhere(off, done) if len(off) == len(elements) else _at_one_sign(call.values[at], elements, off)
-    return looks if looks is not None or done is None else _rearranged(gradient, done.reshape(gradient.shape))
+    looks = _everywhere(off, numeric) if len(off) == len(elements) else _at_one_sign(call.values[at], elements, off)
+    return looks if looks is not None or numeric is None else _rearranged(gradient, numeric.reshape(gradient.shape))
 
 
 def _at_one_sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> Reason | None:
@@ -163,22 +163,22 @@ def _at_one_sign(value: Any, elements: Sequence[Element], off: Sequence[Element]
     return None
 
 
-def _everywhere(off: Sequence[Element], done: Any) -> Reason | None:
-    if all(element.said == 0 for element in off):
+def _everywhere(off: Sequence[Element], numeric: Any) -> Reason | None:
+    if all(element.analytic == 0 for element in off):
         return Reason("everywhere_zero")
-    if all(abs(element.done) <= TRUSTED * element.noise for element in off):
+    if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
         return Reason("nothing_moves")
-    is_complex = done is not None and numpy.iscomplexobj(done)
-    if is_complex and all(_close(element.said, complex(element.done).conjugate()) for element in off):
+    is_complex = numeric is not None and numpy.iscomplexobj(numeric)
+    if is_complex and all(_close(element.analytic, complex(element.numeric).conjugate()) for element in off):
         return Reason("conjugate")
     return _multiple(off, "everywhere")
 
 
 def _multiple(off: Sequence[Element], where: str, **fields: str) -> Reason | None:
     """Is it the same multiple of the right gradient in all elements that are off?"""
-    if any(element.done == 0 for element in off):
+    if any(element.numeric == 0 for element in off):
         return None
-    ratios = numpy.array([element.said / element.done for element in off])
+    ratios = numpy.array([element.analytic / element.numeric for element in off])
     ratio = ratios.mean()
     if abs(ratios - ratio).max() > ALIKE * abs(ratio):
         return None
@@ -190,24 +190,28 @@ def _multiple(off: Sequence[Element], where: str, **fields: str) -> Reason | Non
     return Reason(f"{where}_multiple", {**fields, "ratio": shown})
 
 
-def _rearranged(said: Any, done: Any) -> Reason | None:
+def _rearranged(analytic: Any, numeric: Any) -> Reason | None:
     """Is it transposed, or in another order?"""
-    if _same(said, done):
+    if _same(analytic, numeric):
         return None
-    if said.ndim >= 2 and said.shape[-1] == said.shape[-2] and _same(said, numpy.swapaxes(done, -1, -2)):
+    if (
+        analytic.ndim >= 2
+        and analytic.shape[-1] == analytic.shape[-2]
+        and _same(analytic, numpy.swapaxes(numeric, -1, -2))
+    ):
         return Reason("transpose")
-    if said.size > 1 and _same(numpy.sort(said.reshape(-1)), numpy.sort(done.reshape(-1))):
+    if analytic.size > 1 and _same(numpy.sort(analytic.reshape(-1)), numpy.sort(numeric.reshape(-1))):
         return Reason("reordered")
     return None
 
 
 def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> int | None:
     """The other input for which it would be right."""
-    said = gradients[at]
+    analytic = gradients[at]
     for other, gradient in enumerate(gradients):
-        if other != at and gradient.shape == said.shape:
-            real = [_element(call, other, cotangent, gradient, place).done for place in range(said.size)]
-            if _same(said, numpy.array(real).reshape(said.shape)):
+        if other != at and gradient.shape == analytic.shape:
+            real = [_element(call, other, cotangent, gradient, place).numeric for place in range(analytic.size)]
+            if _same(analytic, numpy.array(real).reshape(analytic.shape)):
                 return other
     return None
 

@@ -32,7 +32,7 @@ class WrongCall:
 
 
 class CheckResults:
-    """All that is known of one run. A remark is kept under the place that it is about, with how often it was made."""
+    """All that is known of one run. Remarks are counted by the place that they are about."""
 
     def __init__(self) -> None:
         self.error = 0.0  # the largest of derivatives that are right

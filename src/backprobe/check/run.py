@@ -1,4 +1,4 @@
-"""One check: the program runs once, as it is, and each call that it makes is checked as it is made."""
+"""One run of a check: the program runs once, and each of its calls is checked as it happens."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class CheckRun:
         return self.results.report(name_of(self.target), list(self.program.notes), unseen.remedy)
 
     def _refuse_arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        """Raise BadOption for arguments that the target does not take, as far as it says what it takes."""
+        """Raise BadOption for arguments that do not fit the signature of the target, if it has one."""
         try:
             signature = inspect.signature(self.target)
         except (TypeError, ValueError):  # a function written in C
@@ -97,7 +97,7 @@ class CheckRun:
             self.results.add(listener, site, made.inputs, verdict)
 
     def _add_notes(self, error: BaseException) -> None:
-        """Say in an error of the program's where the check was."""
+        """Add to an error of the program where the check was."""
         note = f"backprobe: raised while checking {name_of(self.target)}"
         if self.program.last is not None and self.program.last[1].line:
             listener, site = self.program.last

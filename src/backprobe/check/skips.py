@@ -1,4 +1,4 @@
-"""The functions that a check skips as asked: their derivative is intended to be another than the true one."""
+"""The functions that a check skips as asked, because their derivative is intended to be another."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ def facts(wrong: Wrong, like: str | None) -> list[str]:
 
 def _element(element: Element) -> str:
     index = f"[{', '.join(map(str, element.index))}]: " if element.index else ""
-    differences = "" if element.done != element.done else f", differences give {element.done:.6g}"
-    return f"{index}gradient {element.said:.6g}{differences}"
+    differences = "" if element.numeric != element.numeric else f", differences give {element.numeric:.6g}"
+    return f"{index}gradient {element.analytic:.6g}{differences}"
 
 
 def relative_error(error: float) -> str:

@@ -14,17 +14,17 @@ from backprobe.check.locate_error import Element, Wrong, locate_error
 from backprobe.check.text import relative_error
 from backprobe.record.reasons import Reason
 
-ROUNDED = 100 * 2.0**-23  # of a matrix: how far one that a program in single precision made is from symmetric
-FINE = 1e-3  # of what is compared: errors that are larger should show, or it is said that they would not
+ROUNDED = 100 * 2.0**-23  # of a matrix computed in single precision: how far it may be from symmetric
+FINE = 1e-3  # of what is compared: larger errors should show, or else a remark says that they would not
 AGAIN = 3  # directions that are tried where one has shown a difference
 
 
 @dataclass
 class Verdict:
-    """What is known of one call once it was checked.
+    """The result of checking one call.
 
-    ``error`` is the largest of those that were found to be no more than noise. ``remarks`` say what of it was not
-    checked, or how coarsely, each with the index of the input that it is about. ``unchecked`` says why nothing was.
+    ``error`` is the largest error that turned out to be noise. ``remarks`` are what of the call was not checked, or how
+    coarsely, each with the index of the input that it is about. ``unchecked`` is why nothing of it was checked.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Verdict:
 def check_call(operation: Operation, known: Set[int] = frozenset()) -> Verdict:
     """Compare the derivative of a call with differences of it.
 
-    With respect to inputs for which it is ``known`` how the derivative is wrong the error is not located once more.
+    For ``known`` inputs, whose error was located in an earlier call, it is not located again.
     """
     verdict = Verdict()
     try:

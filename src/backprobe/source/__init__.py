@@ -1,1 +1,1 @@
-"""From source text to variable names: finding a function's text, rewriting it to report, following its calls."""
+"""The source of running code: finding its text, rewriting it to report names and calls, following its calls."""

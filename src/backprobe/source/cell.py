@@ -144,11 +144,15 @@ def _placed(code: CodeType, mark: str, scope: Any) -> CodeType:
 def _refuse_suspended(node: ast.expr | ast.stmt, lines: Sequence[str]) -> None:
     is_async = not isinstance(node, ast.Yield | ast.YieldFrom)
     raise Unsupported(
-        "a cell with await at its top level cannot be probed" if is_async else "yield stands outside a function",
+        "a cell with await at its top level cannot be probed"
+        if is_async
+        else "the cell has a yield outside any function",
         asked="%%probe",
         found=f"line {node.lineno}: {lines[node.lineno - 1].strip()}",
-        why="a cell magic runs to its end at once, beside the event loop" if is_async else "Python does not allow it",
-        next="await in a cell of its own, and probe what follows" if is_async else "yield inside a function",
+        why="a cell magic runs to its end at once, outside the event loop" if is_async else "Python does not allow it",
+        next="await in a cell of its own, and probe the code after it in another"
+        if is_async
+        else "yield inside a function",
     )
 
 

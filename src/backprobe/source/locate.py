@@ -1,4 +1,4 @@
-"""From a running function's code object to the piece of source text that it was compiled from."""
+"""Finding the source text that a code object was compiled from."""
 
 from __future__ import annotations
 import __future__
@@ -56,7 +56,7 @@ def _stale(code: CodeType) -> StaleSource:
         f"the source of {code.co_qualname} has changed since it was imported",
         asked=f"the names in {code.co_qualname}",
         found=f"{code.co_filename}:{code.co_firstlineno} no longer compiles to the function that is running",
-        why="names are read from the source text, and another text would give wrong names",
+        why="names are read from the source text, and a changed text would give wrong names",
         next="restart Python, or reload the module",
     )
 
@@ -96,8 +96,8 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
             return tree, parsed.lines
     raise StaleSource(
         f"the source of {code.co_filename} has changed since it was run", asked="the names in it",
-        found="a text that no longer compiles to the code that is running",
-        why="names are read from the source text, and another text would give wrong names", next="run it again",
+        found="a text that does not compile to the code that is running",
+        why="names are read from the source text, and a changed text would give wrong names", next="run it again",
     )  # fmt: skip
 
 
@@ -110,8 +110,8 @@ def _parse(code: CodeType) -> Parsed:
         raise NoSource(
             f"there is no source text for {code.co_qualname}",
             asked=f"the names in {code.co_qualname}",
-            found=f"its file is {file!r}, and no lines of it can be read",
-            why="names are read from the source text; code made by exec, or typed into a prompt, leaves none",
+            found=f"its file is {file!r}, which cannot be read",
+            why="names are read from the source text; code run by exec or typed at a prompt has none",
             next="put the function into a file and import it from there",
         )
     return _parse_lines(file, lines)

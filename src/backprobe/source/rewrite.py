@@ -14,7 +14,7 @@ Every compound target is first lowered to single ones, in the order in which Pyt
 one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
 
 What each method means stands in ``listener.py``. The code of a module, of a notebook cell, talks to a constant instead
-(``rewrite_module.py``): there a variable would be one of the user's.
+(``rewrite_module.py``): there a variable would be in the user's namespace.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _template(self, target: ast.expr, reads: tuple[str, ...]) -> Any:
-        """The sites of a comprehension's targets, nested as they are; None for one that cannot be told beforehand."""
+        """The sites of a comprehension's targets, nested as they are; None for one that is not known beforehand."""
         if isinstance(target, ast.Name):
             return self._site(target.id, Origin(reads=reads))
         if isinstance(target, ast.Tuple | ast.List):
@@ -331,7 +331,7 @@ class Rewriter(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         node.value = self.visit(node.value)
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # a way to write behind autograd's back
+        if node.attr == "data" and isinstance(node.ctx, ast.Load):  # a way to write without autograd seeing it
             node.value = self._report("expose", node.value)
         return node
 
@@ -425,7 +425,7 @@ class Rewriter(ast.NodeTransformer):
 
 
 def _arguments(call: ast.Call) -> dict[str, ast.expr]:
-    """The arguments of a call, by position or keyword as far as the source tells them."""
+    """The arguments of a call, by position or keyword as far as the source shows them."""
     is_known = not any(isinstance(part, ast.Starred) for part in call.args)
     positional = {str(at): part for at, part in enumerate(call.args)} if is_known else {}
     return positional | {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}

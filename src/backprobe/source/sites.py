@@ -1,4 +1,4 @@
-"""What is said of a place in the source that binds a value: its name and line, and what the value is computed by."""
+"""Places in the source that bind a value or make a call: name, line, and the expression that computes the value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATOR_FUNCTIONS = {
 
 @dataclass(frozen=True)
 class Origin:
-    """What a value is computed by: its outermost operation, the names it reads, and the expression as text."""
+    """The expression that computes a value: its outermost operation, the names it reads, and its text."""
 
     op: str = ""
     reads: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class Origin:
 
 
 def _written_out(expression: ast.expr) -> Sequence[tuple[str, ast.expr]]:
-    """The elements of a tuple, list or dict, by position or key: none where the text does not tell what is there."""
+    """The elements of a tuple, list or dict, by position or key: none where the text does not show them."""
     match expression:
         case ast.Tuple(elts=written) | ast.List(elts=written):
             is_known = not any(isinstance(element, ast.Starred) for element in written)
@@ -92,7 +92,7 @@ class CallSite(Site):
 
     ``local`` is what the statement binds, empty where it binds nothing, and ``spelled`` how the source writes the
     function (for an operator its name). ``arguments`` are the texts of the arguments, by position or keyword as far as
-    the source tells them.
+    the source shows them.
     """
 
     spelled: str = ""

@@ -1,4 +1,4 @@
-"""Which functions are the user's own, and which belong to a library."""
+"""Telling the user's own functions from those of installed packages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _library_roots() -> tuple[str, ...]:
 
 @lru_cache(4096)
 def package(file: str) -> str | None:
-    """Which installed package a file belongs to ("" for Python's own library); None for the user's own code."""
+    """The installed package that a file belongs to, "" for Python's own library; None for the user's own code."""
     if file.startswith(_OWN):
         return "backprobe"
     if file.startswith("<frozen"):

@@ -1,4 +1,4 @@
-"""Exchanging the function inside methods, partials and decorators, with all that is around it made anew."""
+"""Replacing the function inside methods, partials and decorators, by copies of what is around it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> 
             f"the decorator around {_describe(wrapped)} hides it",
             asked=f"the names in {_describe(wrapped)}",
             found=f"its wrapper {function.__code__.co_qualname} keeps the function in none of its closure cells",
-            why="the wrapper can be rebuilt around a rewritten function only where its closure holds it",
+            why="the wrapper can be rebuilt around a rewritten function only if its closure holds that function",
             next="probe the function's __wrapped__, without the decorator",
         )
     return made
