@@ -39,7 +39,7 @@ def test_the_commands_print_what_the_page_shows(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     known = set(sys.modules)
     try:
-        assert ROUNDING.sub("", made()) == ROUNDING.sub("", PAGE.read_text())
+        assert ROUNDING.sub("", made()) == ROUNDING.sub("", PAGE.read_text()), f"run python {__file__}"
     finally:
         for name in set(sys.modules) - known:
             if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
