@@ -36,68 +36,31 @@ class Assembler:
         self.first = [own[0] for own in names.of_entries]
 
     def entry(
-        self,
-        at: int,
-        outcome: Outcome,
-        *,
-        described: Description = NOTHING_KNOWN,
-        source: Source | None,
-        op: str,
-        reads: tuple[Read, ...] = (),
-        indirect: tuple[IndirectInput, ...] = (),
-    ) -> Entry:
+        self, at: int, outcome: Outcome, *, described: Description = NOTHING_KNOWN, source: Source | None, op: str,
+        reads: tuple[Read, ...] = (), indirect: tuple[IndirectInput, ...] = (),
+    ) -> Entry:  # fmt: skip
         """The entry at a position, from what the program says about it and the outcome of backward."""
         return Entry(
-            name=self.first[at],
-            aliases=tuple(self.names.of_entries[at][1:]),
-            status=outcome.status,
-            why=outcome.why,
-            shape=described.shape,
-            dtype=described.dtype,
-            device=described.device,
-            source=source,
-            op=op,
-            inputs=tuple([self._edge(edge) for edge in outcome.inputs]),
-            reads=reads,
-            held_value=outcome.value,
-            held_grad=outcome.grad,
-            axes=outcome.axes,
-            indirect=indirect,
-            cause=outcome.cause,
-            finiteness=self._finiteness(outcome.made),
-            is_leaf=outcome.is_leaf,
-            leaves_reached=outcome.leaves_reached,
-        )
+            name=self.first[at], aliases=tuple(self.names.of_entries[at][1:]), status=outcome.status, why=outcome.why,
+            shape=described.shape, dtype=described.dtype, device=described.device, source=source, op=op,
+            inputs=tuple([self._edge(edge) for edge in outcome.inputs]), reads=reads, indirect=indirect,
+            held_value=outcome.value, held_grad=outcome.grad, axes=outcome.axes, cause=outcome.cause,
+            finiteness=self._finiteness(outcome.made), is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached,
+        )  # fmt: skip
 
     def record(
-        self,
-        entries: Sequence[Entry],
-        passed: Backward,
-        *,
-        backend: str,
-        framework: str,
-        outputs: Sequence[int],
-        unseen: Sequence[str],
-        notes: Sequence[Note],
-    ) -> Record:
+        self, entries: Sequence[Entry], passed: Backward, *, backend: str, framework: str, outputs: Sequence[int],
+        unseen: Sequence[str], notes: Sequence[Note],
+    ) -> Record:  # fmt: skip
         """The record of these entries."""
         about_captures = [Note(why.code, why.fields, self.first[self.captured[at]]) for at, why in passed.notes]
         return Record(
-            backend=backend,
-            framework=framework,
-            entries=tuple(entries),
-            names=self.names.positions,
-            printed=self.names.printed,
-            backward=self._each(passed.order),
-            outputs=tuple(outputs),
-            stamp=stamp(),
-            unseen=tuple(unseen),
-            notes=(*notes, *about_captures),
-            path_sums=self._path_sums(passed.sums),
-            scales=passed.scales,
-            updates=tuple([self._update(one) for one in passed.updates]),
+            backend=backend, framework=framework, entries=tuple(entries), names=self.names.positions,
+            printed=self.names.printed, backward=self._each(passed.order), outputs=tuple(outputs), stamp=stamp(),
+            unseen=tuple(unseen), notes=(*notes, *about_captures), path_sums=self._path_sums(passed.sums),
+            scales=passed.scales, updates=tuple([self._update(one) for one in passed.updates]),
             none_given=tuple([self._none_given(one) for one in passed.none_given]),
-        )
+        )  # fmt: skip
 
     # from positions of captures to positions of entries
 
@@ -130,9 +93,6 @@ class Assembler:
             return None
         worst, unjudged = self._at(sums.worst_at), self._each(sums.unjudged_at)
         return replace(
-            sums,
-            worst=names_at(worst, self.first),
-            worst_at=worst,
-            unjudged=names_at(unjudged, self.first),
-            unjudged_at=unjudged,
-        )
+            sums, worst=names_at(worst, self.first), worst_at=worst,
+            unjudged=names_at(unjudged, self.first), unjudged_at=unjudged,
+        )  # fmt: skip
