@@ -1,5 +1,7 @@
 """What a backend may be able to do besides recording a function: each capability is an attribute that may be None.
 
+Of a ``Backend``:
+
 - ``models``: it knows models, their modules and parameters (the model form)
 - ``blocks``: a program can be recorded while it runs by itself (the block form, cells, scripts)
 - ``graphs``: a target can be a graph whose values have names already
@@ -8,23 +10,147 @@
 - ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
 - ``second_order``: gradients can be differentiated again (``create_graph=True``, ``bp.hvp``)
 
-Where one is None, what needs it is refused in the words of ``backprobe.backends.refusals``, or does not happen.
+Of a ``Tape``:
+
+- ``tap``: the program goes on with another tensor in the place of each that it makes
+- ``versions``: a tensor can get other contents and stay the same object
+- ``writes``: a write also reaches other names, through shared memory
+- ``late``: a captured tensor may begin to require a gradient later
+- ``recompute``: parts of the program run once more in the course of backward, as checkpoints do
+- ``calls``: the framework calls functions in ways of its own: modules, transformations, compiled code
+- ``staging``: it traces whole functions, and may throw a trace away
+- ``unfinished``, ``unnamed``: what is known of captures before backward, and of tensors without a name
+
+Where one is None, what needs it is refused in the words of ``backprobe.backends.refusals``, or does not happen. A
+framework's class may be several of these at once.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-from backprobe.backends.facts import Backward, Node, Options, Ran
+from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran
 from backprobe.backends.tensors import Tensors
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 
-# models
+# writes, late histories, recomputation
+
+
+class Versions(Protocol):
+    """Tensors that can get other contents and stay the same object."""
+
+    @abstractmethod
+    def version(self, tensor: Any) -> int:
+        """A number that changes when the tensor's memory is written."""
+        ...
+
+    @abstractmethod
+    def effect(self, function: Any, flagged: bool) -> Effect:
+        """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
+        ...
+
+
+class Writes(Protocol):
+    """Writes that reach other names, through shared memory."""
+
+    @abstractmethod
+    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The tensors that this call may write to."""
+        ...
+
+    @abstractmethod
+    def writing(self, tensor: Any) -> None:
+        """The program is about to write to this tensor: save what the write overwrites."""
+        ...
+
+    @abstractmethod
+    def written(self, tensor: Any) -> None:
+        """The program has written to it."""
+        ...
+
+    @abstractmethod
+    def expose(self, tensor: Any) -> None:
+        """The program takes a handle through which it may write unseen."""
+        ...
+
+    @abstractmethod
+    def recapture(self, tensor: Any, around: Callable[[], Around], previous: Any, through: bool) -> Any:
+        """``Tape.capture`` of a tensor that was written.
+
+        ``previous`` is the capture of the same object before, if it had one, and ``through`` says whether that write
+        went through this object.
+        """
+        ...
+
+    @abstractmethod
+    def overwritten(self) -> Sequence[Any]:
+        """The captures written where the framework does not look, since this was asked last."""
+        ...
+
+    @abstractmethod
+    def detached(self) -> Sequence[Any]:
+        """The captures whose tensors gave up their history and kept their contents, since this was asked last."""
+        ...
+
+
+class Late(Protocol):
+    """Histories that come late: a captured tensor may begin to require a gradient."""
+
+    @abstractmethod
+    def look_again(self, at: tuple[str, int] | None = None) -> None:
+        """The program has run on. ``at`` is the file and line of the statement that ran, where that is known."""
+        ...
+
+    @abstractmethod
+    def seen_again(self, capture: Any) -> None:
+        """The same for one capture, whose tensor has got another name."""
+        ...
+
+    @abstractmethod
+    def entering(self, frame: FrameType) -> None:
+        """One of the user's functions is entered: what ran until now, the calling line did."""
+        ...
+
+
+class Recompute(Protocol):
+    """Parts of the program that run once more in the course of backward."""
+
+    @abstractmethod
+    def repeated(self) -> Hashable | None:
+        """The part that is being computed again; None in the first run of the program."""
+        ...
+
+    @abstractmethod
+    def to_be_repeated(self) -> Hashable | None:
+        """The part that runs now without a history, and will be computed again with one."""
+        ...
+
+    @abstractmethod
+    def computed_again(self, capture: Any, again: Any) -> None:
+        """A capture of the first run, and the one that has its history."""
+        ...
+
+
+# staging, models
+
+
+class Staging(Protocol):
+    """A framework that traces functions as a whole."""
+
+    @abstractmethod
+    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function so that what is inside its loops is recorded too."""
+        ...
+
+    @abstractmethod
+    def is_discarded(self, capture: Any) -> bool:
+        """Was this captured in a trace that the framework has thrown away, to trace again?"""
+        ...
 
 
 class Models(Protocol):
@@ -138,11 +264,6 @@ class Block(Protocol):
     @abstractmethod
     def unseen(self) -> Sequence[str]:
         """The compiled functions that have run, in which nothing can be observed."""
-        ...
-
-    @abstractmethod
-    def entering(self, frame: FrameType) -> None:
-        """One of the user's functions is entered. What ran until now, the line did that calls it."""
         ...
 
     @abstractmethod

@@ -13,23 +13,40 @@ Whatever else a framework can do is a capability (``backprobe.backends.capabilit
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from backprobe.backends.capabilities import Block, Models, ModuleObserver, Program
-from backprobe.backends.facts import Around, Backward, Effect, Failure, GraphFacts, Options, Ran
-from backprobe.backends.recheck import Calls
+from backprobe.backends.capabilities import (
+    Block,
+    Late,
+    Models,
+    ModuleObserver,
+    Program,
+    Recompute,
+    Staging,
+    Versions,
+    Writes,
+)
+from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
+from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
+from backprobe.source.followed_calls import Callables
 
 
 class Tape(Tensors, Protocol):
     """One recording in a framework: captures values while the program runs, then differentiates."""
 
-    exchanges: bool
-    """Must the program go on with ``tap(tensor)`` in the place of each tensor it makes?"""
+    @abstractmethod
+    def capture(self, tensor: Any, around: Callable[[], Around]) -> Any:
+        """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
 
+        ``around`` returns what it was computed from.
+        """
+        ...
+
+    @abstractmethod
     def run(
         self,
         program: Callable[[Mapping[str, Any]], Ran],
@@ -39,157 +56,69 @@ class Tape(Tensors, Protocol):
     ) -> tuple[Any, Backward]:
         """Run a program forward and backward: its result, and what backward gave.
 
-        ``inputs`` are what is to be differentiated, by name: those of a function, or none where the flags of the
-        framework's own tensors stand. ``wrt`` names some of them. The program is given them made differentiable; what
-        puts back the old leaves of the caller's own containers is added to ``undo``. Backward runs once, and once more
-        from each capture towards its inputs alone where partials are asked for.
+        ``inputs`` are what is differentiated, by name: those of a function, or none where the flags of the framework's
+        own tensors stand. ``wrt`` names some of them. The program is given them made differentiable; what puts back the
+        old leaves of the caller's own containers is added to ``undo``. Backward runs once, and once more from each
+        capture to its inputs alone where partials are asked for.
         """
         ...
 
-    def tap(self, value: Any) -> Any:
-        """What the program goes on with in the place of this value: the same for the same tensor."""
-        ...
-
-    def identity(self, tensor: Any) -> int:
-        """The same number for what is the same tensor."""
-        ...
-
-    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call a function; where the framework traces, as a whole, so that what is inside its own loops is seen."""
-        ...
-
-    def is_lost(self, capture: Any) -> bool:
-        """Was this captured in a run of a function that the framework has thrown away, to trace it again?"""
-        ...
-
-    def quiet(self) -> AbstractContextManager[Any]:
-        """Within this context, what the tape does with tensors is not seen by modes or subclasses of the user's."""
-        ...
-
-    def version(self, tensor: Any) -> int:
-        """A number that changes when the tensor's memory is written."""
-        ...
-
-    def capture(self, tensor: Any, around: Callable[[], Around], previous: Any, through: bool) -> Any:
-        """Take hold of a tensor as it gets its name: what can be known only now, about its value and gradient.
-
-        ``around`` tells what it was computed from, ``previous`` is the capture of the same object before it was
-        written, ``through`` whether that write went through this object.
-        """
-        ...
-
-    def look_again(self, at: tuple[str, int] | None = None) -> None:
-        """The program has run on: what was captured may have become differentiable since, or have been written to.
-
-        ``at`` is the file and line of the statement that ran, where that is known.
-        """
-        ...
-
-    def seen_again(self, capture: Any) -> None:
-        """The same for one capture, whose tensor has got another name."""
-        ...
-
-    def repeated(self) -> Hashable | None:
-        """The part of the program that is being computed again, in the course of backward; None in its first run."""
-        ...
-
-    def to_be_repeated(self) -> Hashable | None:
-        """The part that runs now without a history, and will be computed again with one."""
-        ...
-
-    def computed_again(self, capture: Any, again: Any) -> None:
-        """A capture of the first run, and the one that has its history."""
-        ...
-
-    def effect(self, function: Any, flagged: bool) -> Effect:
-        """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
-        ...
-
-    def is_compiled(self, function: Any) -> bool:
-        """Is it a callable whose code the framework fixes or traces, which must be called as it is?"""
-        ...
-
-    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        """For what the framework calls in a way of its own: the function that it runs, and how to run another instead.
-
-        Such are its modules (where ``modules_too``) and its transformations. None for anything else.
-        """
-        ...
-
-    def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        """For a function of the framework that calls functions given to it: what to call in its place. Else None."""
-        ...
-
-    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        """The tensors that this call may write to."""
-        ...
-
-    def writing(self, tensor: Any) -> None:
-        """The program is about to write to this tensor: save what would be lost."""
-        ...
-
-    def written(self, tensor: Any) -> None:
-        """The program has written to it."""
-        ...
-
-    def expose(self, tensor: Any) -> None:
-        """The program takes a handle through which it may write unseen."""
-        ...
-
-    def unfinished(self, captures: Sequence[Any]) -> Backward | None:
-        """What is known of captures before backward has run; None where the framework tells nothing before."""
-        ...
-
-    def unnamed(self, captures: Sequence[Any]) -> Sequence[tuple[str, Any, int]]:
-        """What the program has read and is differentiated, of which none of these captures is.
-
-        Each with what the framework calls it, and how many of the captures were made before it was read. Nothing where
-        the framework tells of operations in backward, and so of what no entry holds, or differentiates arguments alone.
-        """
-        ...
-
-    def overwritten(self) -> Sequence[Any]:
-        """The captures whose values were written, since this was asked last, where the framework does not look."""
-        ...
-
-    def detached(self) -> Sequence[Any]:
-        """The captures whose tensors have lost their history, since this was asked last, and kept their numbers."""
-        ...
-
+    @abstractmethod
     def release(self) -> None:
         """Keep nothing any longer."""
         ...
 
+    def identity(self, tensor: Any) -> int:
+        """The same number for what is the same tensor."""
+        return id(tensor)
 
-class Once:
-    """What a ``Tape`` has to say that looks at the program when it is over, and computes nothing again."""
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Within this context, modes and subclasses of the user's do not see what the tape does with tensors."""
+        return nullcontext()
 
-    def look_again(self, at: tuple[str, int] | None = None) -> None:
-        """What is to be known is known when the program is over."""
+    # capabilities
 
-    def seen_again(self, capture: Any) -> None:
-        """As in ``look_again``."""
-
-    def unfinished(self, captures: Sequence[Any]) -> Backward | None:
+    @property
+    def tap(self) -> Callable[[Any], Any] | None:
+        """(value) -> what the program goes on with in its place: the same for the same tensor."""
         return None
 
-    def unnamed(self, captures: Sequence[Any]) -> Sequence[tuple[str, Any, int]]:
-        return ()
-
-    def overwritten(self) -> Sequence[Any]:
-        return ()
-
-    def detached(self) -> Sequence[Any]:
-        return ()
-
-    def repeated(self) -> Hashable | None:
+    @property
+    def versions(self) -> Versions | None:
         return None
 
-    def to_be_repeated(self) -> Hashable | None:
+    @property
+    def writes(self) -> Writes | None:
         return None
 
-    def computed_again(self, capture: Any, again: Any) -> None:
-        """Nothing is."""
+    @property
+    def late(self) -> Late | None:
+        return None
+
+    @property
+    def recompute(self) -> Recompute | None:
+        return None
+
+    @property
+    def calls(self) -> Callables | None:
+        return None
+
+    @property
+    def staging(self) -> Staging | None:
+        return None
+
+    @property
+    def unfinished(self) -> Callable[[Sequence[Any]], Backward] | None:
+        """(captures) -> what is known of them before backward has run."""
+        return None
+
+    @property
+    def unnamed(self) -> Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]] | None:
+        """(captures) -> what the program has read and is differentiated, of which none of these captures is.
+
+        Each with what the framework calls it, and how many of the captures were made before it was read.
+        """
+        return None
 
 
 class BlockTape(Tape, Block, Protocol):
@@ -230,12 +159,15 @@ class Backend(Protocol):
     strategies: Sequence[str] = ("edges",)
     """How gradients can be collected."""
 
+    partials: bool = False
+    """Can its tape take local partials?"""
+
     models: Models | None = None
     blocks: Blocks | None = None
     graphs: Callable[[Any, Any], Program | None] | None = None
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
-    recheck: Callable[[], Calls] | None = None
+    recheck: Callable[[], Recheck] | None = None
     """Makes what observes the calls of a program, and repeats them."""
 
     errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None

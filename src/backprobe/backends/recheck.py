@@ -5,11 +5,13 @@ Whatever is compared is compared in NumPy, in double precision, real or complex:
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from backprobe.record.reasons import Reason
+from backprobe.source.followed_calls import Callables
 
 CAPTURED = Reason("captured")
 """A note of an operation: tensors that are differentiated are in closures, or in modules that are reached so."""
@@ -97,9 +99,10 @@ class Heard(Protocol):
         ...
 
 
-class Calls(Protocol):
-    """One run of a program whose calls are heard. It is the ``tape`` of what follows the program's own functions."""
+class Recheck(Callables, Protocol):
+    """One run of a program whose calls are observed, and repeated."""
 
+    @abstractmethod
     def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
         """Run a program of a target and its inputs, the floating ones made differentiable, as the probe does it.
 
@@ -109,38 +112,38 @@ class Calls(Protocol):
 
     def paths(self, model: Any) -> Mapping[int, str]:
         """The modules of a model by identity, and their paths."""
-        ...
+        return {}
 
     def opens(self, function: Any) -> bool:
         """Is it a library's module that contains modules of your own, to be followed as if it were yours?"""
-        ...
+        return False
 
+    @abstractmethod
     def is_whole(self, function: Any) -> bool:
         """Is it a user's function with a derivative of its own, so that it is checked as a whole?"""
         ...
 
+    @abstractmethod
     def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Heard | Reason | None:
         """A call is about to be made. None where it can't be differentiated; a reason where it can't be checked.
 
         Nothing is said of that if it turns out to differentiate nothing."""
         ...
 
+    @abstractmethod
     def now(self) -> int:
         """A number that grows with each operation that is differentiated."""
         ...
 
+    @abstractmethod
     def account_for(self, since: int) -> None:
         """A call that was made since then is accounted for: as checked, as not checked and why, or as skipped."""
         ...
 
+    @abstractmethod
     def unaccounted(self) -> UncheckedCalls: ...
 
-    def is_compiled(self, function: Any) -> bool: ...
-
-    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None: ...
-
-    def higher_order(self, function: Any) -> Callable[..., Any] | None: ...
-
+    @abstractmethod
     def release(self) -> None:
         """Keep nothing any longer."""
         ...

@@ -25,6 +25,10 @@ IN_FUNCTION = "put the lines into a function f and write rec = bp.probe(f)(x)"
 MISSING: Mapping[str, Missing] = {
     "blocks": Missing("a block cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
     "cells": Missing("a cell cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
+    "partials": Missing(
+        "{} has no local partials in backprobe", "its tape takes gradients of the output alone",
+        "rec = bp.probe(f)(x), and rec['u'].grad",
+    ),
     "second_order": Missing(
         "gradients of {} cannot be differentiated again", "backprobe keeps no graph of its backward pass",
         "differentiate a function that calls bp.probe(f)(x) and returns rec['u'].grad",
@@ -57,5 +61,7 @@ def refuse_options(backend: Backend, options: Options) -> None:
             found=backend.title, why=f"{backend.title} returns all gradients in one way, and keeps none on tensors",
             next='strategy="edges"',
         )  # fmt: skip
+    if options.partials and not backend.partials:
+        refuse(backend, "partials", f"partials={options.partials!r}")
     if options.create_graph and backend.second_order is None:
         refuse(backend, "second_order", "create_graph=True")

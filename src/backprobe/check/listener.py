@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
-from backprobe.backends.recheck import HELD, Calls, Operation
+from backprobe.backends.recheck import HELD, Operation, Recheck
 from backprobe.check.skips import Skips
 from backprobe.errors import NoSource
 from backprobe.record.names import quote
@@ -81,7 +81,7 @@ class CallListener(CodeListener):
 class CheckedProgram:
     """One run of a program, and the calls that it makes: each is passed on to ``check``."""
 
-    def __init__(self, calls: Calls, check: Check, home: str | None, paths: Mapping[int, str], skips: Skips) -> None:
+    def __init__(self, calls: Recheck, check: Check, home: str | None, paths: Mapping[int, str], skips: Skips) -> None:
         self.calls, self.check, self.skips = calls, check, skips
         self.followed = CallsToFollow(self, home, paths)
         self.notes: dict[Note, None] = {}

@@ -160,7 +160,9 @@ class ModelBlock(BlockRun):
         return self.blocks.observing(self.probe.target, observer)
 
     def judged(self, record: Record) -> Record:
-        moved = [name for name, (tensor, version) in self.versions.items() if self.tape.version(tensor) != version]
+        moved = [
+            name for name, (tensor, version) in self.versions.items() if self.trace.versions.version(tensor) != version
+        ]
         return without_moved(super().judged(record), moved)
 
     def closing(self) -> None:

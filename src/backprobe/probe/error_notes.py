@@ -81,11 +81,11 @@ def _is_returned(run: Running, name: NamedAs) -> bool:
 
 def so_far(run: Running, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:
     """What a program has recorded, before backward; and the positions of the entries that were captured."""
+    if run.tape.unfinished is None:
+        return None, []
     values = kept(run.trace, outputs)
     with run.tape.quiet():
         passed = run.tape.unfinished(_captures(values))
-    if passed is None:
-        return None, []
     captured = [at for at, value in enumerate(values) if value.capture is not None]
     return transcribe(run.trace, run.backend, values, passed, outputs), captured
 

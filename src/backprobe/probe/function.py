@@ -24,7 +24,7 @@ class FunctionRun(CalledRun):
     def starts_at(self) -> Any:
         """What is rewritten: of a callable that is no function, the function that calling it runs."""
         target = self.probe.target
-        called = self.tape.called(target, False)
+        called = self.calls.called(target, False)
         if called is not None:
             return called[0]
         method = type(target).__call__
@@ -42,7 +42,7 @@ class FunctionRun(CalledRun):
         self.lifted_numbers = [name for name, value in given.items()
                                if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
         given.update(inputs)
-        called = self.tape.called(self.probe.target, False)
+        called = self.calls.called(self.probe.target, False)
         if called is None:
             return self.reporting(*self.bound.args, **self.bound.kwargs)
         return self.trace.following.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)

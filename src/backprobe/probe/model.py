@@ -59,7 +59,7 @@ class Modules:
 
     def _parameter(self, path: str, tensor: Any) -> Any:
         if self.versions is not None:
-            self.versions[_quoted(path)] = tensor, self.tape.version(tensor)
+            self.versions[_quoted(path)] = tensor, self.trace.versions.version(tensor)
         return self.trace.name_path(_quoted(path), tensor)
 
     def _wants_output(self, path: str) -> bool:
@@ -131,7 +131,9 @@ class ModelRun(CalledRun):
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         modules = Modules(self)
-        returned = self.trace.following.call_settled(self.tape.staged, self.call.run, inputs, modules.observer())
+        staging = self.tape.staging
+        run = self.call.run if staging is None else functools.partial(staging.staged, self.call.run)
+        returned = self.trace.following.call_settled(run, inputs, modules.observer())
         result = self.call.finish(returned, self.undo)
         modules.name_unseen(self.call)
         return result

@@ -21,6 +21,7 @@ from backprobe.record.names import nearest, strip
 from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.patterns import Pattern, selection
 from backprobe.recording import Recording
+from backprobe.source.followed_calls import PlainCallables
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
 from backprobe.tracing.trace import Trace
@@ -59,6 +60,7 @@ class Run:
             chosen = self.looked_into
         self.selection = selection(chosen, self.in_function)
         self.tape = self.opened()
+        self.calls = self.tape.calls or PlainCallables()
         self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         file = self.file()

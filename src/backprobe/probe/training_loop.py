@@ -81,7 +81,8 @@ class Turns:
 
     def _is_over(self, block: PlainBlock) -> bool:
         values, tape = block.trace.values.made, block.tape
-        if tape.repeated() is not None or sys.gettrace() != self.tracer:
+        is_backward = tape.recompute is not None and tape.recompute.repeated() is not None
+        if is_backward or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
         if block.outputs:
             return True

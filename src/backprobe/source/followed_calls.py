@@ -18,22 +18,26 @@ Caller = TypeVar("Caller")
 
 
 class Callables(Protocol):
-    """What a framework knows of the functions and objects that a program calls."""
+    """What a framework knows of the functions and objects that a program calls: as it stands here, nothing special."""
 
     def is_compiled(self, function: Any) -> bool:
         """Has the framework fixed its code, so that what is inside it cannot be exchanged?"""
-        ...
+        return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         """For what the framework calls in a way of its own: the function that it runs, and how to run another instead.
 
-        Modules are such only with ``modules_too``.
+        These are its transformations, its compiled functions and, with ``modules_too``, its modules.
         """
-        ...
+        return None
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
         """For a function of the framework that calls functions given to it: what to call in its place."""
-        ...
+        return None
+
+
+class PlainCallables(Callables):
+    """Those of a framework that calls functions as Python does."""
 
 
 class Note(Protocol):

@@ -203,7 +203,9 @@ class ObservedFrame:
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
-            self.scope.log.tape.look_again((self.scope.names.id.file, self.scope.sites[event.site].line))
+            late = self.scope.log.tape.late
+            if late is not None:
+                late.look_again((self.scope.names.id.file, self.scope.sites[event.site].line))
         else:
             site = self.scope.sites[event.site]
             self.scope.log.note("binding_unseen", name=site.local, line=str(site.line))
@@ -281,7 +283,7 @@ class FrameObserver:
     """Which of the frames that are entered are watched: the user's own functions, called from a frame that is."""
 
     def __init__(self, trace: Trace, tape: BlockTape) -> None:
-        self.trace, self.tape = trace, tape
+        self.trace, self.tape, self.late, self.recompute = trace, tape, tape.late, tape.recompute
         self.tracer = Tracer(self._entered)
         self.users: dict[CodeType, bool] = {}
         self.callers: dict[Any, ScopeNames] = {}  # of what a checkpoint will compute again
@@ -316,7 +318,9 @@ class FrameObserver:
 
     def _caller_of_repeated(self) -> Scope | None:
         """The scope that called what a checkpoint computes again, in the trace of that repetition."""
-        trace, part = self.trace.repeats.now(), self.tape.repeated()
+        if self.recompute is None:
+            return None
+        trace, part = self.trace.repeats.now(), self.recompute.repeated()
         caller = self.callers.get(part)
         return None if caller is None else trace.caller_again(caller)
 
@@ -353,7 +357,7 @@ class FrameObserver:
         transparent = above.transparent if above is not None else ()
         if not caller.follows or code in transparent or code.co_name.startswith(NO_FUNCTIONS):
             return None
-        part = self.tape.to_be_repeated()
+        part = None if self.recompute is None else self.recompute.to_be_repeated()
         if part is not None:
             self.callers.setdefault(part, caller.names)
         try:
@@ -362,7 +366,8 @@ class FrameObserver:
             if not distance:
                 self.trace.note("not_followed", name=code.co_qualname, why=error.headline)
             return None
-        self.tape.entering(frame)
+        if self.late is not None:
+            self.late.entering(frame)
         scope = caller.enter(self._label(frame, distance) or code.co_name, code.co_filename, found.sites)
         watched = ObservedFrame(scope, found, code, {})
         for name, site in found.arguments:
@@ -375,7 +380,7 @@ class FrameObserver:
         owner = name_in(frame, code.co_varnames[0]) if code.co_argcount else UNKNOWN
         if owner is UNKNOWN:
             return ""
-        called = self.trace.tape.called(owner, True) if distance else None
+        called = self.trace.calls.called(owner, True) if distance else None
         function = type(owner).__call__ if code.co_name == "__call__" and called is None else called and called[0]
         inner = innermost(function)
         return type(owner).__name__ if inner is not None and inner.__code__ is code else ""

@@ -84,7 +84,7 @@ class Naming:
             if value.tensor is None:
                 if item is not value.plain:
                     return False
-            elif identity(item) != identity(value.tensor) or self.tape.version(item) != value.version:
+            elif identity(item) != identity(value.tensor) or self.versions.version(item) != value.version:
                 return False
         return any(value.tensor is not None for _, value in held)
 
@@ -148,6 +148,8 @@ class Naming:
 
     def unnamed(self, root: ScopeId) -> None:
         """What is differentiated and was read under no name gets one, which the framework has for it."""
+        if self.tape.unnamed is None:
+            return
         held = [value for value in self.values.made if value.capture is not None]
         for name, capture, before in self.tape.unnamed([value.capture for value in held]):
             value = Value(capture.source, capture.version, capture, root, NO_SITE)

@@ -33,13 +33,15 @@ class Repeats(Generic[T]):
     """The parts of one program that are computed again, and what was named in their first runs."""
 
     def __init__(self, trace: T) -> None:
-        self.trace = trace
+        self.trace, self.recompute = trace, trace.tape.recompute
         self.first: dict[Hashable, Transcript] = {}
         self.again: dict[Hashable, tuple[T, Transcript]] = {}  # runs that are not over yet
 
     def now(self) -> T:
         """The trace that what is reported now belongs to."""
-        part = self.trace.tape.repeated()
+        if self.recompute is None:
+            return self.trace
+        part = self.recompute.repeated()
         if part is None or part not in self.again:
             self.settle()
         if part is None:
@@ -53,7 +55,9 @@ class Repeats(Generic[T]):
 
         A part within a part is both while the outer one is computed again: it will be, once more.
         """
-        again, part = self.again.get(self.trace.tape.repeated()), self.trace.tape.to_be_repeated()
+        if self.recompute is None:
+            return ()
+        again, part = self.again.get(self.recompute.repeated()), self.recompute.to_be_repeated()
         found = [] if again is None else [again[1]]
         return found if part is None else [*found, self.first.setdefault(part, [])]
 
@@ -62,8 +66,9 @@ class Repeats(Generic[T]):
         over, self.again = self.again, {}
         for part, (repeat, transcript) in over.items():
             for value, again in _pairs(self.first.get(part, []), transcript):
-                if value.capture is not None and again.capture is not None and value is not again:
-                    self.trace.tape.computed_again(value.capture, again.capture)
+                captured = value.capture is not None and again.capture is not None and value is not again
+                if captured and self.recompute is not None:
+                    self.recompute.computed_again(value.capture, again.capture)
             repeat.release()
             self.first.pop(part, None)
 

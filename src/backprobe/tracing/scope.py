@@ -6,7 +6,7 @@ A ``Scope`` reports what its code does to a ``Log``, statement by statement, and
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
+from backprobe.source.followed_calls import Callables
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
@@ -37,6 +38,17 @@ class Log(Protocol):
 
     @property
     def tape(self) -> Tape: ...
+
+    @property
+    def tap(self) -> Callable[[Any], Any] | None: ...
+
+    @property
+    def calls(self) -> Callables: ...
+
+    @property
+    def effect(self) -> Callable[[Any, bool], Effect]:
+        """What a call may do to the memory of values that have names."""
+        ...
 
     @property
     def selection(self) -> Selection: ...
@@ -204,9 +216,9 @@ class Scope(CodeListener):
             if followed is not None:
                 self.names.calls.append("")
                 return followed
-        called = log.tape.called(function, False)
+        called = log.calls.called(function, False)
         self.names.calls.append(_origin(function if called is None else called[0]))
-        watched = self._watched(function, log.tape.effect(function, flagged))
+        watched = self._watched(function, log.effect(function, flagged))
         may_be_module = not log.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
@@ -239,7 +251,7 @@ class Scope(CodeListener):
         if known is None:
             if len(BUILTINS) > MOST_BUILTINS:  # classes may be made anew
                 BUILTINS.clear()
-            known = BUILTINS[kind] = _origin(function), log.tape.effect(function, flagged)
+            known = BUILTINS[kind] = _origin(function), log.effect(function, flagged)
         self.names.calls.append(known[0])
         return self._watched(function, known[1])
 
@@ -262,7 +274,7 @@ class Scope(CodeListener):
         """A call is about to run: the tensors that it may write to, as far as they are known."""
         log = self.log
         self.names.calls.append(_origin(function))
-        effect = log.tape.effect(function, flagged)
+        effect = log.effect(function, flagged)
         if effect is not Effect.READS:
             self.dirty = True
         targets: list[Any] = log.targets(function, args, kwargs) if effect is Effect.WRITES else []
@@ -300,7 +312,7 @@ class Scope(CodeListener):
             return self.name(template, value, own)
         if isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
             bound = [self._bind_template(inner, item, own) for inner, item in zip(template, value, strict=True)]
-            return bound if self.log.tape.exchanges else value
+            return value if self.log.tap is None else bound
         return value
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged, holds, leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
+from backprobe.source.followed_calls import PlainCallables
 from backprobe.source.listener import Opener
 from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
@@ -35,7 +37,9 @@ class Trace:
 
     def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
         self.tape, self.selection, self.home = tape, selection, home
-        self.operations = selection.asks_operations or tape.exchanges
+        self.tap, self.writes, self.calls = tape.tap, tape.writes, tape.calls or PlainCallables()
+        self.effect = _reads if tape.versions is None else tape.versions.effect
+        self.operations = selection.asks_operations or self.tap is not None
         self.names_operations = selection.asks_operations
         self.is_recording = True
         self.values, self.parameters = Values(), Parameters()
@@ -169,8 +173,8 @@ class Trace:
         if not self.is_recording:
             return value
         tape = self.tape
-        if tape.exchanges:
-            value = exchanged(value, tape.tap, [])
+        if self.tap is not None:
+            value = exchanged(value, self.tap, [])
         if self.names_operations or not local.endswith("()"):
             self.last = (names.id, site)
         if local == "return" and names is self.root.names and site.line:
@@ -224,20 +228,24 @@ class Trace:
         return result
 
     def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+        if self.writes is None:
+            return []
         with self.tape.quiet():
-            return self.tape.targets(function, tuple(args), kwargs)
+            return self.writes.targets(function, tuple(args), kwargs)
 
     def writing(self, tensor: Any) -> None:
-        with self.tape.quiet():
-            self.tape.writing(tensor)
+        if self.writes is not None:
+            with self.tape.quiet():
+                self.writes.writing(tensor)
 
     def written(self, tensor: Any) -> None:
         with self.tape.quiet():
             self.versions.written(tensor)
 
     def expose(self, tensor: Any) -> None:
-        with self.tape.quiet():
-            self.tape.expose(tensor)
+        if self.writes is not None:
+            with self.tape.quiet():
+                self.writes.expose(tensor)
 
     def stored(self) -> None:
         self.versions.renewed.clear()
@@ -264,9 +272,9 @@ class Trace:
 
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
-        if self.tape.exchanges:
+        if self.tap is not None:
             with self.tape.quiet():
-                tensor = self.tape.tap(tensor)
+                tensor = self.tap(tensor)
         if self.selection.might_want(path):
             with self.tape.quiet():
                 self.naming.parameter(path, tensor, self.root.names)
@@ -289,8 +297,8 @@ class Trace:
         """
         site = self.return_site if site is None else site
         with self.tape.quiet():
-            if self.tape.exchanges:
-                tensor = self.tape.tap(tensor)
+            if self.tap is not None:
+                tensor = self.tap(tensor)
             value = self.hold(tensor, *(("of()", "") if path is None else (name, path)), site)
             if path is not None and value.site is site and not value.expression:
                 explain(value, site.origin.at(path), self.at_return, self.parameters, self.versions.renewed)
@@ -314,3 +322,8 @@ class Trace:
         """What is differentiated and was read under no name gets one, which the framework has for it."""
         with self.tape.quiet():
             self.naming.unnamed(self.root.names.id)
+
+
+def _reads(function: Any, flagged: bool) -> Effect:
+    """The effect of every call where tensors keep their contents."""
+    return Effect.READS

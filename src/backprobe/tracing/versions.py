@@ -22,6 +22,8 @@ class Versions:
         self, tape: Tape, values: Values, live: Iterable[ScopeNames], parameters: Parameters, *, by_line: bool
     ) -> None:
         self.tape, self.values, self.live, self.parameters, self.by_line = tape, values, live, parameters, by_line
+        self.writes, self.late = tape.writes, tape.late
+        self.version = _unchanging if tape.versions is None else tape.versions.version
         self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
         self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight, by identity
@@ -31,7 +33,7 @@ class Versions:
         known = self.values.latest.get(self.tape.identity(item))
         if known is None:
             return self._capture(names, item, site, None)
-        if self.tape.version(item) != known.version:
+        if self.version(item) != known.version:
             self.sweep(names, site)  # written out of sight: every name on that memory gets its new version
             swept = self.values.latest[self.tape.identity(item)]
             if swept is known:
@@ -39,15 +41,19 @@ class Versions:
                 self._note_writers(names.id, site)
                 return value
             known = swept
-        self.tape.seen_again(known.capture)
+        if self.late is not None:
+            self.late.seen_again(known.capture)
         return known
 
     def _capture(self, names: ScopeNames, tensor: Any, site: Site, previous: Value | None) -> Value:
-        version = self.tape.version(tensor)
+        version = self.version(tensor)
         writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
         through = writer is not None and writer() is tensor and made == version
         around = functools.partial(mentions, self.parameters, names, site)
-        capture = self.tape.capture(tensor, around, previous.capture if previous else None, through)
+        if self.writes is None or (previous is None and not through):
+            capture = self.tape.capture(tensor, around)
+        else:
+            capture = self.writes.recapture(tensor, around, previous.capture if previous else None, through)
         value = Value(tensor, version, capture, names.id, site, previous=previous)
         self.values.latest[self.tape.identity(tensor)] = value
         self.values.made.append(value)
@@ -55,14 +61,17 @@ class Versions:
 
     def written(self, tensor: Any) -> None:
         """The program has written to a tensor."""
-        self.tape.written(tensor)
-        self.through[id(tensor)] = (weakref.ref(tensor), self.tape.version(tensor))
+        if self.writes is None:
+            return
+        self.writes.written(tensor)
+        self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
 
     def sweep(self, names: ScopeNames, site: Site) -> None:
         """Every live name whose memory has been written since gets a new version."""
-        version = self.tape.version
-        self.tape.look_again((names.id.file, site.line) if site.line and self.by_line else None)
-        detached = self.tape.detached()
+        version = self.version
+        if self.late is not None:
+            self.late.look_again((names.id.file, site.line) if site.line and self.by_line else None)
+        detached = () if self.writes is None else self.writes.detached()
         for value in self.values.latest.values() if detached else ():
             if value.capture in detached:
                 value.version = DETACHED
@@ -75,16 +84,16 @@ class Versions:
         self._note_writers(names.id, site)
 
     def _note_writers(self, scope: ScopeId, site: Site) -> None:
-        for capture in self.tape.overwritten():
+        for capture in () if self.writes is None else self.writes.overwritten():
             self.writers[id(capture)] = (scope, site)
 
     def _renew(self, live: ScopeNames, key: str, names: ScopeNames, site: Site) -> None:
         local = key.partition(OWN)[0]
         slot, renewed = [], []
         for leaf, value in live.slots[key]:
-            if value.tensor is not None and self.tape.version(value.tensor) != value.version:
+            if value.tensor is not None and self.version(value.tensor) != value.version:
                 latest = self.values.latest[self.tape.identity(value.tensor)]
-                if self.tape.version(value.tensor) != latest.version:
+                if self.version(value.tensor) != latest.version:
                     latest = self._capture(names, value.tensor, site, value)
                     explain_written(latest, names, site, local, value)
                     self.renewed.add(latest)
@@ -96,3 +105,8 @@ class Versions:
     def release(self) -> None:
         for held in (self.renewed, self.through, self.writers):
             held.clear()
+
+
+def _unchanging(tensor: Any) -> int:
+    """The version of every tensor where tensors keep their contents."""
+    return 0

@@ -9,7 +9,7 @@ from backprobe.backends.capabilities import ModelCall, Models
 from backprobe.backends.facts import Options
 from backprobe.backends.jax import errors, models, refusals
 from backprobe.backends.jax.arrays import JaxArrays
-from backprobe.backends.jax.recheck import JaxCalls
+from backprobe.backends.jax.recheck import JaxRecheck
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.protocol import Backend
 
@@ -32,6 +32,7 @@ class JaxBackend(Backend):
     name = "jax"
     title = "JAX"
     arrays = JaxArrays()
+    partials = True
     models = JaxModels()
     instead = INSTEAD
 
@@ -41,8 +42,8 @@ class JaxBackend(Backend):
     def refuse(self, target: Any, asked: str) -> None:
         refusals.refuse(target, asked)
 
-    def recheck(self) -> JaxCalls:
-        return JaxCalls()
+    def recheck(self) -> JaxRecheck:
+        return JaxRecheck()
 
     def errors(self, error: BaseException, tape: object, captures: object) -> str | None:
         return errors.explain(error)

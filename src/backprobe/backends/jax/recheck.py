@@ -26,7 +26,7 @@ from backprobe.backends.pure_calls import (
     why_not_given,
     why_not_kind,
 )
-from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, Recheck, UncheckedCalls
 from backprobe.record.reasons import Reason
 
 TRACED = Reason("traced")
@@ -34,8 +34,8 @@ TRACED = Reason("traced")
 OF_MODEL = ""  # among the inputs: what a model holds itself
 
 
-class JaxCalls:
-    """JAX's ``Calls``: the program runs under ``jax.linearize``, loops and branches as Python runs them."""
+class JaxRecheck(Recheck):
+    """JAX's ``Recheck``: the program runs under ``jax.linearize``, loops and branches as Python runs them."""
 
     def __init__(self) -> None:
         self.level: Any = None
@@ -63,21 +63,12 @@ class JaxCalls:
             jax.linearize(linearized, *lifted.arrays)
         taken.over()
 
-    def paths(self, model: Any) -> Mapping[int, str]:
-        return {}
-
-    def opens(self, function: Any) -> bool:
-        return False
-
     def is_whole(self, function: Any) -> bool:
         if isinstance(function, partial):
             return self.is_whole(function.func)
         if isinstance(function, MethodType):
             return self.is_whole(function.__func__)
         return _is_custom(function) or private.is_staged(function)
-
-    def is_compiled(self, function: Any) -> bool:
-        return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         inside = calls.jitted(function)
@@ -157,7 +148,7 @@ class Given:
 class HeardCall:
     """A call that is about to be made; arrays are never written to."""
 
-    def __init__(self, owner: JaxCalls, given: Given) -> None:
+    def __init__(self, owner: JaxRecheck, given: Given) -> None:
         self.owner, self.given = owner, given
 
     def returned(self, result: Any) -> Operation | Reason | None:

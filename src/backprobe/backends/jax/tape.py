@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
+from backprobe.backends.capabilities import Staging
+from backprobe.backends.facts import Around, Backward, Description, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate
 from backprobe.backends.jax.primitives import TAPS, Tap, carried, concrete, peek_p, tap_p, traces_around
 from backprobe.backends.jax.staged import CHECKPOINTS, INLINED, Staged, trace
 from backprobe.backends.jax.tensors import describe, is_array
-from backprobe.backends.protocol import Once
+from backprobe.backends.protocol import Tape
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
+from backprobe.source.followed_calls import Callables
 
 
-class JaxTape(Once):
+class JaxTape(Tape, Callables, Staging):
     """JAX's ``Tape``."""
-
-    exchanges = True
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -37,8 +37,15 @@ class JaxTape(Once):
         self.around: list[Any] = []  # the transformations that the probe itself was called in
         self.depth = 0  # of the calls that JAX is tracing
 
-    def quiet(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    # capabilities
+
+    @property
+    def calls(self) -> Callables:
+        return self
+
+    @property
+    def staging(self) -> Staging:
+        return self
 
     # what a tensor is
 
@@ -50,9 +57,6 @@ class JaxTape(Once):
 
     def describe(self, tensor: Any) -> Description:
         return describe(tensor)
-
-    def version(self, tensor: Any) -> int:
-        return 0
 
     def is_differentiated(self, value: Any) -> bool:
         return private.reaches(value, self.level)
@@ -141,7 +145,7 @@ class JaxTape(Once):
         if tap.captured and carried(tap.tapped, self.level) is None:
             tap.value = tap.tapped
 
-    def capture(self, tensor: Any, around: Callable[[], Around], previous: Tap | None, through: bool) -> Tap:
+    def capture(self, tensor: Any, around: Callable[[], Around]) -> Tap:
         known = self.taps.get(id(tensor))
         if known is None:  # it does not depend on what is differentiated, or is an integer
             known = self._know(tensor, Tap())
@@ -171,16 +175,10 @@ class JaxTape(Once):
         known = self.taps.get(id(tensor))
         return id(tensor) if known is None else id(known)
 
-    def is_lost(self, capture: Tap) -> bool:
+    def is_discarded(self, capture: Tap) -> bool:
         return capture.lost and not self.depth
 
     # calls
-
-    def effect(self, function: Any, flagged: bool) -> Effect:
-        return Effect.READS
-
-    def is_compiled(self, function: Any) -> bool:
-        return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         inside = calls.jitted(function)
@@ -233,17 +231,6 @@ class JaxTape(Once):
         zero = tap_p.bind(jnp.broadcast_to(self.seed.astype(like.dtype), like.shape), key=key, batch=0)
         TAPS[key].has_tangent = False  # until the value inside that it perturbs turns out to have one
         return zero
-
-    # writes, which there are none of
-
-    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        return []
-
-    def writing(self, tensor: Any) -> None: ...
-
-    def written(self, tensor: Any) -> None: ...
-
-    def expose(self, tensor: Any) -> None: ...
 
     def release(self) -> None:
         for held in (self.taps, self.kept, self.around):

@@ -12,7 +12,7 @@ from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.block import OpenTape
-from backprobe.backends.tensorflow.recheck import TensorflowCalls
+from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.tape import TensorflowTape
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class TensorflowBackend(Backend):
     name = "tensorflow"
     title = "TensorFlow"
     arrays = TensorflowArrays()
+    partials = True
     models = KerasModels()
     blocks = TensorflowBlocks()
     instead = INSTEAD
@@ -70,8 +71,8 @@ class TensorflowBackend(Backend):
     def graphs(self, target: Any, session: Any) -> Program | None:
         return graph_targets.program(target, session)
 
-    def recheck(self) -> TensorflowCalls:
-        return TensorflowCalls()
+    def recheck(self) -> TensorflowRecheck:
+        return TensorflowRecheck()
 
     def errors(self, error: BaseException, tape: object, captures: object) -> str | None:
         return errors.explain(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import tensorflow as tf
@@ -74,9 +74,6 @@ class OpenTape(TensorflowTape, Block):
 
     def unseen(self) -> Sequence[str]:
         return tuple(self.log.compiled)
-
-    def entering(self, frame: FrameType) -> None:
-        """Nothing is written to variables out of sight."""
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed

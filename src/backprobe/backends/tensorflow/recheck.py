@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Options
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_given, why_not_python
-from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, Recheck, UncheckedCalls
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.operation_log import CARRYING, OperationLog
@@ -38,14 +38,13 @@ OWN = frozenset({BY_HAND, "IdentityN"})  # what wraps one in a graph
 DOUBLE = {tf.complex64: tf.complex128, tf.complex128: tf.complex128}
 
 
-class TensorflowCalls:
-    """TensorFlow's ``Calls``: the program runs eagerly under a gradient tape, which says what is differentiated."""
+class TensorflowRecheck(Recheck):
+    """TensorFlow's ``Recheck``: the program runs eagerly under a gradient tape, which says what is differentiated."""
 
     def __init__(self) -> None:
         self.tape = TensorflowTape(Options())
         self.tape.log = self.log = KindsLog()
         self.recording: Any = None
-        self.called, self.higher_order = self.tape.called, self.tape.higher_order
 
     def run(self, program: Callable[[Any, Mapping[str, Any]], Any], target: Any, inputs: Mapping[str, Any]) -> None:
         undo: list[Callable[[], None]] = []
@@ -61,17 +60,14 @@ class TensorflowCalls:
         self.tape.log.root(tensor)
         return tensor
 
-    def paths(self, model: Any) -> Mapping[int, str]:
-        return {}
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        return self.tape.called(function, modules_too)
 
-    def opens(self, function: Any) -> bool:
-        return False
+    def higher_order(self, function: Any) -> Callable[..., Any] | None:
+        return self.tape.higher_order(function)
 
     def is_whole(self, function: Any) -> bool:
         return private.has_own_gradient(function)
-
-    def is_compiled(self, function: Any) -> bool:
-        return False
 
     def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | Reason | None:
         if isinstance(function, partial):
@@ -141,7 +137,9 @@ class KindsLog(OperationLog):
 class HeardCall:
     """A call that is about to be made; Variables among its arguments may be written to."""
 
-    def __init__(self, calls: TensorflowCalls, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def __init__(
+        self, calls: TensorflowRecheck, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         self.calls, self.function, self.given = calls, function, (args, dict(kwargs))
         self.owner = _owner(function)
         calls.log.kinds.clear()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
 import numpy
 import tensorflow as tf
 
+from backprobe.backends.capabilities import Versions
 from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
-from backprobe.backends.protocol import Once
+from backprobe.backends.protocol import Tape
 from backprobe.backends.tensorflow import functions, layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import differentiate
@@ -22,21 +23,32 @@ from backprobe.backends.tensorflow.tensors import describe, is_differentiable, i
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
+from backprobe.source.followed_calls import Callables
 
 
-class TensorflowTape(Once):
+class TensorflowTape(Tape, Callables, Versions):
     """TensorFlow's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.exchanges = bool(options.partials)
         self.log = OperationLog()
         self.taps = Taps(self.log)
         self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
         self.gradients: Any = None  # the gradient tape, while the program runs
 
-    def quiet(self) -> AbstractContextManager[Any]:
-        return nullcontext()
+    # capabilities
+
+    @property
+    def tap(self) -> Callable[[Any], Any] | None:
+        return self._tap if self.options.partials else None
+
+    @property
+    def calls(self) -> Callables:
+        return self
+
+    @property
+    def versions(self) -> Versions:
+        return self
 
     # what a tensor is
 
@@ -75,7 +87,7 @@ class TensorflowTape(Once):
 
     # captures
 
-    def capture(self, tensor: Any, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
+    def capture(self, tensor: Any, around: Callable[[], Around]) -> Capture:
         variable = variable_of(tensor)
         if variable is not None:
             return self._capture_variable(tensor, variable)
@@ -118,12 +130,6 @@ class TensorflowTape(Once):
         variable = variable_of(tensor)
         return private.identity_of(tensor if variable is None else variable.handle)
 
-    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    def is_lost(self, capture: Capture) -> bool:
-        return False
-
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
         """The trainable Variables that the program has read, as often as they were written before it did."""
         known = {capture.key for capture in captures if capture.is_variable}
@@ -141,16 +147,13 @@ class TensorflowTape(Once):
                     found.append((position, variable.name, capture, before))
         return [(name, capture, before) for _, name, capture, before in sorted(found, key=itemgetter(0))]
 
-    def tap(self, value: Any) -> Any:
+    def _tap(self, value: Any) -> Any:
         return self.taps.tap(value) if is_eager(value) and self.is_differentiated(value) else value
 
     # calls, and what they write: the log tells which Variables were written
 
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN
-
-    def is_compiled(self, function: Any) -> bool:
-        return False
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if functions.is_compiled(function):
@@ -163,18 +166,6 @@ class TensorflowTape(Once):
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
         return function if any(function is known for known in functions.HIGHER_ORDER) else None
-
-    def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        return []
-
-    def writing(self, tensor: Any) -> None:
-        """The value of a Variable was read when it got its name."""
-
-    def written(self, tensor: Any) -> None:
-        """The log has it."""
-
-    def expose(self, tensor: Any) -> None:
-        """NumPy gets a copy."""
 
     # forward and backward
 
@@ -200,7 +191,7 @@ class TensorflowTape(Once):
             def watch(tensor: Any) -> Any:
                 tape.watch(tensor)
                 self.log.root(tensor)
-                return self.tap(tensor) if self.exchanges else tensor
+                return tensor if self.tap is None else self.tap(tensor)
 
             ran = program(lift(inputs, wrt, undo, watch))
         self.settle(ran.captures)
@@ -211,7 +202,7 @@ class TensorflowTape(Once):
         """What runs within this context is on the gradient tape, and in the log."""
         with (
             private.hearing_operations(self.log.operation, self.log.recorded),
-            tf.GradientTape(persistent=self.exchanges) as self.gradients,
+            tf.GradientTape(persistent=bool(self.options.partials)) as self.gradients,
         ):
             yield self.gradients
 

@@ -16,7 +16,7 @@ from backprobe.backends.torch import errors, graph_facts, models, strategies
 from backprobe.backends.torch.arrays import TorchArrays
 from backprobe.backends.torch.block import ListeningTape
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.recheck import TorchCalls
+from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.tape import TorchTape
 
 
@@ -52,6 +52,7 @@ class TorchBackend(Backend):
     name = "torch"
     title = "PyTorch"
     arrays = TorchArrays()
+    partials = True
     strategies = ("edges", "retain_grad", "hooks", "separate")
     models = TorchModels()
     blocks = TorchBlocks()
@@ -62,8 +63,8 @@ class TorchBackend(Backend):
     def refuse(self, target: Any, asked: str) -> None:
         models.refuse(target, asked)
 
-    def recheck(self) -> TorchCalls:
-        return TorchCalls()
+    def recheck(self) -> TorchRecheck:
+        return TorchRecheck()
 
     def errors(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
         return errors.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
-from backprobe.backends.capabilities import Block
+from backprobe.backends.capabilities import Block, Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals
@@ -96,7 +96,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class ListeningTape(TorchTape, Block):
+class ListeningTape(TorchTape, Block, Late, Recompute):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -149,7 +149,17 @@ class ListeningTape(TorchTape, Block):
         assert capture.edge is not None
         self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
 
-    def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
+    @property
+    def late(self) -> Late:
+        return self
+
+    @property
+    def recompute(self) -> Recompute:
+        return self
+
+    def capture(
+        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
+    ) -> Capture:
         capture = super().capture(tensor, around, previous, through)
         capture.calls = self.passing.begun
         if self.updates is not None:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_given, why_not_python
-from backprobe.backends.recheck import CAPTURED, DERIVES, HELD, Input, Operation, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, DERIVES, HELD, Input, Operation, Recheck, UncheckedCalls
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.coverage import Coverage, now
@@ -39,8 +39,8 @@ MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_modu
 REQUIRES = "inputs of a model are differentiated only if they require a gradient: x.requires_grad_()"
 
 
-class TorchCalls:
-    """PyTorch's ``Calls``."""
+class TorchRecheck(Recheck):
+    """PyTorch's ``Recheck``."""
 
     def __init__(self) -> None:
         self.inside: dict[torch.nn.Module, bool] = {}  # has it modules of the user's in it?
@@ -88,9 +88,6 @@ class TorchCalls:
         if any(vars(function).get(name) for name in BACKWARD_HOOKS):
             self.hooked[type(function).__name__] = None
         return models.original_forward(function), partial(models.call_with, function)
-
-    def higher_order(self, function: Any) -> None:
-        return None
 
     def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | Reason | None:
         if isinstance(function, partial):

@@ -16,8 +16,9 @@ from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
+from backprobe.backends.capabilities import Versions, Writes
 from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
-from backprobe.backends.protocol import Once
+from backprobe.backends.protocol import Tape
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
@@ -31,6 +32,7 @@ from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
+from backprobe.source.followed_calls import Callables
 
 TOGETHER = Reason("versions_share_gradient")
 EXCHANGED = Reason("data_replaced")
@@ -41,10 +43,9 @@ UNSEEN = -1  # no version of any tensor: what was written to this memory is not 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
-class TorchTape(Once):
+class TorchTape(Tape, Callables, Versions, Writes):
     """PyTorch's ``Tape``."""
 
-    exchanges = False
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
 
     def __init__(self, options: Options) -> None:
@@ -85,6 +86,20 @@ class TorchTape(Once):
     def describe(self, tensor: Tensor) -> Description:
         return describe(tensor)
 
+    # capabilities
+
+    @property
+    def calls(self) -> Callables:
+        return self
+
+    @property
+    def versions(self) -> Versions:
+        return self
+
+    @property
+    def writes(self) -> Writes:
+        return self
+
     version = staticmethod(version)
 
     def cotangent(self, output: Tensor, cotangent: Any) -> Tensor:
@@ -98,7 +113,14 @@ class TorchTape(Once):
 
     # captures
 
-    def capture(self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool) -> Capture:
+    def recapture(
+        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool
+    ) -> Capture:
+        return self.capture(tensor, around, previous, through)
+
+    def capture(
+        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
+    ) -> Capture:
         if is_wrapped(tensor):
             inside = Reason("func_transform")
             return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, inside)
@@ -205,9 +227,6 @@ class TorchTape(Once):
         if not (modules_too and isinstance(function, torch.nn.Module)):
             return None
         return models.original_forward(function), partial(models.call_with, function)
-
-    def higher_order(self, function: Any) -> None:
-        return None
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         found = effects.targets(function, args, kwargs)
@@ -327,17 +346,6 @@ class TorchTape(Once):
             for capture, sources in zip(captures, links, strict=True)
         ]
         return Backward(found, ())
-
-    def tap(self, value: Any) -> Any:
-        return value
-
-    identity = staticmethod(id)
-
-    def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        return function(*args, **kwargs)
-
-    def is_lost(self, capture: Capture) -> bool:
-        return False
 
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: what can be known only now."""
