@@ -27,6 +27,25 @@ HOOKS = [
 ]  # fmt: skip
 
 
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor([2.0, 3.0, 4.0]))
+
+    def forward(self, x):
+        hidden = x * self.weight
+        return hidden.tanh()
+
+
+def doubled(value):
+    twice = value * 2
+    return twice
+
+
+def scalar(number):
+    return torch.tensor(number, requires_grad=True)
+
+
 def same(a, b):
     """Bitwise, and of the same kind."""
     if not isinstance(a, torch.Tensor):

@@ -17,17 +17,13 @@ from torch.utils.checkpoint import (
 )
 
 import backprobe as bp
-from block_cases import assert_grads, assert_same, case, grads, nothing_left, same
+from block_cases import assert_grads, assert_same, case, grads, same
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 transformers.logging.set_verbosity_error()
 KINDS = pytest.mark.parametrize("reentrant", [False, True], ids=["non_reentrant", "reentrant"])
 CHECKPOINTS = "Checkpoints"
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing():
-    with nothing_left():
-        yield
 
 
 # checkpoints

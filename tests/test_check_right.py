@@ -4,7 +4,7 @@ import pytest
 
 import backprobe as bp
 from right_derivatives import RIGHT
-from test_zoo import ZOO, inputs
+from test_real_models import ZOO, inputs
 
 
 @pytest.mark.parametrize("what", RIGHT)

@@ -16,30 +16,11 @@ from torch import nn
 
 import backprobe as bp
 from backprobe.record.reasons import Note
-from block_cases import case, nothing_left, same
+from block_cases import Net, case, same, scalar
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 LIFE, TRACERS = "Nesting, errors, and reading early", "Debuggers and coverage"
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing():
-    with nothing_left():
-        yield
-
-
-@pytest.fixture
-def x():
-    return torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([2.0, 3.0, 4.0]))
-
-    def forward(self, x):
-        hidden = x * self.weight
-        return hidden.tanh()
 
 
 def doubled(value):
@@ -450,3 +431,71 @@ def test_two_thousand_steps_leave_nothing():
         assert (hooks, threads) == before[1:3]
         assert objects <= before[0] + 20, form.__name__
         assert memory <= before[3] + 20_000, form.__name__
+
+
+def test_blocks_that_end_in_another_order_than_they_began():
+    x = torch.ones(2, requires_grad=True)
+    before = sys.gettrace(), sys._getframe().f_trace
+    first, second = bp.probe(), bp.probe()
+    rec = first.__enter__()
+    u = x * 2
+    inner = second.__enter__()
+    v = u * 3
+    first.__exit__(None, None, None)
+    w = v * 4
+    w.sum().backward()
+    second.__exit__(None, None, None)
+    assert (sys.gettrace(), sys._getframe().f_trace) == before
+    assert "w" in inner
+    assert "w" not in rec
+    assert rec.notes == ()
+    assert inner["w"].grad.tolist() == [1, 1]
+
+
+def test_leaving_a_block_that_was_never_entered():
+    with pytest.raises(bp.BadOption, match="^this probe has no open block"):
+        bp.probe().__exit__(None, None, None)
+
+
+def test_options_that_are_not_for_blocks():
+    with pytest.raises(bp.BadOption, match="session is not for blocks"):
+        bp.probe(session=3).__enter__()
+    with pytest.raises(bp.BadOption) as caught:
+        bp.probe(of="loss").__enter__()
+    assert "with bp.probe(of=...)" in str(caught.value)
+
+
+def test_a_block_without_backward_says_so():
+    with bp.probe() as rec:
+        u = torch.ones(1) * 2
+    assert "no gradients: nothing that was recorded was differentiated" in str(rec)
+    assert repr(rec) == "<backprobe.Recording of nothing: 1 entries, 1 without gradient>"
+
+
+def test_blocks_of_one_probe_that_take_turns():
+    probe, x = bp.probe(), scalar(2.0)
+
+    def turns():
+        with probe as rec:
+            u = x * 2
+            yield rec
+            late = u * 3
+            yield rec
+            late.backward()
+
+    first, second = turns(), turns()
+    recordings = next(first), next(second)
+    next(first)
+    assert list(first) == []
+    next(second)
+    assert list(second) == []
+    for rec in recordings:
+        assert rec["late"].grad == 1
+        assert rec["u"].grad == 3
+
+
+def test_a_recording_without_outputs_is_saved_and_loaded(tmp_path):
+    with bp.probe() as rec:
+        u = torch.ones(2) * 2
+    rec.save(tmp_path / "saved")
+    assert torch.equal(bp.load(tmp_path / "saved")["u"].value, u)

@@ -11,39 +11,14 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from torch import nn
 from traitlets.config import Config
 
 import backprobe as bp
-from block_cases import case, nothing_left, same
+from block_cases import Net, case, doubled, same
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 PLACES = "Where a block can stand"
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing():
-    with nothing_left():
-        yield
-
-
-@pytest.fixture
-def x():
-    return torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([2.0, 3.0, 4.0]))
-
-    def forward(self, x):
-        hidden = x * self.weight
-        return hidden.tanh()
-
-
-def doubled(value):
-    twice = value * 2
-    return twice
 
 
 def generating(x):

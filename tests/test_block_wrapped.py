@@ -2,8 +2,11 @@
 
 import contextlib
 import copy
+import inspect
+import pickle
 import threading
 import warnings
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -11,16 +14,13 @@ import transformers
 from torch import nn
 
 import backprobe as bp
-from block_cases import case, grads, nothing_left, same
+from backprobe.tracing import naming
+from block_cases import case, grads, same, scalar
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 transformers.logging.set_verbosity_error()
 WRAPPED, INSIDE = "Models that are wrapped", "Inside a block"
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing():
-    with nothing_left():
-        yield
 
 
 class Net(nn.Module):
@@ -432,3 +432,97 @@ def test_backward_from_another_thread():
     assert same(x.grad, torch.tensor([2.0, 2.0]))
     assert rec["u"].status == "backward_not_run"
     assert rec["u"].reason == "backward() was called by another thread than the one that opened the block"
+
+
+def test_objects_of_the_users_are_asked_nothing():
+    x = scalar(2.0)
+    stub = Mock(side_effect=lambda z: z * 2)
+    walked = []
+
+    class Walked(list):
+        def __iter__(self):
+            walked.append(1)
+            return super().__iter__()
+
+    with bp.probe() as rec:
+        u = stub(x)
+        held = Walked([u])
+        u.backward()
+    assert rec["u"].grad == 1
+    assert rec.notes == ()
+    assert not stub._mock_children
+    assert walked == []
+    assert "held.0" in rec["u"].aliases
+
+
+def test_what_a_list_holds_already_is_not_explained_again_at_each_turn(monkeypatch):
+    explained = []
+    explain = naming.explain
+    monkeypatch.setattr(naming, "explain", lambda *given: explained.append(1) or explain(*given))
+    x = scalar(2.0)
+    with bp.probe() as rec:
+        held = [x]
+        for _ in range(30):
+            held = held + [held[-1] * 1.01]
+        sum(held).backward()
+    assert len(explained) <= len(rec)
+    assert [read.name for read in rec["held#5.5"].reads] == ["x", "held#1.1", "held#2.2", "held#3.3", "held#4.4"]
+
+
+def test_objects_that_know_each_other_are_walked_once():
+    nodes = [{"v": torch.ones(1)} for _ in range(30)]
+    for node in nodes:
+        node["others"] = [other for other in nodes if other is not node]
+    x = scalar(2.0)
+    with bp.probe() as rec:
+        here = nodes[0]
+        u = x * 2
+        u.backward()
+    assert rec["here.v"].status == "frozen"
+    assert len(rec) < 50
+
+
+def test_copies_of_a_model_made_in_a_block_have_nothing_of_the_probe():
+    model, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    with bp.probe(model, [":input"]) as rec:
+        copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+        model(x).sum().backward()
+    for copied in copies:
+        assert torch.equal(copied(x), model(x))
+        assert copied.forward.__self__ is copied
+    assert "forward" not in vars(model)
+
+
+def test_a_forward_that_the_user_exchanges_in_a_block_stays():
+    model = torch.nn.Linear(2, 2)
+    with bp.probe(model, [":input"]) as rec:
+        before = model(torch.ones(1, 2))
+        inner = model.forward
+        model.forward = lambda given: inner(given) * 2
+    assert torch.equal(model(torch.ones(1, 2)), before * 2)
+
+
+def test_the_name_to_type_next_is_a_pattern():
+    model = torch.nn.Linear(2, 2)
+    with pytest.raises(bp.NothingMatched) as caught, bp.probe(model, "return"):
+        model(torch.ones(1, 2))
+    assert "'return'" not in caught.value.next
+
+
+def test_a_forward_whose_locals_are_recorded_has_its_signature():
+    model = torch.nn.Linear(2, 2)
+    asked = inspect.signature(model.forward)
+    with bp.probe(model, [":input"]):
+        assert inspect.signature(model.forward) == asked
+        model(torch.ones(1, 2))
+
+
+def test_a_place_that_is_computed():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        held, i = [x * 1, x * 2], 0
+        held[i + 1] *= 2
+        loss = held[1].sum()
+        loss.backward()
+    assert rec["held[i + 1]"].grad.tolist() == [1, 1]
+    assert rec["held[i + 1]"].source.text == "held[i + 1] *= 2"

@@ -7,7 +7,7 @@ from torch.autograd.graph import get_gradient_edge
 from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.tape import TorchTape
 from perturbation import JUDGED, judge, record
-from test_zoo import ZOO, inputs
+from test_real_models import ZOO, inputs
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 AT_LEAST = {"gpt2": 90, "llama": 100, "bert": 90, "t5": 190, "mixtral": 170, "vit": 85}

@@ -8,20 +8,11 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from block_cases import case, grads, nothing_left, same
+from block_cases import case, grads, same, scalar
+
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 PASSES, WRITES = "Backward passes", "Writes, views and hooks"
-
-
-@pytest.fixture(autouse=True)
-def leaves_nothing():
-    with nothing_left():
-        yield
-
-
-@pytest.fixture
-def x():
-    return torch.tensor([1.0, -2.0, 3.0], requires_grad=True)
 
 
 class Net(nn.Module):
@@ -443,3 +434,211 @@ def test_a_backward_that_raises_on_its_way():
         apart = x * 2
         u.sum().backward()
     assert rec["apart"].status == "not_connected"
+
+
+def test_only_a_multiple_by_a_number_is_a_scale():
+    a, b = scalar(3.0), scalar(2.0)
+    with bp.probe() as rec:
+        u, v = a * 1, b * 1
+        r = u / v
+        r.backward()
+    assert rec.notes == ()
+    with bp.probe() as rec:
+        u = a * 1
+        r = u * u
+        r.backward(retain_graph=True)
+        r.backward()
+    assert rec.notes == ()
+    with bp.probe() as rec:
+        loss = a * a
+        (loss * 4).backward(retain_graph=True)
+        (loss * 4).backward()
+    assert rec.notes == ("loss: backward() ran from 4 × this, and all gradients are of that",)
+    with bp.probe() as rec:
+        loss = a * a
+        (loss / 4).backward()
+    assert rec.notes == ("loss: backward() ran from 0.25 × this, and all gradients are of that",)
+
+
+def test_parameters_that_get_another_shape_or_dtype_in_the_block():
+    model = torch.nn.Sequential(torch.nn.LazyLinear(3), torch.nn.Linear(3, 1))
+    with bp.probe(model) as rec:
+        model(torch.randn(4, 2)).sum().backward()
+    assert torch.equal(rec["0.weight"].grad, model[0].weight.grad)
+    with pytest.raises(bp.Overwritten):
+        _ = rec["0.weight"].value
+    linear = torch.nn.Linear(2, 2)
+    with bp.probe(linear) as rec:
+        linear.double()
+        linear(torch.ones(1, 2, dtype=torch.double)).sum().backward()
+    assert torch.equal(rec["weight"].grad, linear.weight.grad)
+    w = torch.nn.Parameter(torch.ones(2))
+    with bp.probe() as rec:
+        k = w
+        w.data = torch.ones(3)
+        (w * 2).sum().backward()
+    assert rec["w"].grad.tolist() == [2, 2, 2]
+    assert rec.notes == ()
+
+
+def test_memory_that_the_program_frees():
+    x = torch.ones(1_000_000, requires_grad=True)
+    with bp.probe() as rec:
+        u = x * 1
+        (u * 1).sum().backward()
+        u.untyped_storage().resize_(0)
+    assert torch.equal(rec["u"].value, torch.ones(1_000_000))  # copied when its memory was asked for
+    with bp.probe() as rec:
+        u = x * 1
+        (u * 1).sum().backward()
+        eval("u.untyped_storage().resize_(0)")  # which nobody sees into
+    with pytest.raises(bp.Overwritten, match="is lost"):
+        _ = rec["u"].value
+    assert "u" in str(rec)
+
+
+def test_a_backward_that_writes_into_its_gradient():
+    def f(x):
+        u = x * 2
+        v = Triple.apply(u)
+        w = v * 5
+        return w.sum()
+
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    with bp.probe() as rec:
+        f(x).backward()
+    assert rec["/f:v"].grad.tolist() == bp.probe(f)(x)["v"].grad.tolist() == [5, 5]
+    assert rec["/f:u"].grad.tolist() == [15, 15]
+
+
+def test_a_hook_that_writes_into_a_gradient_after_it_has_come():
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+
+    def halve(gradients):
+        gradients[0].div_(2)
+
+    with bp.probe() as rec:
+        u = x * 2
+        v = u * u
+        u.grad_fn.register_prehook(halve)  # after ours
+        v.sum().backward()
+    assert rec["u"].status == "opaque"
+    assert "wrote into its gradient" in rec["u"].reason
+
+
+def test_a_step_written_by_hand():
+    x, w = torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0], requires_grad=True)
+    with bp.probe() as rec:
+        loss = ((x * w).sum() - 5) ** 2
+        loss.backward()
+        with torch.no_grad():
+            w -= 0.01 * w.grad
+        w.grad = None
+        w.requires_grad = True
+    assert rec["w#0"].grad.tolist() == [-4, -8]
+    assert rec["w#1"].status == "not_connected"
+    assert rec.notes == ()
+    with bp.probe() as rec:
+        for _ in range(2):
+            ((x * w).sum() - 5).square().backward()
+            with torch.no_grad():
+                w -= 0.01 * w.grad
+    first, second = rec["w#0"], rec["w#1"]
+    assert first.grad.tolist() == (2 * ((x * first.value).sum() - 5) * x).tolist()
+    assert second.grad.tolist() == (2 * ((x * second.value).sum() - 5) * x).tolist()
+    assert rec["w#2"].status == "not_connected"
+
+
+def test_a_scaled_loss_in_a_block_around_a_model():
+    model = torch.nn.Linear(2, 1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with bp.probe(model) as rec:
+        scaler.scale(model(torch.ones(1, 2)).square().mean()).backward()
+    assert len(rec.notes) == 1
+    assert "all gradients are of that multiple" in rec.notes[0]
+
+
+class Triple(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        return a * 3
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.mul_(3)  # into what it was given
+
+
+def test_a_block_inside_of_a_backward():
+    seen = []
+
+    class Inner(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 1
+
+        @staticmethod
+        def backward(ctx, gradient):
+            with torch.enable_grad(), bp.probe() as rec:
+                y = torch.tensor(3.0, requires_grad=True)
+                z = y * y
+                z.backward()
+            seen.append(rec)
+            return gradient
+
+    Inner.apply(scalar(2.0)).backward()
+    assert seen[0]["y"].grad == 6
+    assert [entry.name for entry in seen[0].outputs] == ["z"]
+
+
+def test_a_cotangent_that_is_used_again():
+    x, cotangent = torch.ones(2, requires_grad=True), torch.tensor([1.0, 10.0])
+    with bp.probe() as rec:
+        u = x * 2
+        u.backward(cotangent)
+        cotangent.zero_()
+    assert rec["u"].grad.tolist() == [1, 10]
+
+
+def test_what_begins_to_require_a_gradient_by_an_attribute():
+    x = torch.ones(2)
+    with bp.probe() as rec:
+        k = x
+        x.requires_grad = True
+        (x * 2).sum().backward()
+    assert rec["k"].grad.tolist() == [2, 2]
+
+
+def test_a_leaf_that_gets_its_name_only_after_backward():
+    model = torch.nn.Linear(2, 1)
+    with bp.probe() as rec:
+        model(torch.ones(1, 2)).sum().backward()
+        for name, parameter in model.named_parameters():
+            size = parameter.norm().item()
+    assert rec["parameter#0"].status == "backward_not_run"  # nothing of it was recorded before
+    x = torch.ones(2, requires_grad=True)
+    with bp.probe() as rec:
+        u = model(x)
+        u.sum().backward()
+        weight = model.weight
+    assert rec["weight"].status == "backward_not_run"  # since it got its name
+    assert "only after backward() had run" in rec["weight"].reason
+
+
+def test_a_leaf_to_which_nothing_comes():
+    """PyTorch calls the hook of a leaf with None where a backward gives it nothing."""
+
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            return a * b
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient, None
+
+    x, w = scalar(2.0), scalar(3.0)
+    with bp.probe() as rec:
+        u = Nothing.apply(x, w)
+        u.backward()
+    assert rec["x"].grad == 1
+    assert rec["w"].status == "not_connected"
