@@ -1,5 +1,6 @@
 """Makes the table of docs/check.md: ``python tests/check_page.py`` runs the checks and writes the page."""
 
+import functools
 import sys
 from pathlib import Path
 
@@ -11,9 +12,14 @@ MARK = "<!-- what the tests find -->\n"
 HEAD = "\n| what is wrong | input | error | what the report adds |\n|---|---|---|---|\n"
 
 
+@functools.cache
+def checked(what):
+    return bp.check(CASES[what].program)(*CASES[what].arguments)
+
+
 def row(what):
     case = CASES[what]
-    found = [one for one in bp.check(case.program)(*case.arguments).findings if one.input == case.input]
+    found = [one for one in checked(what).findings if one.input == case.input]
     looks = found[0].facts[0].partition(": [")[0]
     error = "infinite" if found[0].error == float("inf") else f"{found[0].error:.2g}"
     return f"| {what} | {f'`{case.input}`' if case.input else 'all'} | {error} | {looks} |\n"

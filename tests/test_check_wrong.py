@@ -1,11 +1,15 @@
 """Every kind of wrong derivative is found, and its line, its input and the size of its error are told."""
 
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
 import backprobe as bp
 import check_page
+from backprobe.check.text import SENTENCES
+from backprobe.record import reasons
 from wrong_derivatives import CASES
 
 
@@ -18,7 +22,7 @@ def line_of(program):
 @pytest.mark.parametrize("what", CASES)
 def test_the_wrong_derivative_is_found_and_no_other(what):
     case = CASES[what]
-    report = bp.check(case.program)(*case.arguments)
+    report = check_page.checked(what)
     assert not report.ok
     found = [finding for finding in report.findings if finding.input == case.input]
     assert found, report
@@ -30,6 +34,34 @@ def test_the_wrong_derivative_is_found_and_no_other(what):
     assert finding.error > 1e-4
     if case.error is not None:
         assert finding.error == pytest.approx(case.error, rel=1e-6)
+
+
+@pytest.mark.parametrize("what", [
+    "the sign is flipped", "wrong where the input is negative", "gradients of two inputs are swapped",
+    "its backward pass raises", "a gradient where nothing moves",
+])  # fmt: skip
+def test_a_finding_depends_on_no_sentence(what, monkeypatch):
+    def found(report):
+        places = [(one.kind, one.name, one.source.line, one.input, one.error) for one in report.findings]
+        return places, report.judged, len(report.unjudged), len(report.notes)
+
+    said = found(check_page.checked(what))
+    monkeypatch.setattr(reasons, "render", lambda code, sentence, fields: code)
+    assert found(bp.check(CASES[what].program)(*CASES[what].arguments)) == said
+
+
+def test_each_code_of_a_check_has_a_sentence():
+    folder = Path(bp.__file__).parent
+    files = [*folder.glob("check/*.py"), *folder.glob("backends/*/recheck.py"), folder / "backends/pure_calls.py",
+             folder / "backends/recheck.py", folder / "backends/torch/module_copies.py"]  # fmt: skip
+    written = "\n".join(file.read_text() for file in files)
+    codes = set(re.findall(r'(?:Reason|Uncheckable|\.remark)\("(\w+)"', written))
+    assert codes <= SENTENCES.keys()
+    made = {f"{code}_in_double" for code in ("raises", "other_outputs")} | {
+        f"{where}_{how}" for where in ("everywhere", "one_sign") for how in ("zero", "opposite", "multiple")
+    }
+    counted = {"outputs_at_kink", "outputs_too_large", "outputs_unsettled"}
+    assert SENTENCES.keys() == codes | made | counted
 
 
 def test_there_are_enough_of_them():

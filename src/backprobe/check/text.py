@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from backprobe.check.locate_error import Element, Wrong
 from backprobe.findings.phrasing import listed, plural, shorten
-from backprobe.record.reasons import Reason, render
+from backprobe.record import reasons
+from backprobe.record.reasons import Reason
 
 SENTENCES = {
     # why a call was not checked: it is not called again
@@ -96,7 +97,7 @@ def sentence(reason: Reason) -> str:
     >>> sentence(Reason("layout", {"layout": "torch.sparse_coo"}))
     'an argument is a tensor of layout torch.sparse_coo'
     """
-    return render(reason.code, SENTENCES[reason.code], reason.fields)
+    return reasons.render(reason.code, SENTENCES[reason.code], reason.fields)
 
 
 def with_respect_to(name: str) -> str:
