@@ -12,8 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
-from backprobe.explain.nonfinite.backward import Backward
-from backprobe.explain.nonfinite.forward import Forward
+from backprobe.explain.nonfinite.backward import BackwardPass
+from backprobe.explain.nonfinite.forward import ForwardPass
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
 
 
@@ -488,8 +488,8 @@ def test_what_is_read_from_a_bad_gradient_of_a_parameter_is_no_birth():
 
 
 def test_nothing_is_called_clean_while_an_output_or_a_gradient_is_not(monkeypatch):
-    monkeypatch.setattr(Forward, "births", lambda *_: ())
-    monkeypatch.setattr(Backward, "births", lambda *_: ())
+    monkeypatch.setattr(ForwardPass, "births", lambda *_: ())
+    monkeypatch.setattr(BackwardPass, "births", lambda *_: ())
     bad = bp.probe(lambda x: torch.log(x).sum(), nonfinite=True)(torch.tensor([0.0, 1.0]))
     (found, spread) = bp.explain(bad).findings
     assert (found.kind, found.headline) == (

@@ -1,7 +1,7 @@
 """Births inside of loops whose values are recorded for all their steps at once, as those of ``jax.lax.scan`` are.
 
-The value that a step is given is what the step before has made, which no edge tells: judged as wholes, both are bad.
-Judged step by step, NaN and Inf begin where what a value was computed from is finite in the same step.
+The value that a step is given is what the step before has made, which no edge tells: as wholes, both are bad. Step by
+step, NaN and Inf begin where what a value was computed from is finite in the same step.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite.sources import Sources
-from backprobe.explain.nonfinite.states import States
+from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.record.names import split
 
 STEP = "step"
-Numbers = Callable[[int], Any]
 
 
 @dataclass(frozen=True)
@@ -44,17 +42,17 @@ class Loop:
         return len(next(iter(self.bad.values()))) - 1 - step if self.is_reversed else step
 
 
-def loops(states: States, numbers: Numbers, is_given: Callable[[int], bool]) -> Iterator[Loop]:
+def loops(known: Evidence, is_given: Callable[[int], bool]) -> Iterator[Loop]:
     """Each loop that holds NaN or Inf, with what its body calls; ``is_given`` tells the values that steps are given."""
-    entries = states.record.entries
+    entries = known.entries
     found: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    bad = [at for at, state in enumerate(states.values) if state.is_bad and STEP in entries[at].axes]
+    bad = [at for at in sorted(known.bad_values) if STEP in entries[at].axes]
     scopes = {split(entries[at].name)[0] for at in bad}
     for at in bad:
         body = min(one for one in scopes if f"{split(entries[at].name)[0]}/".startswith(f"{one}/"))
         found.setdefault((body, entries[at].axes), []).append(at)
     for (_, axes), places in found.items():
-        masks = {at: _by_step(numbers(at), axes) for at in places}
+        masks = {at: _by_step(known.numbers(at), axes) for at in places}
         if any(mask is None for mask in masks.values()) or len({len(mask) for mask in masks.values()}) != 1:
             continue
         given = [masks[at] for at in places if is_given(at)]
@@ -70,22 +68,23 @@ def _by_step(numbers: Any, axes: Sequence[str]) -> Any:
     return (~numpy.isfinite(numbers)).any(axis=others).reshape(-1)
 
 
-def origins(loop: Loop, states: States, sources: Sources) -> tuple[dict[int, list[int]], set[int]]:
+def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]]:
     """The entries of a loop in which NaN or Inf begins, with the steps, and those that have it from others.
 
     It begins where all that an entry was computed from is finite in the same step, whatever was bad in steps before.
     """
     begins, follows = {}, set()
+    elsewhere = known.bad_values - loop.bad.keys()
     outside = {
-        one for at in loop.bad for consumer in sources.consumers[at] for one in sources.direct[consumer]
-        if one not in loop.bad and states.values[one].is_bad and one < consumer
+        one for at in loop.bad for consumer in known.consumers[at] for one in known.direct[consumer]
+        if one in elsewhere and one < consumer
     }  # fmt: skip
     for at, mask in loop.bad.items():
-        inside = [loop.bad[one] for one in sources.direct[at] if one in loop.bad]
-        before = [one for one in sources.direct[at] if one not in loop.bad and states.values[one].is_bad]
+        sources = known.direct[at]
+        inside = [loop.bad[one] for one in sources if one in loop.bad]
         own = mask & ~numpy.any(inside, axis=0) if inside else mask
-        if sources.direct[at] and not before and own.any():
+        if sources and elsewhere.isdisjoint(sources) and own.any():
             begins[at] = numpy.flatnonzero(own).tolist()
-        elif not sources.direct[at] and (not loop.is_bad(at, loop.first) or outside):
+        elif not sources and (not loop.is_bad(at, loop.first) or outside):
             follows.add(at)  # given by the step before, or from outside of the loop
     return begins, follows

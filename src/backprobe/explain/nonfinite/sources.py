@@ -15,8 +15,11 @@ from functools import lru_cache
 from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.usage import uses
 from backprobe.record.entries import Entry, Record
+from backprobe.record.graph import Graph, inverted
 from backprobe.record.inputs import IndirectInput
 from backprobe.record.names import split, strip
+from backprobe.record.source import Source
+from backprobe.source.sites import operation
 
 COMPUTING = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda)
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
@@ -31,56 +34,34 @@ class Sources:
 
     direct: Sequence[tuple[int, ...]]
     unknown: Sequence[tuple[str, ...]]
-    consumers: Sequence[tuple[int, ...]]
+    consumers: Sequence[Sequence[int]]
     parts: Sequence[Mapping[str, int]]  # by the text of a part of the expression
     scopes: Sequence[str]  # with all counts
 
     @classmethod
     def of(cls, record: Record) -> Sources:
         """Look through a record once, in the order of execution."""
-        positions = {entry.name: at for at, entry in enumerate(record.entries)}
-        scopes = scopes_of(record)
+        graph = Graph.of(record)
+        scopes = [split(name)[0] for name in graph.full_names]
         made: dict[Place, dict[str, int]] = {}  # what each expression of a line computed last
         direct: list[tuple[int, ...]] = []
         unknown, every = [], []
         for at, entry in enumerate(record.entries):
-            parts = _parts(entry, scopes[at], positions, made)
+            source = entry.source if entry.source is not None and entry.source.expression else None
+            same_line = {} if source is None else made.setdefault((source.file, source.line, scopes[at]), {})
+            parts = {} if source is None else {**{read.spelled: read.at for read in entry.reads}, **same_line}
             mentioned, unresolved = _mentioned(entry, parts)
-            inputs = [positions[edge.name] for edge in entry.inputs if edge.name in positions]
+            inputs = list(graph.inputs[at])
             items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
             parts, unresolved = {**parts, **items}, tuple(name for name in unresolved if name not in items)
             returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
-            passed = [positions[way.name] for way in entry.indirect if way.name in positions and _gives_numbers(way)]
+            passed = [way.at for way in entry.indirect if _gives_numbers(way)]
             direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
-            if entry.source is not None and entry.source.expression:
-                place = entry.source.file, entry.source.line, scopes[at]
-                made.setdefault(place, {})[entry.source.expression] = at
-        consumers: list[dict[int, None]] = [{} for _ in record.entries]
-        for at, own in enumerate(direct):
-            for source in own:
-                consumers[source][at] = None
-        return cls(direct, unknown, [tuple(own) for own in consumers], every, scopes)
-
-
-def scopes_of(record: Record) -> list[str]:
-    """The scope that each entry got its name in, with all counts."""
-    found = [""] * len(record.entries)
-    for full, at in record.names.items():
-        if record.printed[full] == record.entries[at].name:
-            found[at] = split(full)[0]
-    return found
-
-
-def _parts(
-    entry: Entry, scope: str, positions: Mapping[str, int], made: Mapping[Place, Mapping[str, int]]
-) -> dict[str, int]:
-    """The entries that stand for parts of an entry's expression, by the text of the part."""
-    if entry.source is None or not entry.source.expression:
-        return {}
-    known = {read.spelled: positions[read.name] for read in entry.reads if read.name in positions}
-    return {**known, **made.get((entry.source.file, entry.source.line, scope), {})}
+            if source is not None:
+                same_line[source.expression] = at
+        return cls(direct, unknown, inverted(direct), every, scopes)
 
 
 def _mentioned(entry: Entry, parts: Mapping[str, int]) -> tuple[list[int], tuple[str, ...]]:
@@ -119,6 +100,34 @@ def parsed(expression: str) -> ast.expr | None:
         return ast.parse(expression, mode="eval").body if expression else None
     except SyntaxError:  # such as a part of a statement that is no expression by itself
         return None
+
+
+MODES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_", "zero_grad"})
+"""What has gradients in its name and gives none."""
+
+
+@lru_cache(4096)
+def reads_gradients(source: Source) -> bool:
+    """Does a line mention ``.grad``, or call a function with gradients in its name, as ``clip_grad_norm_``?"""
+    tree = parsed(source.expression) or statement(source.text)
+    nodes = list(ast.walk(tree)) if tree is not None else []
+    called = {operation(node) for node in nodes if isinstance(node, ast.Call)} - MODES
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return "grad" in attributes or any("grad" in name for name in called)
+
+
+LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
+WRITTEN = ("inf", "nan", "infinity")
+
+
+def writes_nonfinite(source: Source) -> bool:
+    """Does a line write NaN or Inf itself?"""
+    tree = parsed(source.expression) if source.expression else statement(source.text)
+    return tree is not None and any(
+        (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
+        or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
+        for node in ast.walk(tree)
+    )
 
 
 def statement(text: str) -> ast.Module | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from backprobe.explain.nonfinite.module_births import MOST_LISTED, listed
-from backprobe.explain.nonfinite.states import TOLD, WORDS
+from backprobe.explain.nonfinite.states import RECORDED, WORDS
+from backprobe.explain.nonfinite.text import MOST_LISTED, some
 from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
+from backprobe.record.graph import Graph
 from backprobe.record.nonfinite import Update
 from backprobe.record.source import Source
 
@@ -31,7 +32,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     What came out of a gradient is no birth, unless nothing else is found. Of a line whose expression made something bad
     nothing else is told, and of one that writes out of sight, as ``optimizer.step()``, what it has written.
     """
-    positions = {entry.name: at for at, entry in enumerate(record.entries)}
+    positions = Graph.of(record).positions
     certain = [one for one in births if one.kind == "born" and one.source is not None and one.source.expression]
     updates = [one for one in record.updates if not _stands_at(one.source, [birth.source for birth in certain])]
     lines = [update.source for update in updates]
@@ -68,7 +69,7 @@ def _came_with_gradient(update: Update) -> bool:
 
 def _finding(update: Update) -> Finding:
     given = GIVEN[update.gradient][update.size > 1]
-    headline = f"{WORDS[TOLD[update.made]]} is written into {_parameters(update)} at {_line(update)}: {given}"
+    headline = f"{WORDS[RECORDED[update.made]]} is written into {_parameters(update)} at {_line(update)}: {given}"
     kind = "unknown" if update.gradient == "none" else "came_in" if _came_with_gradient(update) else "born"
     facts = (f"the optimizer: {update.optimizer}",) if update.optimizer else ()
     name = update.parameters[0] if update.parameters else ""
@@ -76,7 +77,7 @@ def _finding(update: Update) -> Finding:
 
 
 def _parameters(update: Update) -> str:
-    shown = listed(update.parameters) if update.parameters else ""
+    shown = some(update.parameters) if update.parameters else ""
     more = update.size - min(len(update.parameters), MOST_LISTED)
     if not more:
         return shown
@@ -89,5 +90,5 @@ def _line(update: Update) -> str:
 
 def _before(update: Update) -> str:
     where = "" if update.source is None else f" ({place(update.source.file, update.source.line)})"
-    word = WORDS[TOLD[update.made]]
+    word = WORDS[RECORDED[update.made]]
     return f"{word} had been written into {_parameters(update)} before, at {_line(update)}{where}"

@@ -1,0 +1,138 @@
+"""All that is known about NaN and Inf in one record: how bad each value and gradient is, and what depends on what.
+
+Sources and consumers are those of ``sources.py``, which follow what lines mention as well as the edges of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from backprobe.backends.tensors import Arrays
+from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite.sources import Sources
+from backprobe.explain.nonfinite.states import State, of_grad, of_value
+from backprobe.findings.phrasing import place
+from backprobe.findings.report import Finding
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.nonfinite import BackwardOp
+from backprobe.tracing.finiteness import judged
+
+
+class Evidence:
+    """One record, with the states of its values and gradients by position, and sentences about them."""
+
+    def __init__(self, record: Record, arrays: Arrays) -> None:
+        tensors = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
+        self.was_asked = all(entry.finiteness is not None for entry in tensors) and bool(tensors)
+        self.record = record if self.was_asked else judged(record, arrays)  # without nonfinite=True, only now
+        self.arrays, self.entries = arrays, self.record.entries
+        self.values: Sequence[State] = tuple(map(of_value, self.entries))
+        self.grads: Sequence[State] = tuple(map(of_grad, self.entries))
+        self.sources = Sources.of(self.record)
+        self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
+
+    @cached_property
+    def bad_values(self) -> set[int]:
+        return {at for at, state in enumerate(self.values) if state.is_bad}
+
+    @cached_property
+    def bad_outputs(self) -> list[int]:
+        return [at for at in self.record.outputs if self.values[at].is_bad]
+
+    def worst_value(self, places: Iterable[int]) -> State:
+        return max((self.values[at] for at in places), default=State.FINITE)
+
+    def worst_grad(self, places: Iterable[int]) -> State:
+        return max((self.grads[at] for at in places), default=State.FINITE)
+
+    def made(self, at: int) -> tuple[BackwardOp, ...]:
+        """The operations in the backward of an entry that made NaN or Inf."""
+        finiteness = self.entries[at].finiteness
+        return () if finiteness is None else finiteness.made or ()
+
+    @cached_property
+    def sees_operations(self) -> bool:
+        """Did the framework let each operation of backward be seen?"""
+        return any(entry.finiteness is not None and entry.finiteness.made is not None for entry in self.entries)
+
+    # when
+
+    @cached_property
+    def began(self) -> Sequence[int]:
+        """For each entry the first output that it goes into: backward came to it from there."""
+        outputs, found = set(self.record.outputs), [len(self.entries)] * len(self.entries)
+        for at in range(len(found) - 1, -1, -1):
+            following = [found[consumer] for consumer in self.consumers[at] if consumer > at]
+            found[at] = at if at in outputs else min(following, default=len(found))
+        return found
+
+    @cached_property
+    def first_bad_backward(self) -> int:
+        """The first output from which a bad gradient came; the number of entries where there is none."""
+        bad = [end for at, end in enumerate(self.began) if self.grads[at].is_bad or self.made(at)]
+        return min(bad, default=len(self.entries))
+
+    @cached_property
+    def first_bad(self) -> int:
+        """The first entry, or output that backward ran from, where something was bad."""
+        return min([self.first_bad_backward, *self.bad_values])
+
+    # numbers
+
+    def numbers(self, at: int) -> Any:
+        """The numbers of a value; None where they are not held."""
+        held = self.entries[at].held_value
+        return self.arrays.numbers(held) if self.arrays.is_tensor(held) else mechanism.number(held)
+
+    def grad_numbers(self, at: int) -> Any:
+        """The numbers of a gradient; None where there is none."""
+        grad = self.entries[at].grad_or_none
+        return None if grad is None else self.arrays.numbers(grad)
+
+    def is_number(self, at: int) -> bool:
+        return self.entries[at].status is GradStatus.NOT_TENSOR
+
+    # words
+
+    def finding(
+        self, kind: str, at: int, headline: str, facts: Iterable[str], chain: tuple[str, ...] = (), remedy: str = ""
+    ) -> Finding:  # fmt: skip
+        """A finding at an entry's line."""
+        entry = self.entries[at]
+        return Finding(kind, entry.name, headline, entry.source, tuple(facts), chain, remedy)
+
+    def names(self, places: Iterable[int]) -> list[str]:
+        return [self.entries[at].name for at in places]
+
+    def name(self, at: int) -> str:
+        return repr(self.entries[at].name)
+
+    def at_line(self, at: int) -> str:
+        """`` (file:line)``, or nothing."""
+        source = self.entries[at].source
+        return "" if source is None else f" ({place(source.file, source.line)})"
+
+    def value(self, at: int, what: str = "") -> str:
+        """What a value is: its shape, and how many numbers of it are NaN or Inf, or between which it lies."""
+        entry = self.entries[at]
+        shown = (what or repr(entry.name)) + ("" if entry.shape is None else f" of shape {entry.shape}")
+        count = None if entry.finiteness is None else entry.finiteness.value
+        if count is not None and not count.is_finite:
+            return f"{shown}: {count}"
+        if self.values[at] is State.UNKNOWN:
+            return f"{shown} is not known"
+        if self.is_number(at):
+            return f"{shown} is {entry.held_value}"
+        numbers = self.numbers(at)
+        if numbers is None or numbers.dtype.kind == "c" or not numbers.size:
+            return f"{shown} is finite"
+        low, high = numbers.min(), numbers.max()
+        return f"{shown} is finite, " + (f"{low:.6g}" if low == high else f"between {low:.6g} and {high:.6g}")
+
+    def gradient(self, at: int) -> str:
+        """How many numbers of a gradient are NaN or Inf."""
+        finiteness = self.entries[at].finiteness
+        count = None if finiteness is None else finiteness.grad
+        return f"the gradient of {self.name(at)}: " + ("not there" if count is None else str(count))
