@@ -73,7 +73,7 @@ def table():
         rows.append(f"| {case.title} | {said.replace('|', chr(92) + '|')} | {answer} |")
     summary = (
         f"Of {ill} programs with a birth, backprobe names the right line in {right}. Anomaly mode raises nothing in "
-        f"{missed}, since it looks at the backward pass alone and only for NaN, and blames another line, or a later "
+        f"{missed}, since it looks at\nthe backward pass alone and only for NaN, and blames another line, or a later "
         f"one of several, in {elsewhere}."
     )
     return "\n".join([BELOW, summary, "", "| program | `bp.explain(rec)` | anomaly mode |", "|---|---|---|", *rows, ""])
