@@ -26,13 +26,14 @@ from backprobe.errors import (
 from backprobe.explain import explain
 from backprobe.findings.report import Finding, Report
 from backprobe.health import health
-from backprobe.probe import Probe, load, probe
+from backprobe.probe import probe
+from backprobe.probe.probe import Probe
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
-from backprobe.recording import Recording
+from backprobe.recording import Recording, load
 
 __version__ = "0.1.0"
 

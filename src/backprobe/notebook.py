@@ -15,7 +15,8 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from backprobe.errors import BackprobeError, BadOption
-from backprobe.probe import VALUES, probe_cell
+from backprobe.probe.cell import probe_cell
+from backprobe.probe.request import VALUES
 from backprobe.record.names import nearest
 from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell

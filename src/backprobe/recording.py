@@ -15,7 +15,7 @@ from backprobe.record.names import COUNT, canonical, counts_agree, nearest, of_g
 from backprobe.record.patterns import compile_pattern
 from backprobe.record.stamp import Stamp
 from backprobe.show import table
-from backprobe.storage.recordings import save
+from backprobe.storage.recordings import read, save
 
 NOT_KEPT = object()
 
@@ -297,3 +297,18 @@ def _without_last(name: str) -> tuple[str, bool]:
 def _last_count(full: str) -> tuple[int, ...]:
     read = outside(full)
     return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])
+
+
+def load(path: str | os.PathLike[str], *, to: str | None = None) -> Recording:
+    """Read a recording that ``rec.save(path)`` wrote, with its tensors in the framework it was made in.
+
+    ``to="numpy"`` gives NumPy arrays instead, without importing a framework: bfloat16 as float32, sparse as dense.
+    Raises BadRecording for a folder that is cut, changed or of another version. Nothing in the folder is ever run.
+
+    >>> import torch, backprobe as bp
+    >>> bp.probe(lambda x: x * 3)(torch.tensor(2.0)).save("/tmp/triple", overwrite=True)
+    >>> bp.load("/tmp/triple")["x"].grad
+    tensor(3.)
+    """
+    record, result = read(path, to=to)
+    return Recording(record) if result is None else Recording(record, result[0])

@@ -17,7 +17,7 @@ from jax_expected import grads, same, statuses
 
 import backprobe as bp
 from backprobe.backends.jax.primitives import TAPS
-from backprobe.probe import probe_cell
+from backprobe.probe.cell import probe_cell
 from backprobe.source.cell import Cell
 
 SECTION = "What only some frameworks have"

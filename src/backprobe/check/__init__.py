@@ -9,7 +9,7 @@ from typing import Any
 from backprobe.backends.discover import find_backend, find_program
 from backprobe.check.report import CheckReport, WrongDerivative
 from backprobe.errors import BadOption, Unsupported
-from backprobe.probe.run import name_of
+from backprobe.probe.request import name_of
 from backprobe.record.containers import leaves
 
 __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]

@@ -17,7 +17,8 @@ from backprobe.check.skips import Skips
 from backprobe.check.verdict import Verdict, check_call
 from backprobe.errors import BackprobeError, BadOption, NothingToDifferentiate
 from backprobe.findings.phrasing import place
-from backprobe.probe.run import home, name_of
+from backprobe.probe.form import home
+from backprobe.probe.request import name_of
 from backprobe.record.reasons import Reason
 from backprobe.source.sites import CallSite
 from backprobe.source.user_code import innermost

@@ -8,7 +8,7 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
-from backprobe.probe.run import name_of
+from backprobe.probe.request import name_of
 from backprobe.record.reasons import Reason
 
 

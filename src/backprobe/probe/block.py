@@ -18,23 +18,24 @@ from backprobe.backends.facts import Ran
 from backprobe.backends.protocol import Backend, Blocks, BlockTape
 from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
-from backprobe.errors import BackprobeError, BadOption, Unsupported
+from backprobe.errors import BackprobeError, Unsupported
+from backprobe.probe.block_options import refuse_options_of_block
 from backprobe.probe.block_variables import computed_in, output_of
+from backprobe.probe.form import Form
 from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
-from backprobe.probe.run import Request, Run, name_of
+from backprobe.probe.request import Request, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
-from backprobe.source.user_code import package
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.transcribe import kept, transcribe
 from backprobe.tracing.values import Value
 
 
-class BlockRun(Run):
+class BlockRun(Form):
     """One block, from its first line to its last."""
 
     tape: BlockTape
@@ -42,7 +43,7 @@ class BlockRun(Run):
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
-        _refuse_options(probe, self.tape.differentiator)
+        refuse_options_of_block(probe, self.tape.differentiator)
         self.outputs: dict[Value, None] = {}
         self.versions: Versions = {}
         self.installed = ExitStack()
@@ -212,14 +213,6 @@ def _captures(values: Sequence[Value]) -> list[Any]:
     return [value.capture for value in values if value.capture is not None]
 
 
-def users_frame(frame: FrameType | None) -> FrameType:
-    """The frame that a ``with`` statement stands in: ``contextlib`` may have entered it."""
-    while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
-        frame = frame.f_back
-    assert frame is not None
-    return frame
-
-
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:
     """The names that a frame's code reads, and that hold tensors now."""
     held = {name: name_in(frame, name) for name in names_loaded(frame.f_code)}
@@ -228,34 +221,3 @@ def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:
 
 def _leaves(value: Any) -> list[Any]:
     return [leaf for _, leaf in leaves(value)]
-
-
-def _refuse_options(probe: Request, differentiator: Differentiator | None) -> None:
-    """A block runs as it is written, and in some frameworks backward too: what says how is not the probe's to take."""
-    options = probe.options
-    target = "" if probe.target is None else name_of(probe.target) + ", "
-    taken = {
-        "strategy": (options.strategy != "edges", f"with bp.probe({target[:-2]}) as rec:"),
-        "partials": (bool(options.partials), "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
-        "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
-    }
-    why = "the program runs as it is written, the block only looks on"
-    if differentiator is None:
-        why = "the program runs forward and backward itself, the block only looks on"
-        taken |= {
-            "of": (probe.of is not None, "loss.backward() in the block says of what"),
-            "wrt": (probe.wrt is not None, "x.requires_grad_() before the block"),
-            "cotangent": (probe.cotangent is not None, "y.backward(cotangent) in the block"),
-        }
-    taken["session"] = (probe.session is not None, "rec = bp.probe(tensor, session=session)(feed_dict)")
-    for option, (is_given, instead) in taken.items():
-        if is_given:
-            raise BadOption(
-                f"{option} is not for blocks", asked=f"with bp.probe({target}{option}=...)", why=why, next=instead
-            )
-    if not (probe.of is None or isinstance(probe.of, str)):
-        raise BadOption(
-            "of is the name of a variable in a block", asked=f"with bp.probe({target}of={probe.of!r})",
-            found=f"a {type(probe.of).__name__}", why="a block returns nothing: it leaves variables behind",
-            next='of="loss", with loss = ... in the block',
-        )  # fmt: skip

@@ -9,7 +9,7 @@ from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import NothingToDifferentiate
 from backprobe.probe.output import Output, Words, choose
-from backprobe.probe.run import Request
+from backprobe.probe.request import Request
 from backprobe.source.frames import UNKNOWN, name_in
 
 IN_BLOCK = Words(

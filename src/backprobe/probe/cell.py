@@ -3,19 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from types import CodeType
 from typing import Any
 
-from backprobe.backends.protocol import Tape
-from backprobe.errors import BadOutput, NothingToDifferentiate
+from backprobe.backends.discover import BACKENDS, find_backend, load_backend
+from backprobe.backends.refusals import refuse
+from backprobe.backends.tensors import Tensors
+from backprobe.errors import BadOutput, NoBackend, NothingToDifferentiate
 from backprobe.probe.output import Output, choose
-from backprobe.probe.run import CalledRun
+from backprobe.probe.request import Request
+from backprobe.probe.run import Run
 from backprobe.record.containers import leaves
+from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
 from backprobe.source.listener import NO_CALL, ModuleListener
 from backprobe.source.sites import Site
 from backprobe.tracing.scope import LOOKS_AT_FRAME, Log, Scope
 from backprobe.tracing.values import ScopeNames, Value
+
+
+def probe_cell(
+    cell: Cell,
+    select: Sequence[str] | None = None,
+    *,
+    of: str | None = None,
+    cotangent: CodeType | None = None,
+    values: str = "alias",
+    partials: bool | str = True,
+    backend: str | None = None,
+) -> Recording:
+    """Run a notebook cell once and backward once: what the magic ``%%probe`` does.
+
+    Entries are the variables that the cell assigns, and the tensors that it reads from the notebook. ``of`` is the
+    name of what to differentiate: without it the last expression if that is a floating tensor, or else the last one
+    assigned that requires a gradient. ``cotangent`` is the code of an expression, evaluated when the cell has run.
+    """
+    ready = Request.checked(
+        cell, select, of=of, cotangent=cotangent, values=values, partials=partials, backend=backend
+    )  # fmt: skip
+    ready = replace(ready, options=replace(ready.options, retain_graph=True))  # for the cells that come after
+    mentioned = [name for name in cell.frameworks if name in BACKENDS]
+    try:
+        found = find_backend(backend, map(cell.value, cell.read))
+    except NoBackend as error:
+        if backend is not None:
+            raise
+        if len(mentioned) != 1:
+            raise NoBackend(
+                "the cell does not tell which framework computes", asked="%%probe", found=error.found,
+                next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
+            ) from None  # fmt: skip
+        found = load_backend(mentioned[0])
+    if found.blocks is None:
+        refuse(found, "cells", "%%probe")
+    found.refuse(cell, "%%probe")
+    return CellRun(ready, found).record((), {})
 
 
 class CellScope(Scope, ModuleListener):
@@ -74,7 +118,7 @@ class CellScope(Scope, ModuleListener):
         super().exit()
 
 
-class CellRun(CalledRun):
+class CellRun(Run):
     """The cell form: the code of a notebook cell is rewritten at module level, and nothing of its values is altered."""
 
     has_run = False
@@ -196,5 +240,5 @@ class CellRun(CalledRun):
         return self.cell.assigned
 
 
-def _holds_tensor(value: Any, tape: Tape) -> bool:
+def _holds_tensor(value: Any, tape: Tensors) -> bool:
     return any(tape.is_tensor(leaf) for _, leaf in leaves(value))

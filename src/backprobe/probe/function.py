@@ -9,14 +9,15 @@ from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
 from backprobe.probe.output import Output
-from backprobe.probe.run import CalledRun, name_of
+from backprobe.probe.request import name_of
+from backprobe.probe.run import Run
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
 from backprobe.source.reporting import reporting
 from backprobe.source.user_code import innermost
 
 
-class FunctionRun(CalledRun):
+class FunctionRun(Run):
     """The function form: the function itself is rewritten, and its arguments are made differentiable."""
 
     lifted_numbers: Sequence[str] = ()

@@ -10,11 +10,12 @@ from typing import Any, NoReturn
 from backprobe.backends.capabilities import Program
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.facts import Backward, Node, Outcome
-from backprobe.errors import BackprobeError, BadOption, NothingMatched
+from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, choose, weighed
-from backprobe.probe.run import Request
+from backprobe.probe.request import Request
+from backprobe.probe.unmatched import refuse_unmatched
 from backprobe.record.entries import Entry, Lost, Record
-from backprobe.record.names import nearest, strip
+from backprobe.record.names import strip
 from backprobe.record.patterns import Selection, selection
 from backprobe.recording import Recording
 from backprobe.tracing.assemble import Assembler, Names
@@ -89,13 +90,10 @@ class GraphRun:
 
     def _refuse_unmatched(self, pattern: str) -> NoReturn:
         known = [strip(names[0]).removeprefix(":") for names in self.names]
-        close = nearest(pattern, known)
-        asked = f"bp.probe({self.program.name}, {{!r}})"
-        raise NothingMatched(
-            f"the pattern {pattern!r} matches nothing in the graph of {self.program.name}", asked=asked.format(pattern),
-            found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
-            next=asked.format(close[0]) if close else f"bp.probe({self.program.name}), for every name",
-        )  # fmt: skip
+        refuse_unmatched(pattern, known, f"the graph of {self.program.name}", self._spelled)
+
+    def _spelled(self, pattern: str | None) -> str:
+        return f"bp.probe({self.program.name}" + (")" if pattern is None else f", {pattern!r})")
 
     def _record(self, wanted: Sequence[int], passed: Backward) -> Record:
         names = _names([self.names[at] for at in wanted])

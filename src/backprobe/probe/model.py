@@ -8,7 +8,8 @@ from typing import Any
 
 from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver
 from backprobe.errors import BadOption, NoSource
-from backprobe.probe.run import CalledRun, Run
+from backprobe.probe.form import Form
+from backprobe.probe.run import Run
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
@@ -29,7 +30,7 @@ NOT_RUN = (GradStatus.NOT_EXECUTED, Reason("module_not_run"))
 class Modules:
     """The modules of one model, and how what they return and bind gets its names in a run."""
 
-    def __init__(self, run: Run, versions: Versions | None = None) -> None:
+    def __init__(self, run: Form, versions: Versions | None = None) -> None:
         self.tape, self.trace, self.selection = run.tape, run.trace, run.selection
         self.executed: set[str] = {""}
         self.versions = versions
@@ -88,7 +89,7 @@ class Modules:
         return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
 
-def unfit_buffers(run: Run) -> Mapping[str, Nonfinite]:
+def unfit_buffers(run: Form) -> Mapping[str, Nonfinite]:
     """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
     buffers = models_of(run).buffers
     if buffers is None or not run.probe.options.nonfinite:
@@ -97,7 +98,7 @@ def unfit_buffers(run: Run) -> Mapping[str, Nonfinite]:
     return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend.arrays)
 
 
-def models_of(run: Run) -> Models:
+def models_of(run: Form) -> Models:
     """The models of a run's framework, of which its target is one."""
     models = run.backend.models
     assert models is not None
@@ -109,7 +110,7 @@ def names_in(call: ModelCall) -> list[str]:
     return [_quoted(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
 
 
-class ModelRun(CalledRun):
+class ModelRun(Run):
     """The model form: modules report what they return, and selected forwards are exchanged for reporting ones."""
 
     in_function = False

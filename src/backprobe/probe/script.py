@@ -14,7 +14,7 @@ from backprobe.explain import explain
 from backprobe.findings.phrasing import place
 from backprobe.findings.report import Report
 from backprobe.probe.block import PlainBlock
-from backprobe.probe.run import Request
+from backprobe.probe.request import Request
 from backprobe.probe.training_loop import Stopped, Turns
 from backprobe.record.entries import Record
 

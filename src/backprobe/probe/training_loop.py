@@ -19,7 +19,8 @@ from typing import Any
 from backprobe.backends.discover import load_backend
 from backprobe.errors import NoSource
 from backprobe.probe.block import PlainBlock
-from backprobe.probe.run import Request, home
+from backprobe.probe.form import home
+from backprobe.probe.request import Request
 from backprobe.source.bytecode import events
 from backprobe.source.locate import is_module
 from backprobe.source.user_code import package

@@ -19,7 +19,7 @@ Leaves = Sequence[tuple[str, Any]]
 
 
 class Naming:
-    """ScopeNames each thing that a program binds, and notes what its statement mentions.
+    """Names each thing that a program binds, and notes what its statement mentions.
 
     A statement binds a name to a tensor or to what holds tensors (``bound``), to a number or None (``plain``), to
     something that was not selected (``passed_over``), or to something without a tensor (``carried``).

@@ -1,0 +1,38 @@
+"""The options of ``probe`` that a block cannot take, and what to write instead."""
+
+from __future__ import annotations
+
+from backprobe.backends.capabilities import Differentiator
+from backprobe.errors import BadOption
+from backprobe.probe.request import Request, name_of
+
+
+def refuse_options_of_block(probe: Request, differentiator: Differentiator | None) -> None:
+    """A block runs as it is written, and in some frameworks backward too: what says how is not the probe's to take."""
+    options = probe.options
+    target = "" if probe.target is None else name_of(probe.target) + ", "
+    taken = {
+        "strategy": (options.strategy != "edges", f"with bp.probe({target[:-2]}) as rec:"),
+        "partials": (bool(options.partials), "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
+        "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
+    }
+    why = "the program runs as it is written, the block only looks on"
+    if differentiator is None:
+        why = "the program runs forward and backward itself, the block only looks on"
+        taken |= {
+            "of": (probe.of is not None, "loss.backward() in the block says of what"),
+            "wrt": (probe.wrt is not None, "x.requires_grad_() before the block"),
+            "cotangent": (probe.cotangent is not None, "y.backward(cotangent) in the block"),
+        }
+    taken["session"] = (probe.session is not None, "rec = bp.probe(tensor, session=session)(feed_dict)")
+    for option, (is_given, instead) in taken.items():
+        if is_given:
+            raise BadOption(
+                f"{option} is not for blocks", asked=f"with bp.probe({target}{option}=...)", why=why, next=instead
+            )
+    if not (probe.of is None or isinstance(probe.of, str)):
+        raise BadOption(
+            "of is the name of a variable in a block", asked=f"with bp.probe({target}of={probe.of!r})",
+            found=f"a {type(probe.of).__name__}", why="a block returns nothing: it leaves variables behind",
+            next='of="loss", with loss = ... in the block',
+        )  # fmt: skip

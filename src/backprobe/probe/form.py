@@ -1,0 +1,131 @@
+"""What every form of a program shares: its tape and trace, the notes on its errors, the patterns that match nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from backprobe.backends.discover import BACKENDS
+from backprobe.backends.protocol import Backend, Tape
+from backprobe.backends.refusals import refuse_options
+from backprobe.errors import BackprobeError
+from backprobe.findings.phrasing import place
+from backprobe.probe.error_notes import explained
+from backprobe.probe.request import Request, name_of
+from backprobe.probe.unmatched import refuse_unmatched
+from backprobe.record.entries import Record
+from backprobe.record.names import strip
+from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.patterns import selection
+from backprobe.source.followed_calls import PlainCallables
+from backprobe.source.user_code import innermost, package
+from backprobe.tracing.finiteness import judged
+from backprobe.tracing.trace import Trace
+
+T = TypeVar("T")
+EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one
+
+
+class Form:
+    """One use of a probe. The forms differ in how the program is made to report."""
+
+    in_function = True
+    doing = "running"
+    looked_into: str | tuple[str, ...] | None = EVERYTHING  # what ``nonfinite=True`` records where nothing is selected
+
+    def __init__(self, probe: Request, backend: Backend) -> None:
+        self.probe, self.backend = probe, backend
+        chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
+        if chosen is None and probe.options.nonfinite:
+            chosen = self.looked_into
+        self.selection = selection(chosen, self.in_function)
+        self.tape = self.opened()
+        self.calls = self.tape.calls or PlainCallables()
+        self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
+        self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
+        file = self.file()
+        self.trace = Trace(self.tape, self.selection, None if file is None else home(file))
+
+    def opened(self) -> Tape:
+        refuse_options(self.backend, self.probe.options)
+        return self.backend.tape(self.probe.options)
+
+    def starts_at(self) -> Any:
+        """The function that the run begins with."""
+        return self.probe.target
+
+    def file(self) -> str | None:
+        """The file that the run begins in: what is installed with it is followed as the user's own code is."""
+        inner = innermost(self.starts_at())
+        return None if inner is None else inner.__code__.co_filename
+
+    def add_notes(self, error: BaseException) -> None:
+        """Say in an error of the program's where the probe was, and what is known about it."""
+        note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
+        if self.trace.last is not None and self.trace.last[1].line:
+            scope, site = self.trace.last
+            where = place(scope.file, site.line)
+            note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
+        error.add_note(note)
+        for known in (explained(self, error), self.explain_error(error)):
+            if known:
+                error.add_note(known)
+
+    def noting(self, step: Callable[[], T]) -> T:
+        """Take a step; an error of the program's gets its notes."""
+        try:
+            return step()
+        except BackprobeError:
+            raise
+        except BaseException as error:
+            self.add_notes(error)
+            raise
+
+    def hold_unnamed(self) -> None:
+        """Where NaN and Inf are looked for, what has no name and is differentiated is judged as well."""
+        if self.probe.options.nonfinite:
+            self.trace.hold_unnamed()
+
+    def judged(self, record: Record) -> Record:
+        """The record, with what ``nonfinite=True`` asks for."""
+        return (
+            replace(judged(record, self.backend.arrays), buffers=self.unfit) if self.probe.options.nonfinite else record
+        )
+
+    def refuse_missed(self, names: Mapping[str, int]) -> None:
+        """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""
+        if self.probe.select is None:
+            return
+        missed = self.selection.unmatched([*names, *self.trace.naming.seen])
+        if missed:
+            known = {strip(name) for name in (*names, *self.trace.naming.seen, *self.known_names())}
+            # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
+            spelled = [name.removeprefix(":") if self.in_function else name for name in known]
+            why = " ".join(map(str, self.trace.notes))
+            refuse_unmatched(missed[0].text, spelled, self.subject(), self.spelled, why)
+
+    def subject(self) -> str:
+        """What messages call that which is recorded."""
+        return name_of(self.probe.target)
+
+    def spelled(self, pattern: str | None = None) -> str:
+        """How this probe is asked for, with a pattern to select by."""
+        return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
+
+    def explain_error(self, error: BaseException) -> str | None:
+        """What the form itself did that may be behind an error of the program."""
+        return None
+
+    def known_names(self) -> Sequence[str]:
+        """Names that the program has whether or not it ran them, for suggestions."""
+        return ()
+
+
+def home(file: str) -> str | None:
+    """The installed package that a program is part of, whose functions are followed as the user's own are.
+
+    A framework itself is none: a model may be made of its modules alone.
+    """
+    installed = package(file)
+    return None if installed in BACKENDS else installed

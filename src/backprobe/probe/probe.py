@@ -1,0 +1,99 @@
+"""The class ``Probe``: a target ready to be recorded, by calling it or by opening a block."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from types import FrameType, TracebackType
+from typing import Any
+
+from backprobe.backends.discover import find_backend, find_program, is_model
+from backprobe.backends.refusals import refuse
+from backprobe.errors import BadOption
+from backprobe.probe.block import BlockRun, ModelBlock, PlainBlock
+from backprobe.probe.function import FunctionRun
+from backprobe.probe.graph import GraphRun
+from backprobe.probe.model import ModelRun
+from backprobe.probe.request import Request, name_of
+from backprobe.record.containers import leaves
+from backprobe.recording import BlockRecording, Recording
+from backprobe.source.bytecode import names_loaded
+from backprobe.source.frames import name_in
+from backprobe.source.user_code import package
+
+
+@dataclass(frozen=True)
+class Probe(Request):
+    """A function or model ready to be recorded: call it with its arguments, or open a block with it."""
+
+    open_blocks: dict[int, list[BlockRun]] = field(default_factory=dict, repr=False, compare=False)  # by thread
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Recording:
+        """Run the target once with these arguments and backward once. Returns the ``Recording``."""
+        program = find_program(self.backend, self.target, self.session)
+        if program is not None:
+            return GraphRun(self, program).record(args, kwargs)
+        if self.session is not None:
+            raise BadOption(
+                "session runs the tensors of a TensorFlow graph",
+                asked=f"bp.probe({name_of(self.target)}, session=...)",
+                found=f"a target of type {type(self.target).__name__}", next=f"bp.probe({name_of(self.target)})",
+            )  # fmt: skip
+        if not callable(self.target):
+            raise BadOption(
+                f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.probe({self.target!r})",
+                found="an object that cannot be called", next="bp.probe(f)(x), with f a function",
+            )  # fmt: skip
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        backend = find_backend(self.backend, [self.target, *values])
+        for part in (self.target, *values):
+            backend.refuse(part, f"bp.probe({name_of(self.target)})")
+        run = ModelRun if is_model(backend, self.target) else FunctionRun
+        return run(self, backend).record(args, kwargs)
+
+    def __enter__(self) -> BlockRecording:
+        """Record the block that begins here: what the program computes in it, and what its ``backward()`` brings."""
+        run = self._block(users_frame(sys._getframe(1)))
+        recording = run.enter()
+        self.open_blocks.setdefault(threading.get_ident(), []).append(run)
+        return recording
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The block is over, and what has become of its values is in the recording."""
+        opened = self.open_blocks.get(threading.get_ident())
+        frame = users_frame(sys._getframe(1))
+        if not opened:
+            raise BadOption(
+                "this probe has no open block", asked="probe.__exit__(...)", found="a block that was never entered, "
+                "or entered in another thread", next="with bp.probe() as rec:",
+            )  # fmt: skip
+        run = ([run for run in opened if run.frame is frame] or opened)[-1]  # generators and tasks take turns
+        opened.remove(run)
+        run.exit(error)
+
+    def _block(self, frame: FrameType) -> BlockRun:
+        if self.target is None:
+            held = [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
+            found = find_backend(self.backend, [*held, frame], mixed=False, spelled="with bp.probe({}) as rec:")
+            return PlainBlock(self, found, frame)
+        backend = find_backend(self.backend, [self.target])
+        asked = f"with bp.probe({name_of(self.target)})"
+        (backend.blocks or refuse(backend, "blocks", asked)).refuse(self.target, asked)
+        if not is_model(backend, self.target):
+            raise BadOption(
+                "a block is about a model, or about its own variables", asked=f"with bp.probe({name_of(self.target)})",
+                found=f"a target of type {type(self.target).__name__}",
+                next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
+            )  # fmt: skip
+        return ModelBlock(self, backend, frame)
+
+
+def users_frame(frame: FrameType | None) -> FrameType:
+    """The frame that a ``with`` statement stands in: ``contextlib`` may have entered it."""
+    while frame is not None and package(frame.f_code.co_filename) in ("", "backprobe"):
+        frame = frame.f_back
+    assert frame is not None
+    return frame
