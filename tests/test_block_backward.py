@@ -185,7 +185,7 @@ def test_scaled_losses(x):
             loss = model(x).sum()
             scaled(loss).backward()
         assert rec["loss"].grad.item() == 128
-        assert rec.notes == ("loss: backward() ran from 128 × this, and all gradients are of that",)
+        assert rec.notes == ("loss: backward() ran on 128 × this value; all gradients carry that factor",)
         with bp.probe(model, ["**", ":hidden"]) as rec:
             model.zero_grad()
             scaled(model(x).sum()).backward()
@@ -345,7 +345,7 @@ def test_writes_out_of_sight(x):
         part[1:].data[0] = 9.0
         (u + v + w + n + part).sum().backward()
     assert rec["u"].status == "opaque"
-    assert rec["u"].reason == "it was overwritten through .data or NumPy, which autograd cannot see"
+    assert rec["u"].reason == "it was modified through .data or NumPy, which autograd cannot see"
     assert same(rec["u"].value, 2 * x.detach())
     assert same(rec["n"].value, 6 * x.detach())
     assert rec["n"].status == rec["part"].status == "opaque"
@@ -428,7 +428,7 @@ def test_a_backward_that_raises_on_its_way():
     assert rec["v"].grad.tolist() == [4.0, 4.0]
     for name in ("u", "x"):
         assert rec[name].status == "backward_not_run"
-        assert rec[name].reason == "a backward() raised, or is still running, that has not come here so far"
+        assert rec[name].reason == "a backward() raised, or is still running, and has not reached it"
     with bp.probe() as rec:
         u = x * 3
         apart = x * 2
@@ -453,11 +453,11 @@ def test_only_a_multiple_by_a_number_is_a_scale():
         loss = a * a
         (loss * 4).backward(retain_graph=True)
         (loss * 4).backward()
-    assert rec.notes == ("loss: backward() ran from 4 × this, and all gradients are of that",)
+    assert rec.notes == ("loss: backward() ran on 4 × this value; all gradients carry that factor",)
     with bp.probe() as rec:
         loss = a * a
         (loss / 4).backward()
-    assert rec.notes == ("loss: backward() ran from 0.25 × this, and all gradients are of that",)
+    assert rec.notes == ("loss: backward() ran on 0.25 × this value; all gradients carry that factor",)
 
 
 def test_parameters_that_get_another_shape_or_dtype_in_the_block():
@@ -523,7 +523,7 @@ def test_a_hook_that_writes_into_a_gradient_after_it_has_come():
         u.grad_fn.register_prehook(halve)  # after ours
         v.sum().backward()
     assert rec["u"].status == "opaque"
-    assert "wrote into its gradient" in rec["u"].reason
+    assert "modified its gradient" in rec["u"].reason
 
 
 def test_a_step_written_by_hand():
@@ -555,7 +555,7 @@ def test_a_scaled_loss_in_a_block_around_a_model():
     with bp.probe(model) as rec:
         scaler.scale(model(torch.ones(1, 2)).square().mean()).backward()
     assert len(rec.notes) == 1
-    assert "all gradients are of that multiple" in rec.notes[0]
+    assert "all gradients carry that factor" in rec.notes[0]
 
 
 class Triple(torch.autograd.Function):

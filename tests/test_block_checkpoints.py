@@ -276,7 +276,7 @@ def test_a_checkpointed_recording_that_is_read_early(reentrant):
         inside = rec["outer#0"]
         assert inside.status == ("opaque" if reentrant else "backward_not_run")
         assert not reentrant or inside.reason == (
-            "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
+            "it was computed inside a reentrant checkpoint, and was not seen again when that was recomputed"
         )
         loss.backward()
         assert rec["outer#0"].status == "ok"

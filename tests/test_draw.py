@@ -120,7 +120,7 @@ def test_a_gradient_that_is_zero_says_why(specials):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("cut", "no gradient: detached it was computed from values that are differentiated, but carries no history"),
+        ("cut", "no gradient: detached it was computed from differentiated values, but has no gradient history"),
         ("quiet", "no gradient: no_grad it was computed under torch.no_grad()"),
         ("unused", "no gradient: not_connected no path leads from it to the output"),
         ("index", "no gradient: not_float its dtype is int64"),

@@ -22,7 +22,7 @@ def test_a_view_made_under_no_grad_has_no_gradient():
     for x in (torch.ones(3), torch.ones(3, requires_grad=True)):
         rec = bp.probe(f)(x)
         assert rec["first"].status == rec["second"].status == "no_grad"
-        assert rec["first"].reason == "it was computed under torch.no_grad() from values that are differentiated"
+        assert rec["first"].reason == "it was computed under torch.no_grad() from differentiated values"
         assert rec["first"].value.tolist() == [1, 1]
         assert rec["x"].grad.tolist() == [10, 10, 10]
 
@@ -38,7 +38,7 @@ def test_a_view_made_before_its_base_required_a_gradient_has_none():
     rec = bp.probe(f)(x, view)
     assert rec["x"].grad.tolist() == [3, 3, 3]
     assert rec["view"].status == "detached"
-    assert rec["view"].reason == "it was computed from values that are differentiated, but carries no history"
+    assert rec["view"].reason == "it was computed from differentiated values, but has no gradient history"
     rec = bp.probe(lambda view, x: (x * view.sum()).sum())(view, x)
     assert rec["view"].reason == "it is a view that was made under no_grad, or before its base required a gradient"
 

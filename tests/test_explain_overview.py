@@ -120,7 +120,7 @@ def test_what_cannot_be_told_is_a_note():
             target.mul_(0.99).add_(online)
     report = bp.explain(rec)
     assert report.ok, str(report)
-    assert noted(report, "cannot be captured: it lives inside a torch.func transform")
+    assert noted(report, "cannot be captured: it exists only inside a torch.func transform")
 
 
 def test_by_nature_and_frozen_values_are_notes():
@@ -209,7 +209,7 @@ def test_a_weight_that_is_updated_through_data_is_a_note():
     report = bp.explain(rec)
     assert report.ok, str(report)
     (note,) = noted(report, "the gradient of 'w' cannot be captured")
-    assert note.endswith("part of its gradient is from uses of its new numbers")
+    assert note.endswith("part of its gradient comes from uses of its new values")
     assert kinds(bp.explain(rec, "w")) == ["opaque"]
 
 

@@ -260,7 +260,7 @@ def test_data_that_is_set_is_never_silently_wrong():
 
     rec = bp.probe(f)(torch.tensor([3.0, 4.0]))
     assert rec["u"].status == "opaque"
-    assert rec["u"].reason == "its .data was set to another tensor's, which autograd cannot see"
+    assert rec["u"].reason == "its .data was replaced by another tensor's, which autograd cannot see"
     assert rec["u"].value.tolist() == [6.0, 8.0]
     x = torch.tensor([3.0, 4.0], requires_grad=True)
     with bp.probe() as rec:

@@ -91,7 +91,7 @@ REFUSED = [
     (lambda: bp.jacobian(energy, "uu")(X, W), bp.NothingMatched, "next:  bp.probe(energy, 'u')"),
     (lambda: bp.jacobian(energy, "return")(X, W), bp.BadOption, "'return' is the output itself"),
     (lambda: bp.jacobian(lambda x: x @ x, "x")(torch.ones(40, 40)), bp.BadOption,
-     "a Jacobian block of 2,560,000 elements was not taken: the most is 1,000,000"),
+     "a Jacobian block of 2,560,000 elements was not computed: the limit is 1,000,000"),
     (lambda: bp.jacobian(lambda z: z * z, "z")(torch.ones(2, dtype=torch.complex64)), bp.Unsupported,
      "a complex output"),
     (lambda: bp.hvp(energy, "u", [1.0])(X, W), bp.BadOption, "a vector of shape (2,)"),
@@ -111,7 +111,7 @@ def test_a_value_without_gradient_says_why():
         u = x.detach() * 2
         return u * x
 
-    with pytest.raises(bp.NoGradient, match="carries no history"):
+    with pytest.raises(bp.NoGradient, match="has no gradient history"):
         bp.jacobian(cut, "u")(X)
 
 

@@ -298,7 +298,7 @@ def test_a_block_too_large_is_told_and_the_others_are_there():
         return u.sum()
 
     rec = probed(f, torch.ones(1001), torch.tensor(2.0), partials="full")
-    assert rec.notes == ("u: a Jacobian block of 1,002,001 elements was not taken: the most is 1,000,000",)
+    assert rec.notes == ("u: a Jacobian block of 1,002,001 elements was not computed: the limit is 1,000,000",)
     assert list(rec["u"].partials) == ["w"]
     assert torch.equal(rec["u"].partials["w"], torch.ones(1001))
     assert torch.equal(rec["u"].contributions["x"], torch.full((1001,), 2.0))

@@ -352,7 +352,7 @@ def test_reasons_of_missing_gradients_and_lost_values_come_back(tmp_path):
     after = round_trip(Recording(noted), tmp_path)
     assert after.record.notes == (ODD, Note("tracer_replaced", about="ü"))
     assert after.notes[0] == "one – ü was not followed: two\nlines"
-    with pytest.raises(bp.Overwritten, match="a call that backprobe does not see into"):
+    with pytest.raises(bp.Overwritten, match="a call that backprobe cannot see into"):
         after["u"].value
     assert after["u"].grad.item() == 1.0
     mixed = everything()

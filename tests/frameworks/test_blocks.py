@@ -526,7 +526,7 @@ def test_a_model_that_runs_in_a_compiled_function_is_not_seen():
         with bp.probe(model) as rec:
             loss = tf.reduce_sum(compiled(X))
         assert rec["hidden"].status == "opaque"
-        assert rec["hidden"].reason == "it did not run, or inside of <lambda>, which is compiled"
+        assert rec["hidden"].reason == "it did not run, or it ran inside <lambda>, which is compiled"
         assert rec["head.bias"].grad.numpy().tolist() == [2]
         assert any("is compiled" in note for note in rec.notes)
     with bp.probe(model, of="loss") as rec:

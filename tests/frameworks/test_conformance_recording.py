@@ -95,7 +95,7 @@ def tabulated(ops):
 def test_the_printed_table(framework):
     rec = bp.probe(tabulated(framework.ops))(framework.tensor([1.0, 2.0]), framework.tensor(2.0))
     line = tabulated.__code__.co_firstlineno
-    told = "detached: it was computed from values that are differentiated, but carries no history"
+    told = "detached: it was computed from differentiated values, but has no gradient history"
     rows = [("name", "value", "gradient", "source")]
     rows += [
         (name, value, gradient, f"test_conformance_recording.py:{line + offset}  {text}")

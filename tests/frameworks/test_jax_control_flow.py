@@ -219,7 +219,7 @@ def test_a_while_loop_is_opaque_inside_and_right_around():
     same(rec["v"].value, 11.2)
     for name in ("/<lambda>/body:u", "/<lambda>/body:c", "/<lambda>/condition:c"):
         assert rec[name].status == "opaque"
-        assert "whose number of turns is not known beforehand" in rec[name].reason
+        assert "whose number of iterations is not known beforehand" in rec[name].reason
         assert rec[name].value is None
 
 
@@ -348,8 +348,8 @@ def test_a_branch_inside_a_loop():
     grads(rec, **{"/step/twice:u": [0, X, X], "/step/loop:v": [X, 0, 0]})
     assert rec["/step/twice:u"].axes == ("step",)
     assert rec["/step/twice:u"].value.tolist() == [0, 4, 6]
-    assert "/step/twice:u: it was computed in 2 of 3 steps; in the others it stands as 0" in rec.notes
-    assert "/step/loop:v: it was computed in 1 of 3 steps; in the others it stands as 0" in rec.notes
+    assert "/step/twice:u: it was computed in 2 of 3 steps; in the others it is 0 here" in rec.notes
+    assert "/step/loop:v: it was computed in 1 of 3 steps; in the others it is 0 here" in rec.notes
 
 
 def test_a_branch_chosen_for_each_example_computes_both():
@@ -599,7 +599,7 @@ def test_a_loop_inside_a_derivative_inside_the_program_is_opaque():
         grads(rec, **dict(zip("xw", jax.grad(function, (0, 1))(X, W), strict=True)))
         (name,) = [name for name in rec if name.endswith("/step:u")]
         assert (rec[name].status, rec[name].value) == ("opaque", None)
-        assert "does not see into" in rec[name].reason
+        assert "cannot see into" in rec[name].reason
 
 
 def test_a_derivative_inside_a_loop_and_a_batch_is_seen():

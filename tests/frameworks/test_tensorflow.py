@@ -14,7 +14,7 @@ from tensorflow.python.eager import context, execute, record
 import backprobe as bp
 
 probe = functools.partial(bp.probe, backend="tensorflow")
-CARRIES_NOTHING = "it was computed from values that are differentiated, but carries no history"
+CARRIES_NOTHING = "it was computed from differentiated values, but has no gradient history"
 
 
 def numbers(rec):
@@ -224,7 +224,7 @@ def test_every_status_and_its_reason():
         "word": ("not_float", "its dtype is string"),
         "n": ("not_tensor", "it is the Python number 3"),
         "aside": ("not_connected", "no path leads from it to the output"),
-        "quiet": ("no_grad", "it was computed from values that are differentiated while their tape was stopped"),
+        "quiet": ("no_grad", "it was computed from differentiated values while their tape was stopped"),
     }
 
 
@@ -350,7 +350,7 @@ def test_a_variable_that_a_compiled_function_wrote_has_a_version():
     rec = probe(f)(3.0)
     assert [rec[f"w#{n}"].value.numpy() for n in range(2)] == [2, 3]
     assert str(rec["w#0"].status) == "opaque"
-    assert "the Variable was written, and compiled code or a gather read it" in rec["w#0"].reason
+    assert "the Variable was modified, and compiled code or a gather read it" in rec["w#0"].reason
     assert rec["y"].grad.numpy() == 3
 
 

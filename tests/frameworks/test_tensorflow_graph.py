@@ -157,7 +157,7 @@ def test_a_variable_that_the_run_writes_has_a_value_for_each_read():
         rec = bp.probe(y, session=session)({"x": 3.0})
     assert rec["w"].status == "opaque"
     assert rec["w"].reason == (
-        "AssignVariableOp may write to it in the course of this run, so that it has more values than one; "
+        "AssignVariableOp may write to it during this run, so it has more than one value; "
         "each of its reads is a value of its own"
     )
     assert (rec["before/ReadVariableOp"].value, rec["Read/ReadVariableOp"].value) == (2.0, 5.0)

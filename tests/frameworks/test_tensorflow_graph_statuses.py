@@ -39,10 +39,10 @@ def test_what_stop_gradient_cuts_off_is_detached_and_what_is_before_it_not_conne
     assert rec["x"].grad == 18.0
     assert [edge.name for edge in rec["y"].inputs] == ["x"]
     assert rec["before"].reason == (
-        "every way from it to the output goes through StopGradient (after), and no gradient does"
+        "every path from it to the output goes through StopGradient (after), and no gradient does"
     )
     assert rec["after"].reason == (
-        "it was computed from values that are differentiated, and tf.stop_gradient lets no gradient through"
+        "it was computed from differentiated values, and tf.stop_gradient lets no gradient through"
     )
     assert rec["later"].reason.endswith("and these are themselves detached")
     assert rec.path_sums.agree
@@ -87,8 +87,8 @@ def test_the_inside_of_an_old_loop_is_opaque_and_its_outside_is_named(old_contro
     assert (rec["x"].grad, rec["w"].grad, rec["w"].value, rec["y"].value) == (8.0, 12.0, 2.0, 8.0)
     assert rec["loop/mul"].status == "opaque"
     assert rec["loop/mul"].reason == (
-        "loop/mul is inside a loop or a branch of the graph, where it has as many values as it runs times or none, "
-        "and TensorFlow lets none of them out; what goes in and what comes out have names"
+        "loop/mul is inside a loop or a branch of the graph, where it has a value for each time it runs, or none, "
+        "and TensorFlow does not let them out; what goes in and what comes out have names"
     )
     assert set(rec["loop/Exit_1"].partials) == {"x", "w"}
     assert rec.path_sums.agree
@@ -114,7 +114,7 @@ def test_a_variable_is_opaque_where_a_branch_may_write_to_it_and_not_where_it_re
     with graph(build) as (y, session):
         rec = bp.probe(y, ["x", "w", "c"], session=session)({"x": 3.0})
     assert (rec["w"].grad, rec["w"].value) == (3.0, 2.0)
-    assert rec["c"].reason.startswith("side may write to it in the course of this run")
+    assert rec["c"].reason.startswith("side may write to it during this run")
 
 
 def test_a_session_that_has_run_a_new_loop_before_is_told_what_to_do():

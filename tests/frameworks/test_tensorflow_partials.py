@@ -89,7 +89,7 @@ def test_a_value_of_several_elements_has_contributions_and_blocks_on_request():
 def test_a_block_that_is_too_large_is_left_out_and_said():
     rec = bp.probe(lambda x: tf.sin(x), cotangent=np.ones(2000), partials="full")(tf.ones(2000))
     assert partials(rec) == {}
-    assert "a Jacobian block of 4,000,000 elements was not taken: the most is 1,000,000" in rec.notes[0]
+    assert "a Jacobian block of 4,000,000 elements was not computed: the limit is 1,000,000" in rec.notes[0]
     assert rec["return"].contributions["x"].shape == (2000,)
 
 

@@ -35,7 +35,7 @@ class Note(Reason):
     """A remark about a recording; ``about`` is the printed name of the entry that it concerns, if it concerns one.
 
     >>> str(Note("steps", {"computed": "2", "of": "3"}, about="u"))
-    'u: it was computed in 2 of 3 steps; in the others it stands as 0'
+    'u: it was computed in 2 of 3 steps; in the others it is 0 here'
     """
 
     about: str = ""
@@ -52,94 +52,90 @@ SENTENCES = {
     "not_tensor": "it is {kind}",
     "dtype": "its dtype is {dtype}",
     "frozen": "nothing recorded that it was computed from requires a gradient",
-    "no_history": "it was computed from values that are differentiated, but carries no history",
+    "no_history": "it was computed from differentiated values, but has no gradient history",
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
-    "written_since": "no path leads from it to the output; it was written since",
+    "written_since": "no path leads from it to the output; it was modified later",
     "module_not_run": "its module did not run",
-    "in_compiled": "it did not run, or inside of {functions}, which is compiled",
+    "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
     # of PyTorch
     "frozen_no_grad": (
-        "nothing recorded that it was computed from requires a gradient, and gradients were switched off there: under "
-        "{mode}"
+        "nothing recorded that it was computed from requires a gradient, and it was computed under {mode}"
     ),
-    "no_grad": "it was computed under {mode} from values that are differentiated",
+    "no_grad": "it was computed under {mode} from differentiated values",
     "reentrant_checkpoint": (
-        "a reentrant checkpoint that is given nothing that requires a gradient keeps no history of what is in it"
+        "no input of its reentrant checkpoint requires a gradient, so the checkpoint records nothing"
     ),
     "view_of_frozen": "it is a view that was made under no_grad, or before its base required a gradient",
-    "view_of_other_dtype": "it is a view of another dtype than its base, and was written in place",
-    "view_written_unseen": "it is a view whose memory was written by a call that backprobe does not see into",
-    "func_transform": "it lives inside a torch.func transform and dies with it",
-    "script_module": "it runs inside a ScriptModule, whose code is TorchScript's and not Python's",
+    "view_of_other_dtype": "it is a view with another dtype than its base, and was modified in place",
+    "view_written_unseen": "it is a view whose memory was modified by a call that backprobe cannot see into",
+    "func_transform": "it exists only inside a torch.func transform",
+    "script_module": "it runs inside a ScriptModule, whose code is TorchScript, not Python",
     "versions_share_gradient": (
-        "it was written in place where autograd did not look (no_grad, detach or another argument on the same memory), "
-        "so what was computed before and after that write has one gradient together"
+        "it was modified in place outside autograd (under no_grad, through detach, or through another tensor "
+        "on the same memory), so what was computed before and after that write has one gradient together"
     ),
-    "written_past_autograd": "it was overwritten through .data or NumPy, which autograd cannot see",
-    "partly_updated": "it was written through .data or NumPy, and part of its gradient is from uses of its new numbers",
-    "written_since_past_autograd": "no path leads from it to the output; it was written since through .data or NumPy",
-    "data_replaced": "its .data was set to another tensor's, which autograd cannot see",
-    "not_recomputed": (
-        "it was computed inside a reentrant checkpoint, and not seen again when that was computed again"
+    "written_past_autograd": "it was modified through .data or NumPy, which autograd cannot see",
+    "partly_updated": (
+        "it was modified through .data or NumPy, and part of its gradient comes from uses of its new values"
     ),
+    "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data or NumPy",
+    "data_replaced": "its .data was replaced by another tensor's, which autograd cannot see",
+    "not_recomputed": "it was computed inside a reentrant checkpoint, and was not seen again when that was recomputed",
     "requires_grad_late": (
         "it began to require a gradient after it got its name, and was not seen again before backward()"
     ),
-    "named_late": "it got its name only after backward() had run, and what came to it then was not heard",
+    "named_late": "it got its name only after backward() had run, so its gradient was not recorded",
     "several_roots": "backward() was called on several tensors at once, and this one has no name",
     "grad_held_before": (
-        "its .grad held something before the block, and what backward() has added cannot be told: select a module's "
-        "output as well"
+        "its .grad was not empty before the block, and backprobe cannot separate what this backward() added: "
+        "select a module's output as well"
     ),
-    "gradient_overwritten": "a backward or a hook of the program's wrote into its gradient after it had arrived",
+    "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
     "no_path_to_inputs": (
         "no path leads from it to the output, or none to the inputs that backward(inputs=...) asks for"
     ),
-    "backward_not_called": "backward() was not called in the block, or came by nothing that is recorded",
+    "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
-    "backward_cut_short": "a backward() raised, or is still running, that has not come here so far",
-    "backward_unfinished": "backward has not run to its end",
+    "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
+    "backward_unfinished": "backward did not finish",
     # of TensorFlow
     "not_trainable": "it is a Variable with trainable=False",
-    "tape_stopped": "it was computed from values that are differentiated while their tape was stopped",
+    "tape_stopped": "it was computed from differentiated values while their tape was stopped",
     "variable_read_unseen": (
-        "the Variable was written, and compiled code or a gather read it: what was read before and after the write has "
-        "one gradient together"
+        "the Variable was modified, and compiled code or a gather read it: what was read before and after the "
+        "write has one gradient together"
     ),
-    "block_not_over": "the block was not over, or its output could not be differentiated",
+    "block_not_over": "the block had not ended, or its output could not be differentiated",
     # of TensorFlow's graphs
     "not_needed": "nothing on the way to the output needs it, so the run does not compute it",
     "output_without": "the output is not computed from it",
-    "stop_gradient": (
-        "it was computed from values that are differentiated, and tf.stop_gradient lets no gradient through"
-    ),
-    "inputs_detached": "it was computed from values that are differentiated, and these are themselves detached",
-    "through_other_dtype": (
-        "it was computed from values that are differentiated, and the way leads through a dtype that has no derivative"
-    ),
-    "custom_gradient": "a custom gradient on the way to the output passes by it",
-    "no_derivative": "every way from it to the output goes through {operations}, and no gradient does",
+    "stop_gradient": "it was computed from differentiated values, and tf.stop_gradient lets no gradient through",
+    "inputs_detached": "it was computed from differentiated values, and these are themselves detached",
+    "through_other_dtype": "it was computed from differentiated values, but through a dtype that has no derivative",
+    "custom_gradient": "a custom gradient on the way to the output leaves it out",
+    "no_derivative": "every path from it to the output goes through {operations}, and no gradient does",
     "in_loop_or_branch": (
-        "{name} is inside a loop or a branch of the graph, where it has as many values as it runs times or none, and "
-        "TensorFlow lets none of them out; what goes in and what comes out have names"
+        "{name} is inside a loop or a branch of the graph, where it has a value for each time it runs, or "
+        "none, and TensorFlow does not let them out; what goes in and what comes out have names"
     ),
     "written_in_run": (
-        "{operation} may write to it in the course of this run, so that it has more values than one; each of its reads "
-        "is a value of its own"
+        "{operation} may write to it during this run, so it has more than one value; each of its reads is a "
+        "value of its own"
     ),
     # of JAX
-    "unseen_transform": "it is computed inside a transformation that backprobe does not see into",
+    "unseen_transform": "it is computed inside a transformation that backprobe cannot see into",
     "branch_not_taken": "the branch that computes it was not taken",
     "while_loop": (
-        "it is computed in a loop whose number of turns is not known beforehand, which has no reverse mode"
+        "it is computed in a loop whose number of iterations is not known beforehand, which has no reverse "
+        "mode"
     ),
     "custom_rule": "it is computed inside a function with a derivative rule of its own",
     "primitive_not_entered": "it is computed inside JAX's {primitive}, which backprobe does not enter",
     # of values that are lost
     "memory_freed": "its memory was freed",
-    "data_reshaped": "its data was exchanged for another of another shape or dtype",
-    "overwritten_unseen": "it was overwritten in place by a call that backprobe does not see into",
+    "data_reshaped": "its data was replaced by another tensor's of another shape or dtype",
+    "overwritten_unseen": "it was modified in place by a call that backprobe cannot see into",
     # notes about a recording
     "not_followed": "{name} was not followed: {why}",
     "already_probed": "{name} was not followed: it is already being probed",
@@ -147,20 +143,17 @@ SENTENCES = {
     "hidden_in_object": "{name} was not followed: it is hidden in an object of type {kind}",
     "locals_unseen": "the locals of {name} cannot be seen: {why}",
     "binding_unseen": "{name} (line {line}) cannot be seen in a block: give it a name",
-    "class_not_followed": "{name} was not followed: what a class does when it is made is not judged",
-    "tracer_replaced": (
-        "another tracer took the place of the probe's, or an exception came up while it looked on: what the block ran "
-        "then is not seen"
-    ),
+    "class_not_followed": "{name} was not followed: what a class does when an object is made is not checked",
+    "tracer_replaced": "another tracer replaced backprobe's, or an error stopped it; later code was not recorded",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
     # notes about an entry
-    "hooked": "a hook of the program's is on it, and may change the gradient that comes here",
-    "scaled_by": "backward() ran from {number} × this, and all gradients are of that",
-    "scaled_itself": "it is {number} × what has no name here, and all gradients are of that multiple",
-    "scaled_unknown": "it is a multiple by a number (a loss that is scaled?), and all gradients are of that multiple",
-    "steps": "it was computed in {computed} of {of} steps; in the others it stands as 0",
-    "block_too_large": "a Jacobian block of {elements} elements was not taken: the most is {most}",
+    "hooked": "a hook is on it, and may change the gradient that arrives here",
+    "scaled_by": "backward() ran on {number} × this value; all gradients carry that factor",
+    "scaled_itself": "it is {number} × a value without a name; all gradients carry that factor",
+    "scaled_unknown": "it is a multiple of another value (a scaled loss?); all gradients carry that factor",
+    "steps": "it was computed in {computed} of {of} steps; in the others it is 0 here",
+    "block_too_large": "a Jacobian block of {elements} elements was not computed: the limit is {most}",
     "partials_missing": "it is not connected, and its local partials are missing: {error}",
 }  # fmt: skip
 """The sentence of each code. A field in braces is filled in with what the code was reported with."""
