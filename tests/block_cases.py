@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from backprobe.backends.torch.block import ListeningTape, Passing
+from backprobe.backends.torch.block import Passing, TorchBlockTape
 from backprobe.backends.torch.capture import Capture
 from backprobe.probe.block import BlockRun
 from backprobe.source.tracer import Tracer
@@ -18,8 +18,8 @@ from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import ScopeId, ScopeNames, Value
 
 OURS = (
-    BlockRun, Capture, FrameObserver, ListeningTape, ScopeNames, ObservedFrame, Passing, Repeats, Scope, ScopeId, Trace,
-    Tracer, Value,
+    BlockRun, Capture, FrameObserver, TorchBlockTape, ScopeNames, ObservedFrame, Passing, Repeats, Scope, ScopeId,
+    Trace, Tracer, Value,
 )  # fmt: skip
 HOOKS = [
     held for name, held in vars(torch.nn.modules.module).items()

@@ -15,7 +15,7 @@ Listener = Callable[..., Any]
 LOCK = threading.Lock()
 
 
-class Exchanged:
+class Patched:
     """Stands for a function: calls in a thread that listens go through its listeners, all others to the function."""
 
     def __init__(self, original: Any, *, is_found_elsewhere: bool = False) -> None:
@@ -51,10 +51,10 @@ def listening(owner: Any, name: str, listener: Listener) -> Iterator[None]:
     thread = threading.get_ident()
     with LOCK:
         own = vars(owner).get(name)
-        standing = own if isinstance(own, Exchanged) else None
+        standing = own if isinstance(own, Patched) else None
         if standing is None:
             found = getattr(owner, name) if own is None else own
-            standing = Exchanged(found, is_found_elsewhere=own is None)
+            standing = Patched(found, is_found_elsewhere=own is None)
             _put(owner, name, standing)
         standing.listeners.setdefault(thread, []).append(listener)
     try:
@@ -74,7 +74,7 @@ def listening(owner: Any, name: str, listener: Listener) -> Iterator[None]:
 def original(owner: Any, name: str) -> Any:
     """The function itself, whoever listens to it."""
     found = getattr(owner, name)
-    return found.original if isinstance(found, Exchanged) else found
+    return found.original if isinstance(found, Patched) else found
 
 
 def _put(owner: Any, name: str, value: Any) -> None:

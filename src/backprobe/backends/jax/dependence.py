@@ -19,7 +19,7 @@ Sources = list[frozenset[int]]
 """For each output, the positions of the inputs that it depends on."""
 
 
-class Flow:
+class Dependence:
     """What depends on what; each jaxpr is looked at once."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.dependence import Flow
+from backprobe.backends.jax.dependence import Dependence
 from backprobe.backends.jax.primitives import mark_p
 
 LARGEST_BLOCK = 1_000_000
@@ -34,7 +34,7 @@ class LinearProgram:
             for at, equation in enumerate(self.jaxpr.eqns)
             for output, var in enumerate(equation.outvars)
         }
-        self.flow = Flow()
+        self.dependence = Dependence()
         self.marks = {
             equation.params["key"]: at
             for at, equation in enumerate(self.jaxpr.eqns)
@@ -107,7 +107,7 @@ class LinearProgram:
 
     def _sources(self, equation: Any, output: int) -> list[Any]:
         """The variables that one output of an equation depends on."""
-        given = (equation.invars[at] for at in self.flow.into(equation)[output])
+        given = (equation.invars[at] for at in self.dependence.into(equation)[output])
         return [var for var in given if not isinstance(var, Literal)]
 
     def _run(

@@ -11,7 +11,7 @@ from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
-from backprobe.backends.tensorflow.block import OpenTape
+from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.tape import TensorflowTape
 
@@ -39,8 +39,8 @@ class KerasModels(Models):
 class TensorflowBlocks(Blocks):
     """Blocks under a gradient tape of ours, which is as long open as the block."""
 
-    def tape(self, options: Options) -> OpenTape:
-        return OpenTape(options)
+    def tape(self, options: Options) -> TensorflowBlockTape:
+        return TensorflowBlockTape(options)
 
     def refuse(self, target: Any, asked: str) -> None:
         _refuse(target, asked)

@@ -18,7 +18,7 @@ from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
-from backprobe.backends.tensorflow.user_tapes import OwnTapes
+from backprobe.backends.tensorflow.user_tapes import UserTapes
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -27,23 +27,23 @@ GIVING = ("gradient", "jacobian", "batch_jacobian")
 BACKWARD = tuple(getattr(tf.GradientTape, name).__code__ for name in GIVING)
 
 
-class OpenTape(TensorflowTape, Block):
+class TensorflowBlockTape(TensorflowTape, Block):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.recording = ExitStack()
         self.passed: Backward | None = None
-        self.own = OwnTapes(self.log, self.version)
+        self.user_tapes = UserTapes(self.log, self.version)
         self.given: list[range] = []  # positions in the log at which a tape of the program's own ran backward
 
     @property
-    def differentiator(self) -> OpenTape:
+    def differentiator(self) -> TensorflowBlockTape:
         return self
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())
-        self.recording.enter_context(self.own.heard())
+        self.recording.enter_context(self.user_tapes.observed())
         for name in GIVING:
             self.recording.enter_context(listening(tf.GradientTape, name, self._giving))
 
@@ -52,7 +52,7 @@ class OpenTape(TensorflowTape, Block):
         try:
             gradients = following(tape, *args, **kwargs)
             if tf.executing_eagerly():
-                self.own.given(tape, args, kwargs, gradients)
+                self.user_tapes.given(tape, args, kwargs, gradients)
             return gradients
         finally:
             self.given.append(range(start, self.log.length + 1))
@@ -87,7 +87,7 @@ class OpenTape(TensorflowTape, Block):
         self.recording.close()
         self.settle(ran.captures)
         passed = differentiate(self.gradients, self.log, self.taps, self.options, ran)
-        self.passed = replace(passed, none_given=self.own.told(ran.captures))
+        self.passed = replace(passed, none_given=self.user_tapes.none_given(ran.captures))
 
     @property
     def progress(self) -> int:

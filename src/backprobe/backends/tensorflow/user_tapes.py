@@ -46,7 +46,7 @@ class Asked:
     outside: tuple[int, ...]  # the numbers of values on the way that were computed while the tape did not record
 
 
-class OwnTapes:
+class UserTapes:
     """The tapes of one block, but for that of the probe."""
 
     def __init__(self, log: OperationLog, version: Callable[[Any], int]) -> None:
@@ -55,7 +55,7 @@ class OwnTapes:
         self.asked: list[Asked] = []
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def observed(self) -> Iterator[None]:
         """Within this context tapes tell when they record, and what they watch."""
         listeners: dict[str, Listener] = {
             private.PUSH: self._pushing,
@@ -106,7 +106,7 @@ class OwnTapes:
             version = self.version(source) if variable_of(source) is not None else 0
             self.asked.append(Asked(_number(source), version, _label(source), line, why, outside))
 
-    def told(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
+    def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
         """The gradients that did not come, by positions of captures."""
         versions: dict[int, dict[int, int]] = {}
         for at, capture in enumerate(captures):

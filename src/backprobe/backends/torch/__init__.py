@@ -14,7 +14,7 @@ from backprobe.backends.facts import Failure, GraphFacts, Options
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.torch import errors, graph_facts, models, strategies
 from backprobe.backends.torch.arrays import TorchArrays
-from backprobe.backends.torch.block import ListeningTape
+from backprobe.backends.torch.block import TorchBlockTape
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.tape import TorchTape
@@ -36,8 +36,8 @@ class TorchModels(Models):
 class TorchBlocks(Blocks):
     """Blocks whose program runs backward itself."""
 
-    def tape(self, options: Options) -> ListeningTape:
-        return ListeningTape(options)
+    def tape(self, options: Options) -> TorchBlockTape:
+        return TorchBlockTape(options)
 
     def refuse(self, target: Any, asked: str) -> None:
         models.refuse(target, asked, kinds=(models.COMPILED,))

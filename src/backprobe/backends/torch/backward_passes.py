@@ -199,7 +199,7 @@ def _copied(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else gradient.detach().clone()
 
 
-class Leaf:
+class SharedLeaf:
     """A leaf where processes work together: what backward adds to its ``.grad``."""
 
     def __init__(self, number: int, tensor: Tensor) -> None:

@@ -105,7 +105,7 @@ class Births:
         self.judged.append(found)
         return len(self.judged) - 1, address, size
 
-    def told(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
+    def added_to(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """What backward gave, with the operations that made NaN or Inf."""
         found = self._found(captures)
         outcomes = [replace(outcome, made=found.get(at, ())) for at, outcome in enumerate(passed.outcomes)]

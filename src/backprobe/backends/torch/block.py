@@ -27,8 +27,8 @@ from backprobe.backends.torch.backward_passes import (
     BACKWARD,
     GRAD,
     BackwardCall,
-    Leaf,
     Passing,
+    SharedLeaf,
     current_pass,
     queue_callback,
     users_line,
@@ -96,7 +96,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class ListeningTape(TorchTape, Block, Late, Recompute):
+class TorchBlockTape(TorchTape, Block, Late, Recompute):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -109,7 +109,7 @@ class ListeningTape(TorchTape, Block, Late, Recompute):
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
-        self.leaves: list[Leaf] = []  # where processes work together
+        self.leaves: list[SharedLeaf] = []  # where processes work together
         self.multiples: list[tuple[Tensor, Multiple]] = []  # the roots of backward() that are one of something
         self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
 
@@ -266,7 +266,7 @@ class ListeningTape(TorchTape, Block, Late, Recompute):
         capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number)
         take: Callable[..., None] = partial(self.passing.take_of_leaf, leaf)
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            self.leaves.append(Leaf(leaf.number, tensor))
+            self.leaves.append(SharedLeaf(leaf.number, tensor))
             take = self.passing.notice
         handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]
         self.hook_handles.append(handle)
@@ -356,7 +356,7 @@ class ListeningTape(TorchTape, Block, Late, Recompute):
         self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
-        updates = () if self.updates is None else self.updates.told(captures)
+        updates = () if self.updates is None else self.updates.found(captures)
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
@@ -384,7 +384,7 @@ class ListeningTape(TorchTape, Block, Late, Recompute):
         numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
         notes = (*notes, *hooks_noted(captures, outcomes))
         passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
-        return passed if self.births is None else self.births.told(passed, captures)
+        return passed if self.births is None else self.births.added_to(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
         """A capture whose gradient somebody wrote into after it had come is opaque."""

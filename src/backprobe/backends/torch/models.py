@@ -114,7 +114,7 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
             for path in filter(observer.wants_locals, every[:1]):
                 reporting = observer.rewritten(path, original_forward(module))
                 if reporting is not None:
-                    installed.enter_context(_exchanged(module, reporting))
+                    installed.enter_context(_replaced(module, reporting))
             wanted = list(filter(observer.wants_output, every))
             if wanted and module._forward_hooks:
                 handle = module.register_forward_hook(partial(reporter.returned, wanted))
@@ -198,7 +198,7 @@ class _Reporter:
 LOCK = threading.Lock()
 
 
-class _Exchanged:
+class _ReplacedForward:
     """Stands in a module's ``__dict__`` for its forward: each thread gets its own, and threads that probe nothing the
     original. The last one out puts back what was there."""
 
@@ -239,16 +239,16 @@ def _itself(value: Any) -> Any:
 
 def original_forward(module: Module) -> Callable[..., Any]:
     forward = module.forward
-    return forward.original if isinstance(forward, _Exchanged) else forward
+    return forward.original if isinstance(forward, _ReplacedForward) else forward
 
 
 @contextmanager
-def _exchanged(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
+def _replaced(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Put a forward on the instance, past Module.__setattr__, for this thread and this context."""
     thread = threading.get_ident()
     with LOCK:
         found = module.__dict__.get("forward")
-        standing = found if isinstance(found, _Exchanged) else _Exchanged(module)
+        standing = found if isinstance(found, _ReplacedForward) else _ReplacedForward(module)
         module.__dict__["forward"] = standing
         standing.by_thread.setdefault(thread, []).append(forward)
     try:
@@ -267,7 +267,7 @@ def _exchanged(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
 
 def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a module, its hooks included, with another forward in the place of its own."""
-    with _exchanged(module, forward):
+    with _replaced(module, forward):
         return module(*args, **kwargs)
 
 

@@ -35,7 +35,7 @@ Place = tuple[str, int]
 
 
 @dataclass
-class Leaf:
+class UpdatedLeaf:
     """A tensor that gradients come to, at a version that was judged; ``look`` is where its extremes are."""
 
     tensor: Tensor
@@ -48,7 +48,7 @@ class Leaf:
 class Written:
     """One leaf in one statement; the numbers say where its extremes are among those judged."""
 
-    leaf: Leaf
+    leaf: UpdatedLeaf
     before: int
     gradient: int | None
     after: int
@@ -70,8 +70,8 @@ class Updates:
     def __init__(self, quiet: Callable[[], AbstractContextManager[Any]]) -> None:
         self.quiet = quiet
         self.newest: Capture | None = None
-        self.leaves: dict[int, Leaf] = {}  # by identity
-        self.awaited: list[Leaf] = []
+        self.leaves: dict[int, UpdatedLeaf] = {}  # by identity
+        self.awaited: list[UpdatedLeaf] = []
         self.has_begun = False  # has a statement written to some of those that are awaited?
         self.names: dict[int, str] = {}  # by identity of the leaf
         self.judged: list[Extremes] = []
@@ -99,7 +99,7 @@ class Updates:
             self.awaited = []
         self.has_begun = bool(written) or self.has_begun
 
-    def _note(self, at: Place | None, written: Sequence[Leaf]) -> None:
+    def _note(self, at: Place | None, written: Sequence[UpdatedLeaf]) -> None:
         tensors = [leaf.tensor for leaf in written]
         frames = list(_users(sys._getframe(1)))
         if any(id(tensor) not in self.names for tensor in tensors):
@@ -113,11 +113,11 @@ class Updates:
                 found.append(Written(leaf, before, gradient, leaf.look))
         self.statements.append(Statement(at, _optimizers(frames, tensors), self.newest, found))
 
-    def _leaf(self, tensor: Tensor) -> Leaf:
+    def _leaf(self, tensor: Tensor) -> UpdatedLeaf:
         known = self.leaves.get(id(tensor))
         if known is None or known.version != version(tensor):
             with self.quiet(), torch.no_grad():
-                known = self.leaves[id(tensor)] = Leaf(tensor, version(tensor), self._judge(tensor))
+                known = self.leaves[id(tensor)] = UpdatedLeaf(tensor, version(tensor), self._judge(tensor))
         return known
 
     def _judge(self, tensor: Tensor) -> int:
@@ -127,7 +127,7 @@ class Updates:
         self.judged.append(found)
         return len(self.judged) - 1
 
-    def told(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
+    def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         """The statements that made leaves worse than they were, with the leaves that this befell."""
         self.look(None)
         kind = [*kinds(self.judged), FINITE]  # the last is that of what was not judged

@@ -333,7 +333,7 @@ class TorchTape(Tape, Callables, Versions, Writes):
         if self.births is not None:
             self.births.listen_to_one_pass(ran.output)
         passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
-        return ran.result, passed if self.births is None else self.births.told(passed, ran.captures)
+        return ran.result, passed if self.births is None else self.births.added_to(passed, ran.captures)
 
     freed: Sequence[tuple[int, BackwardCall]] = ()  # by the program's own calls that were seen
 
