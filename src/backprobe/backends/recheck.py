@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import Callables
@@ -89,6 +89,36 @@ class Operation(Protocol):
         convention.
         """
         ...
+
+
+class Repeated(Operation, Protocol):
+    """An operation of which it is not known yet whether it can be made again."""
+
+    def why_it_fails(self) -> Reason | None:
+        """Make it once. Why that fails, or None; what is coarse or custom inside it is known then."""
+        ...
+
+
+R = TypeVar("R", bound=Repeated)
+
+
+def repeatable(make: Callable[[bool, Sequence[Reason]], R], notes: Sequence[Reason]) -> R | Reason:
+    """The operation that ``make`` returns in double precision, or where that fails in its own; else why both fail."""
+    failed = None
+    for double in (True, False):
+        operation = make(double, notes)
+        failed = operation.why_it_fails()
+        if failed is None:
+            return operation
+        notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
+    assert failed is not None
+    return failed
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an error and the first line of what it says."""
+    said = str(error).splitlines()
+    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
 
 
 class Heard(Protocol):

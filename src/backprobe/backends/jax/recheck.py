@@ -26,7 +26,7 @@ from backprobe.backends.pure_calls import (
     why_not_given,
     why_not_kind,
 )
-from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, Recheck, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, Recheck, UncheckedCalls, first_line, repeatable
 from backprobe.record.reasons import Reason
 
 TRACED = Reason("traced")
@@ -158,13 +158,7 @@ class HeardCall:
         called = self.given.function if is_array(self.given.owner) else self.given.called  # that array is an input
         closed = [leaf for held in closed_over((called, *self.given.tree)) for leaf in jax.tree.leaves(held)]
         notes = [CAPTURED] if any(map(self.owner._is_differentiated, closed)) else []
-        for double in (True, False):
-            operation = JaxOperation(self.given, self.owner._is_differentiated, outputs, double, notes)
-            failed = operation.why_it_fails()
-            if failed is None:
-                return operation
-            notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
-        return failed
+        return repeatable(partial(JaxOperation, self.given, self.owner._is_differentiated, outputs), notes)
 
 
 class JaxOperation:
@@ -213,9 +207,8 @@ class JaxOperation:
                 jaxpr = jax.make_jaxpr(self._function)(*arrays)
                 within = coarsest_cast(jaxpr) if self.double else 0.0
                 self.is_custom = self.is_custom or has_custom(jaxpr)
-        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
-            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            return Reason("raises", {"error": said})
+        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and reported
+            return Reason("raises", {"error": first_line(error)})
         self.epsilon = max([self.epsilon, within, *(float(jnp.finfo(output.dtype).eps) for output in outputs)])
         return None
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Options
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_given, why_not_python
-from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, Recheck, UncheckedCalls
+from backprobe.backends.recheck import CAPTURED, HELD, Input, Operation, Recheck, UncheckedCalls, first_line, repeatable
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.operation_log import CARRYING, OperationLog
@@ -160,13 +160,8 @@ class HeardCall:
         kept = next((why for start, why in KEPT.items() if any(kind.startswith(start) for kind in self.kinds)), None)
         if kept is not None and self.layer is None:
             return kept
-        for double in (True, False):
-            operation = TensorflowOperation(self, outputs, double, notes)
-            failed = operation.why_it_fails()
-            if failed is None:
-                return operation if operation.inputs else HELD
-            notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
-        return failed
+        found = repeatable(partial(TensorflowOperation, self, outputs), notes)
+        return found if isinstance(found, Reason) or found.inputs else HELD
 
     def _closed_over(self) -> list[Any]:
         called = inspect.unwrap(self.function) if self.owner is None and self.layer is None else None
@@ -207,9 +202,8 @@ class TensorflowOperation:
         try:
             with self.heard.calls.alone(), tf.GradientTape() as tape:
                 outputs = self._call(self._tensors([held.value for held in self.inputs]))
-        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
-            said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-            return Reason("raises", {"error": said})
+        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and reported
+            return Reason("raises", {"error": first_line(error)})
         if len(outputs) != len(self.outputs):
             return Reason("other_outputs")
         self.epsilon = max([self.epsilon, *map(_epsilon, outputs)])

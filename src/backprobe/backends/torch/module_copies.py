@@ -16,6 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from backprobe.backends.patching import listening
 from backprobe.backends.pure_calls import contents
+from backprobe.backends.recheck import first_line
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.reasons import Reason
 
@@ -28,12 +29,6 @@ HOOKS = (
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
 """How the names start under which PyTorch keeps the hooks of every module."""
-
-
-def first_line(error: BaseException) -> str:
-    """The type of an error and the first line of what it says."""
-    said = str(error).splitlines()
-    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
 
 
 class ModuleCopy:

@@ -17,12 +17,22 @@ from torch import Tensor
 from torch.nn.utils.parametrize import is_parametrized
 
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_given, why_not_python
-from backprobe.backends.recheck import CAPTURED, DERIVES, HELD, Input, Operation, Recheck, UncheckedCalls
+from backprobe.backends.recheck import (
+    CAPTURED,
+    DERIVES,
+    HELD,
+    Input,
+    Operation,
+    Recheck,
+    UncheckedCalls,
+    first_line,
+    repeatable,
+)
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.coverage import Coverage, now
 from backprobe.backends.torch.graph import has_custom
-from backprobe.backends.torch.module_copies import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleCopy, first_line
+from backprobe.backends.torch.module_copies import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleCopy
 from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.record.containers import leaves, refilled
@@ -156,13 +166,8 @@ class HeardCall:
             notes.append(CAPTURED)
         if _derives((self.function, *self.given)):
             notes.append(DERIVES)
-        for double in (True, False):
-            operation = TorchOperation(self, outputs, double, notes)
-            failed = operation.why_it_fails()
-            if failed is None:
-                return operation if operation.inputs else None
-            notes = [*notes, Reason(f"{failed.code}_in_double", failed.fields)]
-        return failed
+        found = repeatable(partial(TorchOperation, self, outputs), notes)
+        return found if isinstance(found, Reason) or found.inputs else None
 
 
 class TorchOperation:
@@ -200,7 +205,7 @@ class TorchOperation:
         try:
             with Coarsest() as within, self._call([held.value for held in self.inputs]) as (outputs, _):
                 self.is_custom = self.is_custom or has_custom(outputs)
-        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and told
+        except Exception as error:  # noqa: BLE001  # whatever it is: it is the program's, and reported
             return Reason("raises", {"error": first_line(error)})
         if len(outputs) != len(self.outputs) or not all(output.requires_grad for output in outputs):
             return Reason("other_outputs")
