@@ -175,7 +175,7 @@ def negative_power(x):
 
 
 @case(
-    "arccosine outside of −1…1 by rounding",
+    "arccosine outside −1…1 by rounding",
     tensor([1.0000001, 0.5]),
     births=[("born", "angle", "acos of a number outside")],
 )

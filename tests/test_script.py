@@ -96,7 +96,7 @@ def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
     code, out, err = script(TRAIN, "--nonfinite")
     assert (code, err) == (0, "")
     assert out.count("epoch") == 8
-    assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were judged, "
+    assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were checked, "
                      r"in 8 turns$", out, re.M)  # fmt: skip
 
 
@@ -306,7 +306,7 @@ def test_workers_that_load_data_are_left_alone(tmp_path):
     command = [str(Path(sys.executable).parent / "backprobe"), "explain", "loader.py", "--nonfinite"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(" gradients were judged, in 2 turns\n")
+    assert done.stdout.endswith(" gradients were checked, in 2 turns\n")
 
 
 @pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend", "--partials"])

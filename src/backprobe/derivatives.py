@@ -1,4 +1,4 @@
-"""Whole Jacobians, and Hessian-vector products, of an output towards any value by name."""
+"""Full Jacobians and Hessian-vector products of an output with respect to any value, by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Of = str | int | Callable[[Any], Any] | None
 
 
 def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = None) -> Callable[..., Any]:
-    """Make a function that, called with the target's arguments, returns the Jacobian of its output towards a value.
+    """Make a function that, called with the target's arguments, returns the Jacobian of its output by a name.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w):
@@ -56,11 +56,11 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
 def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
     if any(note.code == "block_too_large" for note in recording.record.notes):
         raise BadOption(
-            "the Jacobian is too large", asked=f"an output of shape {output.shape} towards {entry.shape}",
+            "the Jacobian is too large", asked=f"an output of shape {output.shape}, a value of shape {entry.shape}",
             found=" ".join(recording.notes), next="bp.probe(f, cotangent=...), one vector-Jacobian product at a time",
         )  # fmt: skip
     raise Unsupported(
-        f"there is no Jacobian towards {entry.name!r}", asked=f"bp.jacobian(f, {entry.name!r})",
+        f"there is no Jacobian with respect to {entry.name!r}", asked=f"bp.jacobian(f, {entry.name!r})",
         found=f"an output of dtype {output.dtype}, a value of dtype {entry.dtype}",
         why="a complex output, or a view that was written in place, has only vector-Jacobian products",
         next="bp.probe(f, cotangent=...)",
@@ -77,9 +77,9 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
     >>> bp.hvp(f, "u", [1.0, 0.0])(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0]))
     tensor([18.,  0.])
 
-    The Hessian is that of the scalar output towards the value ``name`` alone, and ``vector`` has that value's shape, as
-    has the result. It takes one forward pass and two backward passes, the second through the first
-    (``create_graph=True``); the Hessian itself is never made.
+    The Hessian is that of the scalar output with respect to the value ``name`` alone; ``vector`` and the result have
+    that value's shape. It takes one forward pass and two backward passes, the second through the first
+    (``create_graph=True``); the Hessian itself is never built.
 
     Raises what ``probe`` raises, NoGradient for a value that has none, and Unsupported for one that was overwritten in
     place later.
@@ -93,7 +93,7 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
         product = second_order(entry.value, entry.grad, vector)
         if product is None:
             raise Unsupported(
-                f"{entry.name!r} was overwritten in place, so nothing can be differentiated towards it again",
+                f"{entry.name!r} was overwritten in place, so nothing can be differentiated with respect to it again",
                 asked=f"bp.hvp(f, {name!r}, ...)", found="a copy taken before the write",
                 next="write the in-place operation as an ordinary one, u = u * 2 instead of u.mul_(2)",
             )  # fmt: skip

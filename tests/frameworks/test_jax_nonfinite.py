@@ -129,7 +129,7 @@ def test_each_birth_of_a_loop_is_told_with_its_steps():
     assert found.keys() == {"/step:a", "/step:b"}
     assert found["/step:b"].headline == "NaN is born at '/step:b': the square root of a negative number"
     assert (
-        "it begins in step 1 of the loop, counted from 0, and again in 3, 4, where what it is computed from is finite"
+        "it begins in step 1 of the loop, counted from 0, and again in 3, 4, where its inputs are finite"
         in found["/step:b"].facts
     )
     assert found["/step:a"].headline == "Inf is born at '/step:a': division by zero"
@@ -172,7 +172,7 @@ def test_a_line_of_several_operations_of_which_none_has_an_entry():
     rec = bp.probe(Scaled(jnp.zeros(3)), nonfinite=True)(jnp.ones((4, 3)))
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'h'"
-    assert found.facts[0] == "an operation of it that is not known was given a finite gradient and made Inf"
+    assert found.facts[0] == "an unknown operation of it was given a finite gradient and made Inf"
     rec = bp.probe(Scaled(jnp.zeros(3)), ["**", ":*", ":*()"], nonfinite=True)(jnp.ones((4, 3)))
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'sqrt()': the derivative of sqrt is infinite at 0"

@@ -70,7 +70,7 @@ def test_weights_that_an_optimizer_has_spoiled():
     assert [finding.headline for finding in report.of_kind("came_in")] == [
         f"Inf comes in with {kernel}", f"Inf comes in with {bias}"
     ]  # fmt: skip
-    assert report.findings[0].facts[-1] == f"so it is 1 more time: {kernel[1:-2]}1"
+    assert report.findings[0].facts[-1] == f"this happens 1 more time: {kernel[1:-2]}1"
 
 
 def test_without_nonfinite_what_has_no_name_has_no_entry(dense):
@@ -124,5 +124,5 @@ def test_a_line_of_several_operations_of_which_none_has_an_entry():
         loss = tf.reduce_sum(h)
     (found,) = bp.explain(rec).of_kind("born_backward")
     assert found.headline == "Inf is born in the backward of 'h'"
-    assert found.facts[0] == "an operation of it that is not known was given a finite gradient and made Inf"
+    assert found.facts[0] == "an unknown operation of it was given a finite gradient and made Inf"
     assert rec.outputs[0].value == loss

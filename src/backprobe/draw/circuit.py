@@ -1,4 +1,4 @@
-"""A recording as a circuit: what each node, edge and box of the drawing says, before anything is laid out.
+"""The circuit of a recording: the content of each node, edge and box, before anything is laid out.
 
 Every value is a node with its name, expression, value and gradient; every flow an edge with its local partial. A
 ``View`` decides which values share a node: those inside a collapsed box, and those of a loop that is rolled up.

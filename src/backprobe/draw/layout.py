@@ -1,7 +1,7 @@
 """A circuit laid out by Graphviz: SVG that reads in dark and light and in print, and PNG.
 
-Graphviz reads its labels: in an HTML-like one, text is escaped as XML and every backslash doubled, and nothing of the
-user's is ever a node's identifier, an attribute's name, or a label by itself.
+Graphviz reads its labels: in an HTML-like one, text is escaped as XML and every backslash doubled, and no text of a
+program is ever a node's identifier, an attribute's name, or a label by itself.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _table(rows: Iterable[str], beside: str = "") -> str:
 
 
 def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None = None) -> str:
-    """One line of the user's text as it must stand inside an HTML-like label."""
+    """One line of text, escaped for an HTML-like label."""
     escaped = html.escape(printable(text)).replace("\\", "\\\\") or " "
     font = (f' face="{CODE}"' if code else "") + (f' point-size="{size}"' if size else "")
     escaped = f"<font{font}>{escaped}</font>" if font else escaped

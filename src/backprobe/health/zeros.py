@@ -43,8 +43,8 @@ def _partials(arrays: RecordArrays) -> Iterator[Finding]:
         for source, edge in arrays.graph.inputs[at].items():
             partial = arrays.partial(edge)
             if partial is not None and not partial.any():
-                towards = arrays.entries[source].name
-                headline = f"the derivative of {entry.name!r} with respect to {towards!r} is zero everywhere"
+                wrt = arrays.entries[source].name
+                headline = f"the derivative of {entry.name!r} with respect to {wrt!r} is zero everywhere"
                 yield Finding("zero_derivative", entry.name, headline, entry.source, (DERIVATIVE,))
 
 

@@ -19,7 +19,7 @@ from backprobe.probe.training_loop import Stopped, Turns
 from backprobe.record.entries import Record
 
 STOPPED = "this is turn {} of those that run backward(), and the script was stopped after it"
-CLEAN = "no NaN or Inf comes to an output or a gradient: {} values and {} gradients were judged, in {} turns"
+CLEAN = "no NaN or Inf comes to an output or a gradient: {} values and {} gradients were checked, in {} turns"
 BEFORE = "before, and with no backward() in the same turn: {}{}"
 NO_BACKWARD = "no backward() ran"
 MOST = 4  # of what was found before

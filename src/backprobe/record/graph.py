@@ -173,6 +173,6 @@ def inverted(sources: Sequence[Iterable[int]]) -> list[list[int]]:
 
 def _damaged(found: str) -> BadRecording:
     return BadRecording(
-        "the recording is no graph of a computation", found=found,
+        "the recording is not the graph of a computation", found=found,
         why="a value can flow only into values that are computed after it", next="record and save it again",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where NaN and Inf were born: one verdict over forward and backward, made of what was recorded."""
+"""Births of NaN and Inf: one report on forward and backward, from the recording alone."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def explain_nonfinite(record: Record) -> Report:
 
 
 def _grouped(found: Sequence[Finding]) -> list[Finding]:
-    """Those of one kind at one line, as in the turns of a loop, told once with the first.
+    """Findings of one kind at one line, as in the turns of a loop, are reported once, with the first of them.
 
-    What comes in where no line is known is one with what comes in as a later version of the same.
+    What comes in where no line is known is grouped with later versions of the same name.
     """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for at, finding in enumerate(found):
@@ -57,22 +57,22 @@ def _first(group: Sequence[Finding]) -> Finding:
     if not others:
         return first
     names = ", ".join(other.name for other in others[:MOST]) + " …" * (len(others) > MOST)
-    return replace(first, facts=(*first.facts, f"so it is {plural(len(others), 'more time')}: {names}"))
+    return replace(first, facts=(*first.facts, f"this happens {plural(len(others), 'more time')}: {names}"))
 
 
 def _unexplained(known: Evidence) -> Iterator[Finding]:
-    """Nothing is called clean while an output or a gradient is not: here no place was found where that began."""
+    """A bad output or gradient for which no place was found where it began: such a recording is not called clean."""
     values = [(at, known.values[at], "the output") for at in known.bad_outputs]
     grads = [(at, state, "the gradient of") for at, state in enumerate(known.grads) if state.is_bad]
     for at, state, what in (values or grads)[:1]:
-        headline = f"{what} {known.name(at)} holds {WORDS[state]}, and where that began is not told"
+        headline = f"{what} {known.name(at)} holds {WORDS[state]}, and where that began is not known"
         yield known.finding("unknown", at, headline, (), remedy=SEE_MORE)
 
 
 def _clean(known: Evidence) -> str:
     counted = [entry.finiteness for entry in known.entries if entry.finiteness is not None]
     values, grads = sum(one.value is not None for one in counted), sum(one.grad is not None for one in counted)
-    return f"no NaN or Inf comes to an output or a gradient: {values} values and {grads} gradients were judged"
+    return f"no NaN or Inf comes to an output or a gradient: {values} values and {grads} gradients were checked"
 
 
 def _heading(born: Sequence[Finding]) -> str:
@@ -82,7 +82,7 @@ def _heading(born: Sequence[Finding]) -> str:
 
 
 def _propagated(known: Evidence, born: Sequence[Finding]) -> list[Finding]:
-    """What else holds NaN or Inf, as one finding."""
+    """All else that holds NaN or Inf, in one finding."""
     places = {finding.name for finding in born}
     values = [name for name in known.names(sorted(known.bad_values)) if name not in places]
     grads = known.names(at for at, state in enumerate(known.grads) if state.is_bad)

@@ -194,7 +194,7 @@ class BackwardPass:
     def _birth(self, birth: Birth) -> Finding:
         known, owner, told = self.known, birth.owner, self._mechanism(birth)
         headline = f"{birth.word} in the backward of {known.name(owner)}" + (f": {told}" if told else "")
-        operation = f"the operation {birth.operation}" if birth.operation else "an operation of it that is not known"
+        operation = f"the operation {birth.operation}" if birth.operation else "an unknown operation of it"
         facts = [f"{operation} was given {birth.came} and made {WORDS[birth.made]}", known.gradient(owner)]
         if birth.wrt is not None:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
@@ -219,7 +219,7 @@ class BackwardPass:
         names = " or ".join(map(known.name, suspects[:MOST])) + " …" * (len(suspects) > MOST)
         headline = f"{birth.word} in the backward of {names}, on the way to {known.name(birth.wrt)}"
         facts = [self._line(one) for one in suspects[:MOST]]
-        facts += [f"what comes to them is {birth.came}", known.gradient(birth.wrt), known.value(birth.wrt)]
+        facts += [f"they received {birth.came}", known.gradient(birth.wrt), known.value(birth.wrt)]
         has_flows = any(edge.contribution is not None for one in suspects for edge in self.entries[one].inputs)
         remedy = "" if has_flows else SEE_WHICH
         return Finding("unknown", self.entries[birth.wrt].name, headline, None, tuple(facts), (), remedy)
@@ -311,7 +311,7 @@ class BackwardPass:
             headline = f"{word} comes to the gradient of {name} on the way from {known.name(starts[0])}: by {BETWEEN}"
             facts += scaled(known.record.scales)
         else:
-            headline = f"{word} comes in at the gradient of {name}: a hook on it, or the sum of what arrives"
+            headline = f"{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients"
         return known.finding(kind, at, headline, facts, remedy=remedy)
 
     def _is_read_where_made(self, at: int) -> bool:

@@ -218,7 +218,7 @@ class ForwardPass:
         path, remedy = common(entry, given), to_look_into(entry, inputs)
         place = f"the module {path!r}" if path else "the model"
         if not given:  # where nothing that a module was given is recorded, it may have come in with that
-            headline = f"{word} comes out of {place}: born inside of it, or it came in with what it was given"
+            headline = f"{word} comes out of {place}: created inside it, or already in its inputs"
             return Verdict("unknown", headline, [NOT_SEEN], remedy)
         headline = f"{word} is born inside {place}, between {some(given)} and its output {entry.name!r}"
         return Verdict("born", headline, [NOT_SEEN], remedy)
@@ -295,10 +295,10 @@ class ForwardPass:
             return []
         first = min(users)
         text = self.entries[first].source.text.strip()  # type: ignore[union-attr]
-        return [f"it is used first by {self.known.name(first)}{self.known.at_line(first)}: {text}"]
+        return [f"it is first used by {self.known.name(first)}{self.known.at_line(first)}: {text}"]
 
     def _is_users(self, at: int) -> bool:
-        """Is there a line for it, that is no framework's?"""
+        """Is there a line for it, outside the frameworks?"""
         source = self.entries[at].source
         return source is not None and package(source.file) not in FRAMEWORKS
 

@@ -1,7 +1,7 @@
-"""Births inside of loops whose values are recorded for all their steps at once, as those of ``jax.lax.scan`` are.
+"""Births inside loops whose values are recorded for all steps at once, as in ``jax.lax.scan``.
 
-The value that a step is given is what the step before has made, which no edge tells: as wholes, both are bad. Step by
-step, NaN and Inf begin where what a value was computed from is finite in the same step.
+A step receives what the step before it computed, and no edge shows that: as wholes, both are bad. Step by step, NaN and
+Inf begin where the inputs of a value are finite in the same step.
 """
 
 from __future__ import annotations

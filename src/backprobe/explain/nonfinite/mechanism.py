@@ -1,6 +1,6 @@
-"""By which arithmetic an operation made NaN or Inf: told from the numbers that went in, at the places where it did.
+"""The arithmetic by which an operation made NaN or Inf, recognised from its operands at the places where it did.
 
-No derivative is computed here: the rules say where functions have no finite value, or none for their derivative.
+No derivative is computed here: the rules say where functions, or their derivatives, have no finite value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OVERFLOW, INFINITE = "overflow", "is infinite"
 
 
 def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> str:
-    """The name of what happened, empty where the numbers do not tell.
+    """The name of what happened, empty where the numbers do not show it.
 
     ``operands`` are in the order in which the operation takes them, None where one is not known.
 
@@ -75,7 +75,7 @@ def scaled(loss: float, scale: float | None, dtype: str) -> str:
     if scale is None:
         return ""
     if not math.isfinite(scale):
-        return f"the loss {loss:.6g} is multiplied by a scale which is {'NaN' if math.isnan(scale) else 'Inf'} itself"
+        return f"the loss {loss:.6g} is multiplied by a scale that is itself {'NaN' if math.isnan(scale) else 'Inf'}"
     limit = f": {dtype} ends at {LARGEST[dtype]}" if dtype in LARGEST else ""
     return f"{OVERFLOW}{limit}: the loss {loss:.6g} times its scale {scale:.6g}"
 
@@ -125,7 +125,7 @@ def _rsqrt(x: Array) -> str:
 
 def _outside(name: str) -> Rule:
     def rule(x: Array) -> str:
-        return f"{name} of a number outside of −1…1" if (abs(x) > 1).any() else f"{name}(±1)" if name == "atanh" else ""
+        return f"{name} of a number outside −1…1" if (abs(x) > 1).any() else f"{name}(±1)" if name == "atanh" else ""
 
     return rule
 
@@ -225,14 +225,14 @@ class Place:
 
 
 def backward(operation: str, made: str, place: Place, dtype: str) -> str:
-    """The name of what happened to a gradient, empty where the numbers do not tell."""
+    """The name of what happened to a gradient, empty where the numbers do not show it."""
     name = operation.lower().rstrip("_")
     poles = _poles(name, place.values)
     infinite = f"the derivative of {name} {INFINITE} at {_shown(poles)}" if poles is not None and poles.size else ""
     if made == "nan" and place.is_zero_given:
         told = ZERO_INF if infinite else _by_zero(place.values)
         return f"{told}: a zero gradient" + (f", and {infinite}" if infinite else "")
-    if made == "nan" and name in PRODUCTS and place.is_infinite_given:  # twice Inf is Inf, so that is no pole
+    if made == "nan" and name in PRODUCTS and place.is_infinite_given:  # twice Inf is Inf, so it is not a pole
         return f"{ZERO_INF}: a gradient of Inf"
     if infinite:
         return infinite if made == "inf" else f"{ZERO_INF}: {infinite}"

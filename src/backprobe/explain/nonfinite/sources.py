@@ -1,7 +1,7 @@
-"""What each entry of a record was computed from, as far as the graph and the source tell, without derivatives too.
+"""The sources of each entry: what it was computed from, by the graph and by its line, derivatives or not.
 
-The graph tells of what is differentiated alone, and the source of what an expression spells. Of an expression whose
-parts have entries of their own (``sub()`` in ``log(x - y)``), those parts are the sources and not what they read.
+The graph knows only what is differentiated; the line spells the rest. If parts of an expression have entries of their
+own (``sub()`` in ``log(x - y)``), those parts are the sources, and not what they read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Place = tuple[str, int, str]
 
 @dataclass(frozen=True)
 class Sources:
-    """For each entry: the positions of its sources, what its expression mentions and no entry tells, its consumers."""
+    """For each entry: its sources, its consumers, and the names that its expression mentions and no entry holds."""
 
     direct: Sequence[tuple[int, ...]]
     unknown: Sequence[tuple[str, ...]]
@@ -65,7 +65,7 @@ class Sources:
 
 
 def _mentioned(entry: Entry, parts: Mapping[str, int]) -> tuple[list[int], tuple[str, ...]]:
-    """The positions that an expression mentions directly, and the names in it that nothing is known of."""
+    """The positions that an expression mentions directly, and the names in it without an entry."""
     tree = None if entry.source is None else parsed(entry.source.expression)
     found: list[int] = []
     unknown = () if tree is None else dict.fromkeys(_walk(tree, parts, found, is_whole=True))
@@ -87,7 +87,7 @@ def _gives_numbers(way: IndirectInput) -> bool:
 def _returned_unseen(
     entry: Entry, parts: Mapping[str, int], found: set[int], direct: Sequence[tuple[int, ...]]
 ) -> list[int]:
-    """What functions returned that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``."""
+    """Results of functions that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``."""
     told = found.union(*(direct[one] for one in found if one < len(direct)))
     calls = [parts.get(read.spelled) for read in entry.reads if read.spelled.endswith("()")]
     return [at for at in calls if at is not None and at not in told]
@@ -98,12 +98,12 @@ def parsed(expression: str) -> ast.expr | None:
     """The expression of a source as a tree; None where there is none."""
     try:
         return ast.parse(expression, mode="eval").body if expression else None
-    except SyntaxError:  # such as a part of a statement that is no expression by itself
+    except SyntaxError:  # such as part of a statement, which is not an expression by itself
         return None
 
 
 MODES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_", "zero_grad"})
-"""What has gradients in its name and gives none."""
+"""Functions with "grad" in their names that return no gradients."""
 
 
 @lru_cache(4096)
@@ -131,7 +131,7 @@ def writes_nonfinite(source: Source) -> bool:
 
 
 def statement(text: str) -> ast.Module | None:
-    """A line of a source as a tree; None where it is no whole statement."""
+    """A line of a source as a tree; None where it is not a whole statement."""
     try:
         return ast.parse(text.strip())
     except SyntaxError:
@@ -160,7 +160,7 @@ def _walk(node: ast.AST, parts: Mapping[str, int], found: list[int], *, is_whole
 
 
 def _walk_callee(function: ast.expr, parts: Mapping[str, int], found: list[int]) -> Iterator[str]:
-    """Of ``x.sqrt`` the object that the method is of; ``torch.sqrt`` says nothing of values."""
+    """In ``x.sqrt``, the object of the method; ``torch.sqrt`` mentions no value."""
     owner = function.value if isinstance(function, ast.Attribute) else None
     if owner is not None and _is_dotted(owner):
         found += _known(owner, parts)
@@ -185,7 +185,7 @@ def _known(node: ast.expr, parts: Mapping[str, int]) -> list[int]:
 
 
 def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:
-    """What a function of the user's returned, which the source spells ``func()``."""
+    """The result of a function that was followed, which a read spells ``func()``."""
     match node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return [at for spelled, at in parts.items() if spelled == f"{name}()" or spelled.startswith(f"{name}().")]

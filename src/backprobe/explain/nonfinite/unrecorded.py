@@ -1,7 +1,7 @@
-"""What a birth may have come in with though no entry holds it: a buffer of a model, a global, an attribute.
+"""Unrecorded inputs of a line: a buffer of a model, a global, an attribute, with which NaN or Inf may have come in.
 
-Buffers are no entries, since nothing is differentiated with respect to them; which of them held NaN or Inf before the
-model ran is recorded by itself. Of anything else that a line mentions nothing is known.
+Buffers have no entries, since nothing is differentiated with respect to them; those that held NaN or Inf before the
+model ran are recorded separately. Nothing is known about other names without an entry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "n
 
 
 def mentioned(known: Evidence, at: int) -> list[str]:
-    """What an expression mentions and no entry holds, as it spells that: values, and modules that it calls."""
+    """The values and modules that an expression mentions and no entry holds, as it spells them."""
     return [*_names(known, at), *_modules(known, at)]
 
 

@@ -1,4 +1,4 @@
-"""NaN and Inf that an optimizer wrote into parameters: born there of finite gradients, or come with those."""
+"""NaN and Inf that an optimizer wrote into parameters: from finite gradients, or from ones that were not finite."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ SEE_LINE = "with bp.probe(nonfinite=True) as rec: around the same lines: it reco
 
 
 def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
-    """The births and what optimizers wrote, each before that which was computed later.
+    """The births and the bad updates of optimizers, each before what was computed later.
 
-    What came out of a gradient is no birth, unless nothing else is found. Of a line whose expression made something bad
-    nothing else is told, and of one that writes out of sight, as ``optimizer.step()``, what it has written.
+    An update from a bad gradient is not a birth, unless nothing else is found. A line whose expression made something
+    bad is reported once; a line that writes unseen, such as ``optimizer.step()``, is reported by what it wrote.
     """
     positions = Graph.of(record).positions
     certain = [one for one in births if one.kind == "born" and one.source is not None and one.source.expression]
@@ -52,7 +52,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
 
 
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
-    """What optimizers wrote because a gradient was not finite, which is none of the births."""
+    """The updates from gradients that were not finite, which are not births."""
     for finding in map(_finding, filter(_came_with_gradient, record.updates)):
         if finding not in births:
             yield replace(finding, kind="propagated")
