@@ -147,7 +147,7 @@ def cotangent_shape(framework):
 
 @refused("a cotangent that is not a tensor", bp.BadOutput, whole=False)
 def cotangent_type(framework):
-    """the cotangent is no tensor
+    """the cotangent is not a tensor
     asked: cotangent='no'
     """
     probed(framework, toy, [1.0, 2.0], [1.0, 2.0], cotangent="no")

@@ -252,7 +252,7 @@ def test_backend(folder):
     assert refused("pure.py:f", "x=3", "--backend", "bogus").startswith("NoBackend: there is no backend 'bogus'\n")
     done = command("probe", "pure.py:f", "x=3", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("NoBackend: the arguments do not tell which framework computes\n")
+    assert done.stderr.startswith("NoBackend: cannot infer the framework from the arguments\n")
 
 
 def test_save_refuses_what_is_there_and_what_cannot_be_made(folder):

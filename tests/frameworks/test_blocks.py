@@ -805,7 +805,7 @@ def test_a_block_that_reads_values_of_two_frameworks():
 
 def test_a_block_that_reads_nothing():
     space: dict[str, Any] = {"bp": bp}
-    with pytest.raises(bp.NoBackend, match="the arguments do not tell which framework computes") as caught:
+    with pytest.raises(bp.NoBackend, match="cannot infer the framework from the arguments") as caught:
         exec("with bp.probe() as rec: pass", space)
     assert caught.value.next == 'with bp.probe(backend="torch") as rec:'
 

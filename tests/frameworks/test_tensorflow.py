@@ -607,7 +607,7 @@ def test_an_operation_without_derivative_is_explained():
 
 
 def test_a_cotangent_that_is_no_tensor():
-    with pytest.raises(bp.BadOutput, match="^the cotangent is no tensor"):
+    with pytest.raises(bp.BadOutput, match="^the cotangent is not a tensor"):
         bp.probe(lambda x: x * 2.0, cotangent="one")(vector(1.0, 2.0))
     rec = bp.probe(lambda x: x * 2.0, cotangent=[1, 10])(vector(1.0, 2.0))
     assert rec["x"].grad.numpy().tolist() == [2, 20]

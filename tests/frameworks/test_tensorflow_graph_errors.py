@@ -181,7 +181,7 @@ def test_a_pattern_that_matches_nothing():
         ({"wrt": "x"}, bp.BadOption, "wrt is for functions: in a graph every value is differentiated"),
         ({"strategy": "hooks"}, bp.Unsupported, "a graph has one way to its gradients, tf.gradients"),
         ({"create_graph": True}, bp.Unsupported, "a graph has one way to its gradients, tf.gradients"),
-        ({"cotangent": "one"}, bp.BadOutput, "the cotangent is no tensor"),
+        ({"cotangent": "one"}, bp.BadOutput, "the cotangent is not a tensor"),
     ],
 )
 def test_options_that_a_graph_does_not_take(options, kind, first):

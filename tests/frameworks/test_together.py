@@ -69,7 +69,7 @@ def test_frameworks_in_any_order(order, tmp_path):
     for name in FRAMEWORKS:
         assert found[name] == [wanted, name]
     assert found["refused"] == (
-        "the arguments do not tell which framework computes\n"
+        "cannot infer the framework from the arguments\n"
         "  found: imported: torch, tensorflow, jax\n"
         "  why:   plain numbers belong to no framework\n"
         '  next:  bp.probe(f, backend="torch")'

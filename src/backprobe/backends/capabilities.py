@@ -1,4 +1,4 @@
-"""What a backend may be able to do besides recording a function: each capability is an attribute that may be None.
+"""The optional part of a backend: each capability is an attribute that may be None.
 
 Of a ``Backend``:
 

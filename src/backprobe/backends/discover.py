@@ -1,4 +1,4 @@
-"""Which framework a call belongs to: the one that is named, or that the values tell, among those that are imported."""
+"""The backend of a call: the one named, or that of the values passed, among the frameworks that are imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow
 """The modules of the backends, by the module of their framework; each has a ``BACKEND``."""
 
 ALONE = {"numpy": "backprobe.backends.numpy"}
-"""What is no framework, and has arrays to load a recording into: each module has ``ARRAYS``."""
+"""Arrays without a framework that a recording can be loaded into; each module has ``ARRAYS``."""
 
 
 def load_arrays(name: str) -> Arrays:
@@ -95,7 +95,7 @@ def find_backend(
     if len(imported) == 1:
         return imported[0]
     raise NoBackend(
-        "the arguments do not tell which framework computes",
+        "cannot infer the framework from the arguments",
         found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",
         why="plain numbers belong to no framework",
         next=spelled.format(f'backend="{imported[0].name if imported else next(iter(BACKENDS))}"'),

@@ -1,4 +1,4 @@
-"""What the backends share whose tensors never change: their numbers are looked at in NumPy arrays on the host."""
+"""Shared by backends with immutable tensors, whose values are read as NumPy arrays on the host."""
 
 from __future__ import annotations
 

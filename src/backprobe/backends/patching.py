@@ -1,4 +1,4 @@
-"""A function of a class or module that somebody listens to for a while, in one thread; other threads notice nothing."""
+"""Functions patched for a while, for one thread: its calls go through a listener, and others see the original."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Patched:
 def listening(owner: Any, name: str, listener: Listener) -> Iterator[None]:
     """Within this context this thread's calls of ``owner.name`` go to ``listener``; the last one out puts it back.
 
-    The owner's dictionary is read and, of an instance, written past its ``__setattr__``, which may have ideas.
+    The owner's dictionary is read and, of an instance, written past its ``__setattr__``, which may do anything.
     """
     thread = threading.get_ident()
     with LOCK:

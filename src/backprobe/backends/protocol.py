@@ -1,4 +1,4 @@
-"""What a backend must have: a tape for functions, and its tensors as data.
+"""The required part of a backend: a tape for functions, and its tensors as data.
 
 To add a backend that can do the function form, implement these, and list it in ``backprobe.backends.discover``:
 
@@ -73,7 +73,7 @@ class Tape(Tensors, Protocol):
         return id(tensor)
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """Within this context, modes and subclasses of the user's do not see what the tape does with tensors."""
+        """Within this context, the user's modes and tensor subclasses do not see what the tape does."""
         return nullcontext()
 
     # capabilities

@@ -1,4 +1,4 @@
-"""What may be called again without changing anything: builtin functions that compute, given what they can't change."""
+"""Calls that can be repeated without side effects: functions that only compute, of what they cannot change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def is_python_computing(function: Any) -> bool:
 
 
 def why_not_kind(function: Any) -> Reason:
-    """Why something that is called and is no Python function is not called again."""
+    """Why a callable that is not a Python function is not called again."""
     if isinstance(function, BuiltinFunctionType):
         owner = function.__self__
         if owner is None or isinstance(owner, ModuleType):

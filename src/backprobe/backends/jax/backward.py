@@ -1,4 +1,4 @@
-"""What the linearized program gives to each captured value: gradient, edges, local partials, and their sums."""
+"""Gradients, edges, local partials and path sums of the captured values, from the linearized program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which callables of JAX run functions that are given to them, and how."""
+"""JAX's callables that run other functions, and how they run them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _inside(value: Any, kind: type, path: str, seen: set[int], depth: int) -> It
 
 
 def give_path(module: Any, path: str) -> None:
-    """Let a module report under this path whenever somebody in this thread is listening."""
+    """Let a module report under this path whenever an observer listens in this thread."""
     kind: Any = type(module)
     object.__setattr__(module, "__class__", _reporting_class(kind, path))
 

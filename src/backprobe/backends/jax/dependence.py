@@ -1,6 +1,6 @@
-"""Which inputs each output of an equation depends on, seen through loops, branches and calls.
+"""The inputs that each output of an equation depends on, through loops, branches and calls.
 
-JAX gives zeros for what is not connected; whether a gradient is 0 or not there only the structure of the program tells.
+JAX gives zeros for what is not connected; whether a gradient is 0 or does not exist, only the program's structure says.
 """
 
 from __future__ import annotations

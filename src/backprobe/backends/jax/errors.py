@@ -1,4 +1,4 @@
-"""What errors of JAX mean for a probe, where backprobe knows more than they say."""
+"""Notes on JAX's errors, where backprobe knows more than they say."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def explain(error: BaseException) -> str | None:
             "u.item() gives it, except inside jit, scan, cond, vmap and checkpoint"
         )
     if isinstance(error, ValueError) and "Reverse-mode differentiation" in str(error):
-        return "backprobe: a loop can be differentiated if its number of turns is known beforehand: lax.scan"
+        return "backprobe: a loop can be differentiated if its number of iterations is fixed beforehand: lax.scan"
     return None

@@ -1,4 +1,4 @@
-"""What JAX traces once and runs many times, or not at all: running it with the values inside perturbed and brought out.
+"""Loops, branches and checkpoints, which JAX traces once: run with the values inside perturbed and brought out.
 
 Each value inside is a further output, and its gradient comes of perturbing it with a zero that comes from outside. In a
 loop both are stacked by its steps.

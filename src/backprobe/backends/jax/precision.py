@@ -1,4 +1,4 @@
-"""What is inside a call: how coarsely it computes, whatever it was given, and whether it has derivatives of its own."""
+"""The coarsest precision inside a call, and whether anything inside has a custom derivative."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Tap:
 
     @property
     def is_hidden(self) -> bool:
-        """Does it belong to a transformation that nobody looks into?"""
+        """Does it belong to a transformation that backprobe does not see into?"""
         return self.opaque is not None and not self.lost
 
 

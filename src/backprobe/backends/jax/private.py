@@ -1,4 +1,4 @@
-"""What is used of JAX beyond its public names, in one place: each is checked on the oldest and the newest release."""
+"""JAX's private names, all that backprobe uses of them: each is checked on the oldest and the newest release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a recording of JAX programs would get wrong, and what to write instead."""
+"""Targets that a recording in JAX would get wrong, and what to write instead."""
 
 from __future__ import annotations
 

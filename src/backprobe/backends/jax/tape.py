@@ -66,7 +66,7 @@ class JaxTape(Tape, Callables, Staging):
             return jnp.asarray(cotangent, output.dtype)
         except (TypeError, ValueError) as error:
             raise BadOutput(
-                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
 

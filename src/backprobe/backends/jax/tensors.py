@@ -1,4 +1,4 @@
-"""What an array of JAX is, and its description."""
+"""JAX's arrays: which values are, and their description."""
 
 from __future__ import annotations
 

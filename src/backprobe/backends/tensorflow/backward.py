@@ -75,7 +75,7 @@ def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
 def _links(
     log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], outcomes: Sequence[Outcome]
 ) -> list[list[int]]:
-    """The captures that flow directly into each. Some operations have a derivative towards nothing, as tf.round has:
+    """The captures that flow directly into each. Some operations, such as tf.round, have no derivative:
     what is not connected flows into nothing that is.
     """
     dead = (GradStatus.NOT_CONNECTED,)

@@ -1,4 +1,4 @@
-"""What is held of one value from the moment it gets its name until backward has run."""
+"""One captured value, from the moment it gets its name until backward has run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backprobe.record.reasons import Reason
 class Capture:
     """A tensor, which never changes, or a Variable at one version with the value that it had then."""
 
-    source: Any  # what the tape differentiates towards
+    source: Any  # what the tape differentiates with respect to
     value: Any
     number: int  # of the tensor, or of the Variable's handle
     version: int = 0

@@ -1,4 +1,4 @@
-"""What errors of TensorFlow mean for a probe, where backprobe knows more than they say."""
+"""Notes on TensorFlow's errors, where backprobe knows more than they say."""
 
 from __future__ import annotations
 

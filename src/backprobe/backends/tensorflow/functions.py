@@ -1,4 +1,4 @@
-"""What is called in a way of TensorFlow's own: compiled functions, and functions that call others."""
+"""Callables that TensorFlow runs in its own way: compiled functions, and functions that call others."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class GraphProgram:
             return numpy.asarray(cotangent, tf.as_dtype(output.dtype).base_dtype.as_numpy_dtype)
         except (TypeError, ValueError) as error:
             raise BadOutput(
-                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next="cotangent=numpy.ones(shape), with the shape of the output",
             ) from error  # fmt: skip
 

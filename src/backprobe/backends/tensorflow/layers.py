@@ -38,7 +38,7 @@ def _call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: An
 
 
 def instead(call: Callable[..., Any], following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Keras also runs layers on symbols, to find out shapes: that is none of the program's."""
+    """Keras also runs layers on symbols, to find out shapes: that is not part of the program."""
     return (following if is_symbolic((args, kwargs)) else call)(*args, **kwargs)
 
 

@@ -1,6 +1,6 @@
-"""Which operations ran, and which values they carried a gradient from: by numbers, so that no tensor is kept alive.
+"""The operations that ran, and the values that they carried a gradient from: by number, so no tensor is kept alive.
 
-A gradient tape knows what flows into what, and tells nobody. TensorFlow tells each operation as it runs; from that,
+A gradient tape knows what flows into what, and does not say. TensorFlow reports each operation as it runs; from that,
 the rules that tapes follow are applied here: an operation passes on what one of its inputs carries, unless recording
 is stopped, it is ``tf.stop_gradient``, or its output has a dtype without derivatives.
 """
@@ -68,7 +68,7 @@ class OperationLog:
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """What runs within this context is none of the program's."""
+        """What runs within this context is not part of the program."""
         before, self.is_muted = self.is_muted, True
         try:
             yield
@@ -110,7 +110,7 @@ class OperationLog:
             self._flow(name, flowing, outputs or ())
 
     def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
-        """These outputs are differentiated towards these inputs by a function of their own, whatever computed them."""
+        """A function of their own differentiates these outputs with respect to these inputs, whatever computed them."""
         if self.is_muted or is_stopped():
             return
         eager = [given for given in inputs if not tf.is_symbolic_tensor(given)]

@@ -26,7 +26,7 @@ def local_partials(
     tape: Any, taps: Taps, ran: Ran, outcomes: Sequence[Outcome], links: Sequence[Sequence[int]],
     order: tuple[int, ...], *, full: bool,
 ) -> Backward:  # fmt: skip
-    """One pass from each capture towards its direct inputs, while all other captures let nothing through."""
+    """One pass from each capture back to its direct inputs, while all other captures let nothing through."""
     captures: Sequence[Capture] = ran.captures
     numbers = frozenset(capture.number for capture in captures if not capture.is_variable)
     notes: list[tuple[int, Reason]] = []

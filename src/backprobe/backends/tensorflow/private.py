@@ -1,4 +1,4 @@
-"""The names that TensorFlow does not promise to keep, in one place: a release that moved them is told so at once."""
+"""The names that TensorFlow does not promise to keep, in one place: a release that moved them fails at once."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def hearing_operations(
         return execute_with_callbacks(*args, **kwargs)
 
     def reading(following: Callable[..., Any], ctx: Any, kind: Any, name: Any, *inputs: Any) -> Any:
-        """A Variable that is given to an operation as it is would be read in C++, and nobody be told."""
+        """A Variable that is given to an operation as it is would be read in C++, unnoticed."""
         read = inputs if UNREAD.issuperset(map(type, inputs)) else map(_read, inputs)
         return following(ctx, kind, name, *read)
 

@@ -175,7 +175,7 @@ class TensorflowTape(Tape, Callables, Versions):
             return tf.cast(given, output.dtype)
         except (TypeError, ValueError, tf.errors.OpError) as error:
             raise BadOutput(
-                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What the program asks of tapes of its own, and why None came back: a tape sees what runs while it records."""
+"""Gradients that the program asks its own tapes for, and why one is None: a tape sees only what runs in it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from backprobe.source.user_code import package
 
 @dataclass
 class Recorded:
-    """What one tape has seen: the spans of the log in which it recorded, and what it was told to watch."""
+    """What one tape has seen: the spans of the log in which it recorded, and what the program had it watch."""
 
     spans: list[tuple[float, float]] = field(default_factory=list)
     watched: set[int] = field(default_factory=set)
@@ -36,7 +36,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Asked:
-    """A gradient that was asked for, and did not come: towards what, where, and why."""
+    """A gradient that was asked for and is None: with respect to what, where, and why."""
 
     number: int
     version: int

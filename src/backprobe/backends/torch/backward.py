@@ -1,4 +1,4 @@
-"""What one backward pass brings to the gradient edges of captured values.
+"""Gradients that one backward pass brings to the edges of captured values.
 
 The gradient of a value is what arrives at its edge. Where a view was written in place, autograd leads the gradient
 around the view to its base: that part is taken at the base's CopySlices node, and cut to the view.
@@ -82,7 +82,7 @@ def arrive(
             if capture.edge is not None and (isinstance(capture.edge.node, BackwardCFunction) or (
                     capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks)):  # fmt: skip
                 # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return;
-                # and a backward of the user's may write into what it is given, which is what is handed out
+                # and a backward that the user wrote may write into its argument, which is what is handed out
                 number = capture.edge.output_nr
                 take = partial(_take, after_hooks, key(capture.edge), number)
                 hooks.enter_context(removing(capture.edge.node.register_prehook(take)))

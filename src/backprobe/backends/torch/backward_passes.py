@@ -1,4 +1,4 @@
-"""The passes of the engine in which gradients flow, told apart, and what each brings to the edges that are listened to.
+"""The engine's passes, told apart by number, and the gradients that each brings to the edges with a hook.
 
 A prehook runs in ``autograd.grad`` too, as in a gradient penalty: each pass is told apart by its number, and those of
 ``backward()`` alone are summed, as ``.grad`` does.
@@ -56,7 +56,7 @@ class BackwardCall:
 
 
 def users_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """The file and line of the user's code that a frame was called from."""
+    """The file and line in the user's code that a frame was called from."""
     while frame is not None and package(frame.f_code.co_filename) is not None:
         frame = frame.f_back
     return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
@@ -78,7 +78,7 @@ class Passing:
 
     def __init__(self, keeps_history: bool) -> None:
         self.keeps_history = keeps_history
-        self.began: Callable[[BackwardCall], None] = _nobody
+        self.began: Callable[[BackwardCall], None] = _ignore
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
         self.is_elsewhere = False  # has another thread called backward()?
@@ -152,7 +152,7 @@ class Passing:
         self.count += 1
 
     def is_untouched(self, held: dict[int, Tensor], number: int) -> bool:
-        """A backward of the user's may write into what it is given, which is what is held here."""
+        """A backward that the user wrote may write into what it is given, which is what is held here."""
         return held[number]._version == self.written.get((id(held), number), held[number]._version)
 
     def _counts(self) -> bool:
@@ -185,14 +185,14 @@ class Passing:
         return BackwardCall.of(call)
 
     def clear(self) -> None:
-        self.began = _nobody
+        self.began = _ignore
         self.over.clear()
         for held in (self.passes, self.freeing, self.arrived, self.around, self.holders, self.written):
             held.clear()
 
 
-def _nobody(call: BackwardCall) -> None:
-    """Nobody is to be told."""
+def _ignore(call: BackwardCall) -> None:
+    """No block listens."""
 
 
 def _copied(gradient: Tensor | None) -> Tensor | None:

@@ -127,8 +127,8 @@ class Births:
             node = nodes[number]
             owner = owners.get(node)
             if owner is not None:
-                towards = _first_recorded(node.next_functions[place], places)
-                one = BackwardOp(_plain_name(node), towards, given, made)
+                source = _first_recorded(node.next_functions[place], places)
+                one = BackwardOp(_plain_name(node), source, given, made)
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}

@@ -54,11 +54,11 @@ OVERWRITTEN = Reason("gradient_overwritten")
 UPDATED_ONLY = Reason("written_since_past_autograd")
 NAMED_LATE = Reason("named_late")
 LATE = Reason("requires_grad_late")
-UNHEARD = "what backward computes, and nobody has a name for"
+UNHEARD = "what backward computes, and has no name"
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
 TRACERS = ("_dynamo/", "_inductor/", "jit/", "fx/", "export/", "_functorch/_aot_autograd/")
-"""Parts of torch that run a function of the user's to find out what it does."""
+"""Parts of torch that run the user's functions to trace them."""
 UNNUMBERED = -1
 
 
@@ -183,7 +183,7 @@ class TorchBlockTape(TorchTape, Block, Late, Recompute):
         self.found_overwritten.append(capture)
 
     def _compare_uses(self, roots: Sequence[Node]) -> None:
-        """A pass begins. What was written comes to harm by it where it goes through what used the older numbers."""
+        """A pass begins. A written leaf gets a wrong gradient where that goes through uses of its older values."""
         written = [(at, leaf) for at, leaf in self.listened.items() if leaf.written >= 0]
         uses, hidden = graph.first_uses(roots) if written else ({}, math.inf)
         untouched = set()
@@ -387,7 +387,7 @@ class TorchBlockTape(TorchTape, Block, Late, Recompute):
         return passed if self.births is None else self.births.added_to(passed, captures)
 
     def _judged(self, capture: Capture) -> Capture:
-        """A capture whose gradient somebody wrote into after it had come is opaque."""
+        """A capture whose gradient was written into after it arrived is opaque."""
         number: int | None = capture.number
         if capture.leaf is None and capture.edge is not None:
             number = self.numbers.get(key(capture.edge))

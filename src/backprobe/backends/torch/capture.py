@@ -1,4 +1,4 @@
-"""What is held of one tensor at one version, from the moment it gets its name until backward has run."""
+"""One tensor at one version, from the moment it gets its name until backward has run."""
 
 from __future__ import annotations
 

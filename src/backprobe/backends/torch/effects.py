@@ -1,4 +1,4 @@
-"""What a call may do to the memory of its arguments, read off the function that is called.
+"""The effect that a call may have on the memory of its arguments, by the function that is called.
 
 PyTorch's own rule is followed: a method or function whose name ends in one underscore writes to its first argument,
 ``out=`` names what is written, ``inplace=True`` means the input. Everything outside PyTorch is unknown.
@@ -51,7 +51,7 @@ def effect(function: Any, flagged: bool) -> Effect:
     if isinstance(function, torch.nn.Module):
         return effects_of(function)[function]
     if not (isinstance(function, PYTHONS) or type(function).__module__.startswith("torch")):
-        return Effect.UNKNOWN  # an object of the user's, which is asked nothing: it may answer with code of its own
+        return Effect.UNKNOWN  # the user's object, which is not asked: it may answer with code of its own
     compiled = not isinstance(function, FunctionType | MethodType | type)
     if is_torchs(function):
         name = _name(function)

@@ -39,7 +39,7 @@ KINDS = {
     "dtype can require gradients": "not_float",
     "of floating point and complex dtype can require gradients": "not_float",
 }
-"""What messages of PyTorch 2.6 to 2.13 say, and the word for it."""
+"""Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
 Earlier = tuple[int, BackwardCall]
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")

@@ -142,7 +142,7 @@ def is_custom(node: Node) -> bool:
 
 
 def has_custom(tensors: Sequence[Tensor]) -> bool:
-    """Does a derivative that was written by hand, and is none of PyTorch's own, lead to one of these tensors?"""
+    """Does a custom derivative, not one of PyTorch's own, lead to one of these tensors?"""
     roots = [tensor.grad_fn for tensor in tensors if tensor.grad_fn is not None]
     return any(not is_torchs(node) for node in custom_functions(roots))
 
@@ -151,7 +151,7 @@ def is_torchs(node: Node) -> bool:
     """Is a custom function one of PyTorch's own?
 
     Of what ``torch.func`` makes of a user's function it is not known whose it is, and what ``torch.library`` makes is
-    somebody's own operation.
+    a custom operation.
     """
     home = getattr(getattr(node, "_forward_cls", None), "__module__", "")
     return home.startswith("torch.") and not home.startswith(("torch._functorch", "torch._library"))

@@ -1,4 +1,4 @@
-"""What PyTorch's graph alone tells of a loss and a tensor, where nothing was recorded."""
+"""Facts about a loss and a tensor from PyTorch's graph alone, without a recording."""
 
 from __future__ import annotations
 

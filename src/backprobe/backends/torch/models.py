@@ -99,7 +99,7 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
     """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
 
     Modules report through hooks on all modules, not on each: a TransformerEncoderLayer takes another path in inference
-    where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has a hook of the user's gets
+    where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has the user's own hooks gets
     one of ours behind it, so that what is seen is what the caller gets.
     """
     known = parts(model)
@@ -258,7 +258,7 @@ def _replaced(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
             standing.by_thread[thread].remove(forward)
             if not standing.by_thread[thread]:
                 del standing.by_thread[thread]
-            if not standing.by_thread and module.__dict__.get("forward") is standing:  # and not one of the user's since
+            if not standing.by_thread and module.__dict__.get("forward") is standing:  # or the user put another
                 if standing.had is None:
                     del module.__dict__["forward"]
                 else:
@@ -274,7 +274,7 @@ def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwar
 # what these forms would get wrong
 
 Refusal = tuple[str, str, str]
-"""What is refused, why, and what to write instead."""
+"""Headline, reason, and what to write instead."""
 
 COMPILED: Refusal = (
     "a compiled model or function cannot be probed",
@@ -319,7 +319,7 @@ def _refused_kind(part: Any) -> Refusal | None:
 
 
 def is_compiled(function: Any) -> bool:
-    """Did ``torch.compile`` make this? Objects of the user's are not asked: they may answer with code of their own."""
+    """Did ``torch.compile`` make this? The user's objects are not asked: they may answer with code of their own."""
     if isinstance(function, FunctionType):  # nearly all; looking at what else there is takes ten times as long
         return function.__dict__.get(MADE_FROM) is not None
     return inspect.getattr_static(function, MADE_FROM, None) is not None

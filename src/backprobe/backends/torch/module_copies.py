@@ -25,7 +25,7 @@ HOOKS = (
     "_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
     "_forward_pre_hooks_with_kwargs", *BACKWARD_HOOKS,
 )  # fmt: skip
-"""Where a module keeps hooks. They are the user's, may do anything, and were called when the module itself was."""
+"""The attributes that hold a module's hooks. These may do anything, and were called when the module itself was."""
 
 GLOBAL_HOOKS = ("_global_forward_", "_global_backward_")
 """How the names start under which PyTorch keeps the hooks of every module."""

@@ -1,4 +1,4 @@
-"""Which line called an optimizer's ``step()``, which writes to parameters that no name of the program's may hold."""
+"""Lines that called an optimizer's ``step()``, which writes to parameters that may have no name."""
 
 from __future__ import annotations
 

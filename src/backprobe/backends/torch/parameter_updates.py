@@ -1,4 +1,4 @@
-"""What is written into parameters while a block is open, as by an optimizer: NaN or Inf, and out of which gradient.
+"""Writes of NaN or Inf into parameters while a block is open, as by an optimizer, and the gradients behind them.
 
 Nothing is hooked into optimizers, whose steps may be compiled with what is. Between one ``backward()`` and the next the
 versions of the leaves that it came to are looked at, wherever the program is looked at anyway. As with gradients,
@@ -163,7 +163,7 @@ class Updates:
 
 
 def _users(frame: FrameType | None) -> Iterator[FrameType]:
-    """The frames of the user's own code, the innermost first."""
+    """The user's own frames, the innermost first."""
     while frame is not None:
         if package(frame.f_code.co_filename) is None:
             yield frame

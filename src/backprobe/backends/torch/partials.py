@@ -43,7 +43,7 @@ def local_partials(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], inputs: Sequence[Sequence[int]],
     arrivals: Arrivals, seed: tuple[Key, Tensor], *, full: bool, create_graph: bool,
 ) -> Partials:  # fmt: skip
-    """One pass from each recorded edge towards its direct inputs; ``seed`` is the output's edge and its cotangent."""
+    """One pass from each recorded edge back to its direct inputs; ``seed`` is the output's edge and its cotangent."""
     found = Partials()
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
     unknown: set[int] = set()  # something more flows into these than was taken
@@ -180,7 +180,7 @@ class _Pass:
         return [flow if flow is None or flow.layout is torch.strided else flow.to_dense() for flow in found]
 
     def partials(self, full: bool) -> tuple[dict[int, Tensor], list[Reason]]:
-        """The local partial towards each source, where the value is one real number; the whole block if asked for."""
+        """The local partial with respect to each source, of one real number; the whole block if asked for."""
         if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
             return {}, []
         if self.like.numel() != 1:
@@ -210,7 +210,7 @@ class _Pass:
         return [_settled(flow, products.get(nth)) for nth, flow in enumerate(flows)]
 
     def blocks(self) -> tuple[dict[int, Tensor], list[Reason]]:
-        """The whole Jacobian block towards each source, one pass an element; what is too large for that."""
+        """The whole Jacobian block with respect to each source, one pass an element; what is too large for that."""
         size, notes = self.like.numel(), []
         wanted = []
         for nth, source in enumerate(self.sources):

@@ -43,9 +43,9 @@ BACKWARD = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 DIFFERENTIATES = Reason("computes_derivatives")
 DOUBLE = {torch.complex32: torch.complex128, torch.complex64: torch.complex128}
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
-"""Where the wrappers are that ``torch.func`` makes around functions."""
+"""The folder of the wrappers that ``torch.func`` makes around functions."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
-"""What is there that does not differentiate."""
+"""Those of them that do not differentiate."""
 REQUIRES = "inputs of a model are differentiated only if they require a gradient: x.requires_grad_()"
 
 
@@ -53,7 +53,7 @@ class TorchRecheck(Recheck):
     """PyTorch's ``Recheck``."""
 
     def __init__(self) -> None:
-        self.inside: dict[torch.nn.Module, bool] = {}  # has it modules of the user's in it?
+        self.inside: dict[torch.nn.Module, bool] = {}  # does it contain the user's own modules?
         self.coverage = Coverage()
         self.hooked: dict[str, None] = {}  # what has hooks that are not called again
         self.remedy = ""
@@ -66,7 +66,7 @@ class TorchRecheck(Recheck):
                 is_model = isinstance(target, torch.nn.Module)
                 given = inputs if is_model else lift(inputs, None, undo)
                 self.remedy = REQUIRES if is_model else ""
-                self.coverage = Coverage()  # lifting is none of the program's
+                self.coverage = Coverage()  # lifting is not part of the program
                 self.coverage.look(_tensors(program(target, given)))
         finally:
             for put_back in reversed(undo):
@@ -243,7 +243,7 @@ class TorchOperation:
                 inputs.append(leaf)
         lent = Lent(heard.given, self.double)
         with torch.enable_grad(), random_states_kept(heard.given, heard.states), lent.while_called():
-            # a copy of each, which is no leaf: a call may write to what it is given
+            # a copy of each, which is not a leaf: a call may write to what it is given
             own = {key: tensor.clone() for key, tensor in made.items()}
             args, kwargs = refilled(heard.given, lambda leaf: own.get(id(leaf), leaf))
             if heard.module is not None:

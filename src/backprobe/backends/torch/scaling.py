@@ -16,7 +16,7 @@ DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
 
 Multiple = tuple[Key, float | None]
-"""What a scalar is a multiple of, as an edge of the graph, and of which number, where that is known."""
+"""A scalar as a multiple of another: the edge of that, and the factor where it is known."""
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
 """The different numbers, and a note for each capture that one of them was met at."""
@@ -38,7 +38,7 @@ def multiple(root: Tensor) -> Multiple | None:
 
 
 def _number(saved: object) -> float | None:
-    """A single number that a node holds. Not where it has run already, nor where asking would run a hook of the user's.
+    """A single number that a node holds. Not where it has run already, nor where asking would run the user's hooks.
 
     A block around a model hears of backward only when it has come to the first value that is recorded.
     """

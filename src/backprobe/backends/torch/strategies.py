@@ -147,14 +147,14 @@ def _value(capture: Capture, live: bool) -> Any:
 
 
 def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
-    """The derivative of <gradient, vector> towards a live value; None where the value is a copy without history."""
+    """The derivative of <gradient, vector> with respect to a live value; None for a copy without history."""
     if not value.requires_grad:
         return None
     try:
         made = torch.as_tensor(vector, dtype=gradient.dtype, device=gradient.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadOption(
-            "the vector is no tensor and no numbers", asked=f"a {type(vector).__name__}", found=str(error),
+            "the vector is neither a tensor nor numbers", asked=f"a {type(vector).__name__}", found=str(error),
             next=f"a vector of shape {tuple(gradient.shape)}",
         ) from error  # fmt: skip
     if made.shape != gradient.shape:
@@ -177,7 +177,7 @@ def _edges(
         captures,
         create_graph=options.create_graph,
         retain_graph=options.retain_graph,
-        to_leaves=options.nonfinite,  # NaN towards what nobody asked for is born in a line all the same
+        to_leaves=options.nonfinite,  # NaN on the way to a leaf that was not selected is made in some line, too
     ).gradients(captures)
 
 

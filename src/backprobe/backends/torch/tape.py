@@ -107,7 +107,7 @@ class TorchTape(Tape, Callables, Versions, Writes):
             return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
         except (TypeError, ValueError, RuntimeError) as error:
             raise BadOutput(
-                "the cotangent is no tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
                 next=f"cotangent=numpy.ones({tuple(output.shape)})",
             ) from error  # fmt: skip
 

@@ -74,11 +74,11 @@ class Geometry:
         )  # fmt: skip
 
     def restrict(self, base_grad: Tensor) -> Tensor:
-        """The part of a gradient towards the base that falls on the view."""
+        """The part of the base's gradient that falls on the view."""
         return self._laid_out(base_grad).as_strided(self.size, self.stride, self.offset)
 
     def carry(self, base_grad: Tensor, to: Geometry) -> Tensor:
-        """The part of a gradient towards the base that falls on this view, as another view sees it."""
+        """The part of the base's gradient that falls on this view, as another view sees it."""
         only = torch.zeros_like(self._laid_out(base_grad))
         only.as_strided(self.size, self.stride, self.offset).copy_(self.restrict(base_grad))
         return only.as_strided(to.size, to.stride, to.offset).clone()
