@@ -5,6 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 .PHONY: demo test lint types contract unit bench bench-peers docs test-pythons test-jax-versions test-operators test-gpu clean
@@ -25,12 +26,12 @@ contract: $(READY)
 	$(BIN)/lint-imports --no-logo
 
 unit: $(READY)
-	$(BIN)/pytest -n 2 -m "not gpu" --ignore=tests/frameworks
-	$(BIN)/pytest -n 2 tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
+	$(BIN)/pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
+	$(BIN)/pytest $(PARALLEL) tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
 
 # more samples of each of PyTorch's operators than `make test` takes
 test-operators: $(READY)
-	OPERATOR_SAMPLES=10 $(BIN)/pytest -n 2 tests/test_operators.py
+	OPERATOR_SAMPLES=10 $(BIN)/pytest $(PARALLEL) tests/test_operators.py
 
 bench: $(READY)
 	$(BIN)/python bench/importing.py
@@ -61,12 +62,12 @@ PYTHONS ?= 3.11 3.12 3.13
 test-pythons: $(PYTHONS:%=test-python-%)
 
 test-python-%: .venv-python%/.ready
-	.venv-python$*/bin/pytest -n 2 -m "not gpu and not all_frameworks" --ignore=tests/frameworks
+	.venv-python$*/bin/pytest $(PARALLEL) -m "not gpu and not all_frameworks" --ignore=tests/frameworks
 
 # of these, the tests of what differs between Pythons: the source text and bytecode of programs, and who reads them
 test-source-%: .venv-python%/.ready
-	.venv-python$*/bin/pytest -n 2 tests/test_source*.py tests/test_bytecode.py tests/test_block*.py tests/test_script.py \
-	  tests/test_explain*.py
+	.venv-python$*/bin/pytest $(PARALLEL) tests/test_source*.py tests/test_bytecode.py tests/test_block*.py \
+	  tests/test_script.py tests/test_explain*.py
 
 .PRECIOUS: .venv-python%/.ready
 .venv-python%/.ready: pyproject.toml constraints.txt

@@ -16,6 +16,9 @@ from backprobe.errors import NoSource, StaleSource
 
 FUTURE_FLAGS = reduce(int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
+EXECUTED = "<string>"
+"""The file of code made by exec; from Python 3.13 on, ``linecache`` has the text of ``python -c`` under that name."""
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
@@ -105,7 +108,7 @@ def _parse(code: CodeType) -> Parsed:
     file = code.co_filename
     if not file.startswith("<"):
         linecache.checkcache(file)
-    lines = tuple(linecache.getlines(file))
+    lines = tuple(linecache.getlines(file)) if file != EXECUTED else ()
     if not lines:
         raise NoSource(
             f"there is no source text for {code.co_qualname}",
