@@ -137,7 +137,7 @@ def no_scalar(framework):
 
 @refused("a cotangent of another shape", bp.BadOutput)
 def cotangent_shape(framework):
-    """the cotangent has another shape than the output
+    """the cotangent's shape differs from the output's
     asked: cotangent of shape (3,)
     found: output of shape (2,)
     next:  a cotangent of shape (2,)
@@ -176,7 +176,7 @@ def of_path(framework):
 
 @refused("`of`: something that is not a tensor", bp.BadOutput)
 def of_value(framework):
-    """what should be differentiated is no floating tensor
+    """the selected output is not a floating-point tensor
     asked: of=<built-in function len>
     found: int
     next:  of='loss', or of='aux'
@@ -229,7 +229,7 @@ def no_arguments(framework):
 
 @refused("an output that depends on nothing", bp.NothingToDifferentiate)
 def no_connection(framework):
-    """the output depends on nothing that is differentiated
+    """the output does not depend on any differentiated value
     asked: the gradients of the return value
     found: an output without history
     why:   no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad, stop_gradient)
@@ -250,7 +250,7 @@ def missing_argument(framework):
 
 @refused("`wrt`: an argument that is not there", bp.BadOption)
 def wrt_name(framework):
-    """'y' is no argument of toy
+    """'y' is not an argument of toy
     asked: wrt=['y']
     found: arguments: x, w
     next:  wrt='x'

@@ -458,7 +458,7 @@ def test_leaving_a_block_that_was_never_entered():
 
 
 def test_options_that_are_not_for_blocks():
-    with pytest.raises(bp.BadOption, match="session is not for blocks"):
+    with pytest.raises(bp.BadOption, match="session is not available in blocks"):
         bp.probe(session=3).__enter__()
     with pytest.raises(bp.BadOption) as caught:
         bp.probe(of="loss").__enter__()

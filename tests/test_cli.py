@@ -231,13 +231,13 @@ def test_wrt(folder):
     assert [row[:3] for row in table[1:3]] == [["x", "3", "2"], ["b", "1", "1"]]
     assert table[-2] == ["not", "tensors:", "w", "=", "2.0"]
     err = refused("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y")
-    assert err.startswith("BadOption: 'y' is no argument of f\n  asked: wrt=['y']\n  found: arguments: x, w, b\n")
+    assert err.startswith("BadOption: 'y' is not an argument of f\n  asked: wrt=['y']\n  found: arguments: x, w, b\n")
 
 
 def test_cotangent(folder):
     assert shown("toy.py:f", "x=3", "w=2", "b=1", "--cotangent", "-2")[1][:3] == ["x", "3", "-4"]
     err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]")
-    assert err.startswith("BadOutput: the cotangent has another shape than the output\n")
+    assert err.startswith("BadOutput: the cotangent's shape differs from the output's\n")
     err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "ones")
     assert err == (
         "BadOption: 'ones' is not a Python literal\n"

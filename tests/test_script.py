@@ -1,4 +1,4 @@
-"""``backprobe explain script.py``: a whole script, recorded turn by turn of its training loop."""
+"""``backprobe explain script.py``: a whole script, recorded iteration by iteration of its training loop."""
 
 import re
 import subprocess
@@ -89,7 +89,7 @@ def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path
     assert "NaN or Inf begins at 1 place, first at '/step/Net:h#0' (net.py:10)" in out
     assert "NaN is born at '/step/Net:h#0': 0/0" in out
     assert f"at:    {tmp_path / 'net.py'}:10" in out
-    assert "note: this is turn 6 of those that run backward(), and the script was stopped after it" in out
+    assert "note: this is iteration 6 of those that run backward(); the script was stopped after it" in out
 
 
 def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
@@ -97,7 +97,7 @@ def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
     assert (code, err) == (0, "")
     assert out.count("epoch") == 8
     assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were checked, "
-                     r"in 8 turns$", out, re.M)  # fmt: skip
+                     r"in 8 iterations$", out, re.M)  # fmt: skip
 
 
 def test_the_exit_status_is_that_of_the_script(script):
@@ -136,14 +136,14 @@ def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
     assert [line for line in out.splitlines() if line.startswith("turn")] == ["turn 0"]
     assert "d = u.detach()" in out
     assert "the gradients that are missing because of it: x, u" in out
-    assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
+    assert "this is iteration 1 of those that run backward(); the script was stopped after it" in out
 
 
 def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
     code, out, err = script(TRAIN)
     assert (code, err) == (0, "")
     assert "values have their gradient" in out
-    assert "this is turn 1 of those that run backward(), and the script was stopped after it" in out
+    assert "this is iteration 1 of those that run backward(); the script was stopped after it" in out
 
 
 def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script, tmp_path):
@@ -187,7 +187,7 @@ def test_what_was_born_without_backward_is_told_with_what_follows(script):
     )  # fmt: skip
     assert (code, err) == (1, "")
     assert "NaN comes in with 'x'" in out
-    assert "note: before, and with no backward() in the same turn: NaN is born at 'x#0' (train.py:5)" in out
+    assert "note: earlier, in an iteration without backward(): NaN is born at 'x#0' (train.py:5)" in out
 
 
 def test_nothing_of_earlier_turns_is_kept(script):
@@ -223,7 +223,7 @@ def test_the_turns_before_one_backward_are_told_apart(script):
     assert (code, err) == (1, "")
     assert "Inf is born at 'h#1'" in out
     assert "NaN is born of Inf" in out or "NaN is born at 'h#2'" in out
-    assert "this is turn 1 of those that run backward()" in out
+    assert "this is iteration 1 of those that run backward()" in out
 
 
 CHECKPOINTED = """\
@@ -246,7 +246,7 @@ def test_a_loop_that_backward_runs_again_ends_no_turn(script, reentrant):
     code, out, err = script(CHECKPOINTED.replace("REENTRANT", reentrant), "--nonfinite")
     assert (code, err) == (1, "")
     assert "in the backward of 'g'" in out
-    assert "this is turn 1 of those that run backward()" in out
+    assert "this is iteration 1 of those that run backward()" in out
 
 
 def test_a_block_of_the_script_itself_works(script):
@@ -259,7 +259,7 @@ def test_a_block_of_the_script_itself_works(script):
     )  # fmt: skip
     assert (code, err) == (0, "")
     assert out.count("[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]") == 3
-    assert "in 3 turns" in out
+    assert "in 3 iterations" in out
 
 
 def test_a_script_that_catches_everything_runs_on_unwatched(script):
@@ -306,7 +306,7 @@ def test_workers_that_load_data_are_left_alone(tmp_path):
     command = [str(Path(sys.executable).parent / "backprobe"), "explain", "loader.py", "--nonfinite"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(" gradients were checked, in 2 turns\n")
+    assert done.stdout.endswith(" gradients were checked, in 2 iterations\n")
 
 
 @pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend", "--partials"])

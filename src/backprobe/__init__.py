@@ -27,7 +27,7 @@ from backprobe.explain import explain
 from backprobe.findings.report import Finding, Report
 from backprobe.health import health
 from backprobe.probe import probe
-from backprobe.probe.probe import Probe
+from backprobe.probe.probe_class import Probe
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite

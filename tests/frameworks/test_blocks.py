@@ -268,7 +268,7 @@ def test_a_variable_that_is_not_there():
 
 def test_a_variable_that_cannot_be_differentiated():
     x = vector(1.0, 2.0)
-    with pytest.raises(bp.BadOutput, match="what should be differentiated is no floating tensor"), bp.probe(of="n"):
+    with pytest.raises(bp.BadOutput, match="the selected output is not a floating-point tensor"), bp.probe(of="n"):
         n = tf.argmax(x * 2)
     with pytest.raises(bp.NothingToDifferentiate, match="the gradients of the block at 'n'"), bp.probe(of="n"):
         n = tf.stop_gradient(x * 2)
@@ -278,16 +278,16 @@ def test_a_variable_that_cannot_be_differentiated():
         "the block computes nothing that can be differentiated\n"
         "  asked: with bp.probe() as rec:\n"
         "  found: no variable that holds a floating tensor made in the block\n"
-        "  why:   a gradient is of a value that the block leaves in a variable, and towards what it read\n"
+        "  why:   gradients are of a value that the block leaves in a variable, with respect to what it reads\n"
         "  next:  loss = ..., in the block, from its Variables or from the tensors that it reads"
     )
     assert n.numpy() == 1
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str, str]] = {
-    "wrt": ({"wrt": "x"}, bp.BadOption, "wrt is not for blocks",
+    "wrt": ({"wrt": "x"}, bp.BadOption, "wrt is not available in blocks",
             "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
-    "partials": ({"partials": True}, bp.BadOption, "partials is not for blocks",
+    "partials": ({"partials": True}, bp.BadOption, "partials is not available in blocks",
                  "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
     "strategy": ({"strategy": "hooks"}, bp.StrategyRefused, "the strategy 'hooks' is PyTorch's", 'strategy="edges"'),
     "create_graph": ({"create_graph": True}, bp.Unsupported, "gradients of TensorFlow cannot be differentiated again",

@@ -242,7 +242,7 @@ def test_what_only_another_tape_follows_is_frozen():
 
 
 def test_an_output_that_is_cut_off_is_an_error():
-    with pytest.raises(bp.NothingToDifferentiate, match="depends on nothing that is differentiated"):
+    with pytest.raises(bp.NothingToDifferentiate, match="does not depend on any differentiated value"):
         probe(lambda x: tf.stop_gradient(x * 2.0))(1.0)
 
 

@@ -275,7 +275,7 @@ def test_an_output_that_is_no_scalar_needs_a_cotangent(shape):
 
 def test_a_cotangent_of_another_shape_is_refused():
     with graph(lambda: tf.sin(fed(shape=(3,)), name="y")) as (y, session):
-        with pytest.raises(bp.BadOutput, match="the cotangent has another shape than the output"):
+        with pytest.raises(bp.BadOutput, match="the cotangent's shape differs from the output's"):
             bp.probe(y, session=session, cotangent=[1.0, 0.0])({"x": np.zeros(3)})
     with graph(lambda: tf.sin(fed(shape=(None,)), name="y")) as (y, session):
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from backprobe.probe.probe import Probe
+from backprobe.probe.probe_class import Probe
 
 
 def probe(
@@ -35,8 +35,8 @@ def probe(
     (tensor(6.), tensor(1.))
 
     A *function* is recorded whole: its arguments, every value that it or a function of yours that it calls binds to a
-    name, and the gradient of its output towards each. ``select``, a pattern or a list of them, records only those. If
-    no floating argument requires a gradient, all of them are differentiated; ``wrt`` names those that are, instead.
+    name, and the gradient of its output with respect to each. ``select``, a pattern or a list of them, records only
+    those. If no floating argument requires a gradient, all of them are differentiated; ``wrt`` names some instead.
 
     A *model* is recorded by what its modules return and by its parameters, or by ``select``: module paths and, after
     a colon, locals of their ``forward``. Nothing of it is altered.
@@ -59,19 +59,19 @@ def probe(
     ``of`` is the path of what to differentiate in the return value, or a function of it. ``cotangent`` is the vector
     of the vector-Jacobian product, shaped like the output, for one that is not a scalar. ``values="copy"`` copies
     every value at once. ``create_graph`` lets gradients be differentiated again. ``strategy`` is one of ``edges``,
-    ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not tell.
+    ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not show which it is.
 
-    ``partials=True`` also takes the derivative of each value towards each of its direct inputs alone: the edges of the
-    circuit that ``bp.draw`` shows, and the factors of ``bp.derive``. Each value costs one short pass of its own, and
-    what the function returned keeps its graph. ``partials="full"`` adds the whole Jacobian block of each edge between
-    values of several elements.
+    ``partials=True`` also takes the derivative of each value with respect to each of its direct inputs alone: the edges
+    of the circuit that ``bp.draw`` shows, and the factors of ``bp.derive``. Each value costs one short pass of its own,
+    and what the function returned keeps its graph. ``partials="full"`` adds the whole Jacobian block of each edge
+    between values of several elements.
 
     >>> rec = bp.probe(f, partials=True)(3.0, 2.0, 1.0)
     >>> rec["u"].partials
     {'x': tensor(2.), 'w': tensor(3.)}
 
-    ``nonfinite=True`` also judges each value and each gradient: does it hold NaN or Inf? ``bp.explain(rec)`` says where
-    they were born. Where nothing is selected, a function then records its unnamed operations too, and a model
+    ``nonfinite=True`` also checks each value and each gradient for NaN and Inf; ``bp.explain(rec)`` says where they
+    came from. Where nothing is selected, a function then records its unnamed operations too, and a model
     what its own forward takes and binds; ``["**", "**:*"]`` adds the lines of all its modules.
 
     >>> bp.explain(bp.probe(lambda x: torch.log(x) * 2, nonfinite=True)(0.0)).findings[0].headline

@@ -1,7 +1,7 @@
-"""The block form: a probe around code of the user's own, which calls the model, and ``backward()`` where there is one.
+"""The block form: a probe around code that runs as it is written, with its own ``backward()`` where it has one.
 
-PyTorch's programs run backward themselves, and the block looks on. TensorFlow's have a tape do it: that of the probe
-is open as long as the block, and differentiates one of its variables when it is over.
+PyTorch's programs run backward themselves, and the block only observes. In TensorFlow the probe's own tape is open as
+long as the block, and differentiates one of its variables when the block ends.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class BlockRun(Form):
         return self.backend.blocks or refuse(self.backend, "blocks", self.spelled())
 
     def watching(self) -> AbstractContextManager[object]:
-        """What makes the program report until it is left."""
+        """A context within which the program reports."""
         raise NotImplementedError
 
     def enter(self) -> BlockRecording:
-        """The block begins. Whatever happens, nothing is left behind."""
+        """Begin the block. If that fails, nothing is left behind."""
         try:
             self.tape.listen(self._began)
             self.installed.enter_context(self.watching())
@@ -72,7 +72,7 @@ class BlockRun(Form):
         return self.recording
 
     def exit(self, error: BaseException | None) -> None:
-        """The block is over. Raises NothingMatched, and what choosing an output and differentiating it raise."""
+        """End the block. Raises NothingMatched, and whatever choosing an output and differentiating it raise."""
         try:
             self.installed.close()
             self.closing()
@@ -106,7 +106,7 @@ class BlockRun(Form):
         differentiator.differentiate(Ran(None, value.tensor, output.cotangent, _captures(kept(self.trace, [value]))))
 
     def closing(self) -> None:
-        """The program reports nothing any more; what it never did may still get a name."""
+        """The program no longer reports; modules that never ran may still get a name."""
 
     def _release(self) -> None:
         self.installed.close()
@@ -117,7 +117,7 @@ class BlockRun(Form):
         self.frame = None
 
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
-        """The program runs backward from these: they are outputs, and have an entry whatever is selected."""
+        """The program runs backward from these tensors: as outputs they have entries whatever is selected."""
         values = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
         self.outputs.update(dict.fromkeys(values))
         return [value.capture for value in values]
@@ -174,7 +174,7 @@ class ModelBlock(BlockRun):
 
 
 class PlainBlock(BlockRun):
-    """A block by itself: its variables, and those of the user's functions that it calls."""
+    """A block without a model: its variables, and the locals of the functions it calls."""
 
     looked_into = None
 
@@ -201,7 +201,7 @@ class PlainBlock(BlockRun):
         asked = next(p.text for p in self.selection.positive if p.asks_operations)
         raise Unsupported(
             "operations without a name cannot be seen in a block", asked=self.spelled(asked),
-            why="a block runs as it is written, and is watched from outside: only what gets a name is seen",
+            why="a block runs unmodified and is observed from outside: only named values are seen",
             next="put the block into a function f and write rec = bp.probe(f, ...)(x), or give the operation a name",
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from backprobe.probe.request import Request, name_of
 
 
 def refuse_options_of_block(probe: Request, differentiator: Differentiator | None) -> None:
-    """A block runs as it is written, and in some frameworks backward too: what says how is not the probe's to take."""
+    """Raise BadOption for an option that says how to run: a block, and in PyTorch its backward, runs as written."""
     options = probe.options
     target = "" if probe.target is None else name_of(probe.target) + ", "
     taken = {
@@ -16,9 +16,9 @@ def refuse_options_of_block(probe: Request, differentiator: Differentiator | Non
         "partials": (bool(options.partials), "rec = bp.probe(f, partials=True)(x), with the block in a function f"),
         "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
     }
-    why = "the program runs as it is written, the block only looks on"
+    why = "the program runs as it is written; the block only observes it"
     if differentiator is None:
-        why = "the program runs forward and backward itself, the block only looks on"
+        why = "the program runs forward and backward itself; the block only observes it"
         taken |= {
             "of": (probe.of is not None, "loss.backward() in the block says of what"),
             "wrt": (probe.wrt is not None, "x.requires_grad_() before the block"),
@@ -28,7 +28,10 @@ def refuse_options_of_block(probe: Request, differentiator: Differentiator | Non
     for option, (is_given, instead) in taken.items():
         if is_given:
             raise BadOption(
-                f"{option} is not for blocks", asked=f"with bp.probe({target}{option}=...)", why=why, next=instead
+                f"{option} is not available in blocks",
+                asked=f"with bp.probe({target}{option}=...)",
+                why=why,
+                next=instead,
             )
     if not (probe.of is None or isinstance(probe.of, str)):
         raise BadOption(

@@ -1,4 +1,4 @@
-"""Which variable of a block is differentiated, where the program does not run backward itself."""
+"""The variable of a block that is differentiated, where the program does not run backward itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IN_BLOCK = Words(
 
 
 class Variables(dict[str, Any]):
-    """What a block leaves behind, in the place of a return value."""
+    """The variables that a block leaves behind, in place of a return value."""
 
 
 def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator) -> Variables:
@@ -41,7 +41,7 @@ def output_of(frame: FrameType, computed: Variables, probe: Request, tape: Tenso
         raise NothingToDifferentiate(
             "the block computes nothing that can be differentiated", asked=asked,
             found="no variable that holds a floating tensor made in the block",
-            why="a gradient is of a value that the block leaves in a variable, and towards what it read",
+            why="gradients are of a value that the block leaves in a variable, with respect to what it reads",
             next="loss = ..., in the block, from its Variables or from the tensors that it reads",
         )  # fmt: skip
     of = next(reversed(computed)) if probe.of is None else str(probe.of)

@@ -1,4 +1,4 @@
-"""The cell form: the code of a notebook cell is rewritten at module level, and nothing of its values is altered."""
+"""The cell form: a notebook cell is rewritten at module level, and none of its values is altered."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def probe_cell(
             raise
         if len(mentioned) != 1:
             raise NoBackend(
-                "the cell does not tell which framework computes", asked="%%probe", found=error.found,
+                "cannot infer the framework from the cell", asked="%%probe", found=error.found,
                 next=f"import {next(iter(BACKENDS))} in the cell or before it, or --backend {next(iter(BACKENDS))}",
             ) from None  # fmt: skip
         found = load_backend(mentioned[0])
@@ -119,7 +119,7 @@ class CellScope(Scope, ModuleListener):
 
 
 class CellRun(Run):
-    """The cell form: the code of a notebook cell is rewritten at module level, and nothing of its values is altered."""
+    """One run of a notebook cell."""
 
     has_run = False
     output_name: str | None = None
@@ -165,7 +165,7 @@ class CellRun(Run):
         self.output_name, tensor = self._chosen(result)
         if not self.tape.is_differentiated(tensor):
             raise NothingToDifferentiate(
-                "the output depends on nothing that is differentiated", asked=self.spelled(),
+                "the output does not depend on any differentiated value", asked=self.spelled(),
                 found=f"{self.output_name or 'the last expression'} without history",
                 why="no tensor that it was computed from requires a gradient, or the graph was cut on the way "
                 "(detach, no_grad)",
@@ -197,7 +197,7 @@ class CellRun(Run):
         raise NothingToDifferentiate(
             "the cell computes nothing that can be differentiated", asked=self.spelled(),
             found=f"floating tensors: {', '.join(floating)}" if floating else "no floating tensor",
-            why="none that the cell assigns requires a gradient, and its last line is no floating tensor",
+            why="none that the cell assigns requires a gradient, and its last line is not a floating-point tensor",
             next="x = torch.tensor(3.0, requires_grad=True) for an input",
         )  # fmt: skip
 
@@ -214,7 +214,7 @@ class CellRun(Run):
         others = self._floating_names()
         dtype = self.tape.describe(value).dtype if self.tape.is_tensor(value) else ""
         raise BadOutput(
-            f"the cell leaves no {name!r} behind" if value is ABSENT else f"{name!r} is no floating tensor",
+            f"the cell does not assign {name!r}" if value is ABSENT else f"{name!r} is not a floating-point tensor",
             asked=self.spelled(),
             found="a name that is deleted, or was not assigned in this run" if value is ABSENT
             else f"a tensor of {dtype}" if dtype else type(value).__name__,

@@ -1,4 +1,4 @@
-"""A program that fails under a probe: what it has recorded until then says what the framework's error is about."""
+"""Notes on an error of a probed program: what was recorded before it shows what the framework's error is about."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Running(Protocol):
 
 
 def explained(run: Running, error: BaseException) -> str | None:
-    """The note about an error of the framework's, or about the one that the program raised another from."""
+    """The note about an error of the framework, or about its cause where the program raised another from it."""
     said = _explained(run, error)
     cause = error.__cause__
     return _explained(run, cause) if said is None and cause is not None else said
@@ -66,12 +66,12 @@ def _explained(run: Running, error: BaseException) -> str | None:
 
 
 def explain_unconnected(run: Running, error: BackprobeError) -> None:
-    """Say in an error of ours which lines cut what the program returned off from what is differentiated."""
+    """Add to an error the lines that disconnect the result from every differentiated value."""
     returned = [value for value in run.trace.values.made if any(_is_returned(run, name) for name in value.names)]
     record, _ = so_far(run, returned)
     lines = [] if record is None else cuts_before(record, record.outputs)
     if lines:
-        error.add_note("\n".join(["backprobe: what was returned is cut off from what is differentiated",
+        error.add_note("\n".join(["backprobe: the result does not depend on any differentiated value",
                                   *(f"  {line}" for line in lines)]))  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def _captures(values: Sequence[Value]) -> list[Any]:
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
-    """The innermost place in the user's own code that an error came through."""
+    """The innermost place in the user's own code that an error passed through."""
     found = None
     while step is not None:
         if package(step.tb_frame.f_code.co_filename) is None:
@@ -105,7 +105,7 @@ def _users(step: TracebackType | None) -> TracebackType | None:
 
 
 def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
-    """Of the values that a failure may be about those that the line mentions which raised it, if it does any."""
+    """Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any."""
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
     values = [value for value in kept(run.trace, []) if value.capture is not None]

@@ -1,4 +1,4 @@
-"""What every form of a program shares: its tape and trace, the notes on its errors, the patterns that match nothing."""
+"""The base of all forms: its tape and trace, the notes on errors of the program, patterns that match nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Form:
         return None if inner is None else inner.__code__.co_filename
 
     def add_notes(self, error: BaseException) -> None:
-        """Say in an error of the program's where the probe was, and what is known about it."""
+        """Add notes to an error of the program: where the probe was, and what is known about the error."""
         note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
         if self.trace.last is not None and self.trace.last[1].line:
             scope, site = self.trace.last
@@ -73,7 +73,7 @@ class Form:
                 error.add_note(known)
 
     def noting(self, step: Callable[[], T]) -> T:
-        """Take a step; an error of the program's gets its notes."""
+        """Take a step; an error of the program gets its notes."""
         try:
             return step()
         except BackprobeError:
@@ -83,7 +83,7 @@ class Form:
             raise
 
     def hold_unnamed(self) -> None:
-        """Where NaN and Inf are looked for, what has no name and is differentiated is judged as well."""
+        """Where NaN and Inf are looked for, differentiated values without a name are checked as well."""
         if self.probe.options.nonfinite:
             self.trace.hold_unnamed()
 
@@ -94,7 +94,7 @@ class Form:
         )
 
     def refuse_missed(self, names: Mapping[str, int]) -> None:
-        """Raise NothingMatched where a pattern of the user's has matched nothing that the program has."""
+        """Raise NothingMatched if a selected pattern has matched nothing in the program."""
         if self.probe.select is None:
             return
         missed = self.selection.unmatched([*names, *self.trace.naming.seen])
@@ -106,7 +106,7 @@ class Form:
             refuse_unmatched(missed[0].text, spelled, self.subject(), self.spelled, why)
 
     def subject(self) -> str:
-        """What messages call that which is recorded."""
+        """The recorded program, as messages call it."""
         return name_of(self.probe.target)
 
     def spelled(self, pattern: str | None = None) -> str:
@@ -114,7 +114,7 @@ class Form:
         return f"bp.probe({name_of(self.probe.target)}" + (f", {pattern!r})" if pattern is not None else ")")
 
     def explain_error(self, error: BaseException) -> str | None:
-        """What the form itself did that may be behind an error of the program."""
+        """A note on what the form itself did that may have caused an error of the program."""
         return None
 
     def known_names(self) -> Sequence[str]:
@@ -123,9 +123,9 @@ class Form:
 
 
 def home(file: str) -> str | None:
-    """The installed package that a program is part of, whose functions are followed as the user's own are.
+    """The installed package that a program is part of: its functions are followed as the user's own are.
 
-    A framework itself is none: a model may be made of its modules alone.
+    None for a framework itself: a model may consist of its modules alone.
     """
     installed = package(file)
     return None if installed in BACKENDS else installed

@@ -23,7 +23,7 @@ class FunctionRun(Run):
     lifted_numbers: Sequence[str] = ()
 
     def starts_at(self) -> Any:
-        """What is rewritten: of a callable that is no function, the function that calling it runs."""
+        """The function to rewrite: for a callable object, the one that a call of it runs."""
         target = self.probe.target
         called = self.calls.called(target, False)
         if called is not None:
@@ -72,7 +72,7 @@ class FunctionRun(Run):
             asked = sorted(unknown)[0]
             close = nearest(asked, bound.arguments) or list(bound.arguments)
             raise BadOption(
-                f"{asked!r} is no argument of {name_of(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
+                f"{asked!r} is not an argument of {name_of(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
                 found=f"arguments: {', '.join(bound.arguments)}", next=f"wrt={close[0]!r}",
             )  # fmt: skip
         return bound

@@ -19,7 +19,7 @@ from backprobe.source.reporting import reporting
 from backprobe.tracing.finiteness import unfit
 
 OUTPUTS_AND_OWN = ("**", ":*")
-"""What modules return, parameters, and what the model's own forward takes and binds."""
+"""Outputs of modules, parameters, and the arguments and locals of the model's own forward."""
 
 Versions = dict[str, tuple[Any, int]]
 """The parameters of a model, with their versions when a block began."""
@@ -36,7 +36,7 @@ class Modules:
         self.versions = versions
 
     def observer(self) -> ModuleObserver:
-        """What is told of the model's parameters and modules while it runs."""
+        """The observer to which the model's parameters and modules report while it runs."""
         return ModuleObserver(
             self._parameter, self._wants_output, self._wants_locals, self._rewritten, self._returned, self._writing,
             self._written,
@@ -123,7 +123,7 @@ class ModelRun(Run):
         if self.probe.wrt is not None:
             raise BadOption(
                 "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
-                why="the flags requires_grad of parameters and inputs stand",
+                why="the requires_grad flags of parameters and inputs are used as they are",
                 next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
         self.unfit = unfit_buffers(self)

@@ -1,4 +1,4 @@
-"""Which tensor of a return value is differentiated, and with which cotangent."""
+"""The tensor of a return value that is differentiated, and its cotangent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Words:
-    """What messages call that which the output is in, and what they say gives a scalar, or a real number, instead."""
+    """How messages name the holder of the output, and what they suggest for a scalar, or for a real number."""
 
     holder: str = "the return value"
     scalar: str = "of=lambda result: result[{at}]"
@@ -50,12 +50,12 @@ def choose(
         path, tensor = _at(result, str(of), floating, words)
     if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
         raise BadOutput(
-            "what should be differentiated is no floating tensor", asked=f"of={of!r}",
+            "the selected output is not a floating-point tensor", asked=f"of={of!r}",
             found=f"{type(tensor).__name__}", next=_choices(floating),
         )  # fmt: skip
     if not tape.is_differentiated(tensor):
         raise NothingToDifferentiate(
-            "the output depends on nothing that is differentiated",
+            "the output does not depend on any differentiated value",
             asked=f"the gradients of {words.holder}" + (f" at {path.lstrip('.')!r}" if path else ""),
             found="an output without history",
             why="no argument or parameter requires a gradient, or the graph was cut on the way "
@@ -126,7 +126,7 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
     made = tape.cotangent(tensor, cotangent)
     if tape.describe(made).shape != shape:
         raise BadOutput(
-            "the cotangent has another shape than the output", asked=f"cotangent of shape {tape.describe(made).shape}",
+            "the cotangent's shape differs from the output's", asked=f"cotangent of shape {tape.describe(made).shape}",
             found=f"output of shape {shape}", next=f"a cotangent of shape {shape}",
         )  # fmt: skip
     return made

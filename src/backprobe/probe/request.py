@@ -1,4 +1,4 @@
-"""What is to be recorded, and how: the arguments of ``probe``, checked."""
+"""The arguments of ``probe``, checked: the target, what to record of it, and how."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTIALS = (False, True, "full")
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be recorded, and how: the arguments of ``probe``."""
+    """A target, what to record of it, and how."""
 
     target: Any
     select: str | Sequence[str] | None

@@ -1,4 +1,4 @@
-"""A whole script, run as ``python script.py`` would, and what is to be said of the first of its turns that matters."""
+"""A whole script, run as ``python script.py`` would run it, and a report on the first iteration that matters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from backprobe.findings.phrasing import place
 from backprobe.findings.report import Report
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.request import Request
-from backprobe.probe.training_loop import Stopped, Turns
+from backprobe.probe.training_loop import Stopped, TrainingLoop
 from backprobe.record.entries import Record
 
-STOPPED = "this is turn {} of those that run backward(), and the script was stopped after it"
-CLEAN = "no NaN or Inf comes to an output or a gradient: {} values and {} gradients were checked, in {} turns"
-BEFORE = "before, and with no backward() in the same turn: {}{}"
+STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
+CLEAN = "no NaN or Inf comes to an output or a gradient: {} values and {} gradients were checked, in {} iterations"
+BEFORE = "earlier, in an iteration without backward(): {}{}"
 NO_BACKWARD = "no backward() ran"
 MOST = 4  # of what was found before
 
@@ -28,8 +28,8 @@ MOST = 4  # of what was found before
 class Script:
     """One run of a script.
 
-    With ``nonfinite=True`` the first turn with a finding is explained, without it the first that runs ``backward()``.
-    Then the script is stopped, as what it does after that would be the same again or follow from it.
+    With ``nonfinite=True`` the first iteration with a finding is explained, without it the first that runs
+    ``backward()``. Then the script is stopped: what it does afterwards repeats that or follows from it.
     """
 
     def __init__(self, probe: Request, file: str, arguments: Sequence[str]) -> None:
@@ -37,22 +37,22 @@ class Script:
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
         self.last: Report | None = None  # of what ran without a backward
-        self.turns = self.values = self.gradients = 0
+        self.iterations = self.values = self.gradients = 0
 
     def run(self) -> None:
-        """Run it to its end, or as far as it has to. What it raises comes out, also SystemExit with its status."""
-        turns = Turns(self.probe, os.path.abspath(self.file), self._over)
+        """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over)
         with self._as_main() as main:
             code = compile(Path(self.file).read_bytes(), str(main.__file__), "exec", dont_inherit=True)
             try:
-                turns.start()
+                loop.start()
                 try:
                     exec(code, vars(main))
                 finally:
-                    turns.stop()
+                    loop.stop()
             except Stopped:
                 assert self.answer is not None
-                self.answer = replace(self.answer, notes=(STOPPED.format(self.turns), *self.answer.notes))
+                self.answer = replace(self.answer, notes=(STOPPED.format(self.iterations), *self.answer.notes))
             except SystemExit as error:
                 if error.code:
                     raise
@@ -75,7 +75,7 @@ class Script:
         record = block.recording.record
         if not record.entries:
             return False
-        self.turns += bool(record.outputs)
+        self.iterations += bool(record.outputs)
         if self.probe.options.nonfinite and self._is_clean(record):
             return False
         report = explain(block.recording)
@@ -92,7 +92,7 @@ class Script:
         return True
 
     def _explained_before(self, report: Report) -> None:
-        """Keep what a part that runs no backward holds: it may be the only one, or what a later one follows from."""
+        """Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one."""
         if self.last is None or self.last.ok:
             self.last = report
         for one in report.of_kind("born")[: MOST - len(self.before)]:
@@ -108,11 +108,11 @@ class Script:
         return all(count.is_finite for count in counts) and not any(one.made for one in judged)
 
     def report(self) -> Report | None:
-        """What is to be said, also of a script that raised; None where nothing of it was recorded."""
+        """The report, also on a script that raised; None where nothing was recorded."""
         if self.answer is not None:
             return self.answer
-        if self.probe.options.nonfinite and (self.turns or self.last is None) and self.values:
-            heading = CLEAN.format(self.values, self.gradients, self.turns)
+        if self.probe.options.nonfinite and (self.iterations or self.last is None) and self.values:
+            heading = CLEAN.format(self.values, self.gradients, self.iterations)
             return Report(heading, (), tuple(self.before))
         return None if self.last is None else replace(self.last, notes=(*self.last.notes, NO_BACKWARD))
 

@@ -1,8 +1,8 @@
-"""A program that runs is recorded by one block after the other: each ends with a turn of the loop that runs backward.
+"""Recording a running program block by block: each block ends with an iteration that runs backward.
 
-One block around all of a training run would hold every value that it ever computes. A block is opened in the function
-that runs just now. It is over when some function of the user's begins another turn of a loop, once ``backward()`` has
-run in it, and when the function that it was opened in returns. The next one begins where the program goes on.
+One block around a whole training run would hold every value that it ever computes. A block is opened in the function
+that is running. It ends when ``backward()`` has run in it and some function of the program begins another iteration of
+a loop, or when the function that it was opened in returns. The next one begins where the program goes on.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from backprobe.source.locate import is_module
 from backprobe.source.user_code import package
 
 LISTENING = "torch"
-"""The framework whose programs run backward themselves, so that a block has nothing to choose."""
+"""The framework whose programs run backward themselves, so that a block need not choose an output."""
 MANY = 1000
-"""More values than these are not kept for a ``backward()`` that cannot come through any, as those of an evaluation."""
+"""The most values to keep where no ``backward()`` can reach any of them, as in an evaluation."""
 Over = Callable[[PlainBlock, BaseException | None], bool]
-"""Is told of each block that is over, and of the error that has ended it. Is nothing more to be recorded?"""
+"""Called with each block that has ended, and the error that ended it, if any. Returns whether to stop recording."""
 
 
 class Stopped(SystemExit):
-    """Raised in the program where nothing more is to be recorded of it."""
+    """Raised in the program when nothing more needs to be recorded."""
 
 
-class Turns:
+class TrainingLoop:
     """Opens and closes the blocks while the program runs in this thread."""
 
     def __init__(self, probe: Request, file: str, over: Over) -> None:
@@ -50,7 +50,7 @@ class Turns:
         self.process = os.getpid()
 
     def start(self) -> None:
-        """Look on from the next call of a function on, for as long as no other tracer takes the place."""
+        """Record from the next call of a function on, until another tracer replaces this one."""
         self.before = sys.gettrace()
         sys.settrace(self._entered)
 
@@ -60,14 +60,14 @@ class Turns:
         sys.settrace(self.before)
 
     def close(self, error: BaseException | None) -> None:
-        """The open block is over, by an error if there is one."""
+        """End the open block, with the error that ended it, if any."""
         block, self.block = self.block, None
         if block is not None:
             block.exit(error)
             self.is_stopped = self.over(block, error) or self.is_stopped
 
     def open(self, frame: FrameType) -> bool:
-        """A block begins where a frame stands, if the framework is there and the frame's source can be read."""
+        """Begin a block where a frame stands, if the framework is loaded and the frame's source can be read."""
         if LISTENING not in sys.modules or not _can_hold(frame.f_code):
             return False
         block = PlainBlock(self.probe, load_backend(LISTENING), frame)
@@ -75,8 +75,8 @@ class Turns:
         self.block, self.tracer = block, sys.gettrace()
         return True
 
-    def turned(self, frame: FrameType) -> None:
-        """A loop in a frame begins another turn."""
+    def begin_iteration(self) -> None:
+        """Some loop of the program begins another iteration."""
         if self.block is not None and self._is_over(self.block):
             self.close(None)
 
@@ -94,7 +94,7 @@ class Turns:
             self._forked()
             return None
         installed = package(frame.f_code.co_filename)
-        return _Frame(self) if installed is None or (installed and installed == self.home) else None
+        return _FrameTracer(self) if installed is None or (installed and installed == self.home) else None
 
     def _forked(self) -> None:
         block, self.block = self.block, None
@@ -103,28 +103,28 @@ class Turns:
         sys.settrace(None)
 
 
-class _Frame:
-    """The trace function of one frame of the user's."""
+class _FrameTracer:
+    """The trace function of one frame of the program."""
 
-    def __init__(self, turns: Turns) -> None:
-        self.turns = turns
+    def __init__(self, loop: TrainingLoop) -> None:
+        self.loop = loop
         self.at = -1
         self.error: BaseException | None = None
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
-        turns = self.turns
+        loop = self.loop
         if event == "line":
             at, self.at, self.error = self.at, frame.f_lasti, None
             if frame.f_lasti < at:
-                turns.turned(frame)
-            if turns.is_stopped:
+                loop.begin_iteration()
+            if loop.is_stopped:
                 raise Stopped
-            if turns.block is None and turns.open(frame):
+            if loop.block is None and loop.open(frame):
                 return frame.f_trace
         elif event == "exception":
             self.error = arg[1].with_traceback(arg[2])  # which Python sets only where it is caught
-        elif event == "return" and turns.block is not None and turns.block.frame is frame:
-            turns.close(self.error)
+        elif event == "return" and loop.block is not None and loop.block.frame is frame:
+            loop.close(self.error)
         return self
 
 

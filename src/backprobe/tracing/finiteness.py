@@ -1,4 +1,4 @@
-"""A record whose values and gradients have been judged: do they hold NaN or Inf?"""
+"""NaN and Inf in the values and gradients of a record, all counted at once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from backprobe.record.nonfinite import Finiteness, Nonfinite
 def judged(record: Record, arrays: Arrays) -> Record:
     """The record with the counts of NaN and Inf in each value and gradient, all found at once.
 
-    What is held is judged when the run is over. A value that was overwritten where that was seen is held as a copy of
-    what it was, and one that was overwritten out of sight is not judged.
+    They are counted when the run is over. Of a value that was seen to be overwritten a copy is held; one that was
+    overwritten out of sight is not counted.
     """
     held = [_tensors(entry, arrays) for entry in record.entries]
     counts = iter(arrays.nonfinite([tensor for both in held for tensor in both if tensor is not None]))

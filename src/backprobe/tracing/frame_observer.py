@@ -1,4 +1,4 @@
-"""Frames that are watched while they run report to scopes what rewritten code would report."""
+"""Running frames, observed so that unmodified code reports to scopes as rewritten code would."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backprobe.tracing.values import OWN, ScopeNames
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, what makes those of ``def f[T](…)``
 EXPOSING = ("numpy", "data_ptr", "untyped_storage", "__array__", "__dlpack__")  # methods that let memory be written
-OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that are no names of values
+OF_TENSORS = ("requires_grad", "grad", "data")  # attributes that do not name values
 OWN_WORK = -1  # in the place of a distance: what runs here is not the user's doing
 STORING = (Does.BIND, Does.CLOSE)
 SUSPENDED, COROUTINE = ("YIELD_VALUE", "SEND", "RESUME"), 0x80 | 0x20 | 0x200  # RESUME: on Python 3.13
@@ -34,7 +34,7 @@ RAISING = Event(Does.RAISE)
 
 
 class ObservedFrame:
-    """One frame of the user's code, and the scope that it reports to."""
+    """A frame of the program, and the scope that it reports to."""
 
     own: Sequence[str] = (OWN,)
 
@@ -220,7 +220,7 @@ class ObservedFrame:
 
 
 def _arguments(frame: FrameType, call: Any) -> tuple[list[Any], dict[str, Any]]:
-    """What a call is given, as far as that can be told."""
+    """The arguments of a call, as far as they are known."""
     arguments: list[Any] = []
     for given in call.args:
         value = value_in(frame, given.value if isinstance(given, ast.Starred) else given)

@@ -1,4 +1,4 @@
-"""Where values come from, as the source tells it: what a statement mentions, calls, and is given by other ways.
+"""The origin of values according to the source: what a statement mentions, calls, and receives by other ways.
 
 A tensor that is computed from a name without a tensor (a NumPy array, a list that is filled, a text) leads back to
 nothing, though it was computed from what that name was. Only names are followed, within a function and out of it by

@@ -1,7 +1,7 @@
-"""What a program computes again: a checkpoint that keeps nothing runs its part once more inside backward.
+"""Parts of a program that are computed twice: a checkpoint runs its part once more inside backward.
 
-What is named the second time has its names already. It is recorded apart, in a trace of its own, and the two runs of a
-part, which name the same in the same order, are then laid beside each other.
+The second run's values have their names already. It is recorded in a trace of its own, and the two runs of a part,
+which name the same values in the same order, are then matched.
 """
 
 from __future__ import annotations

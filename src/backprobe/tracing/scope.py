@@ -1,4 +1,4 @@
-"""What rewritten code talks to: one entry of a function or of a module's forward.
+"""The scope that rewritten code reports to: one entry of a function or of a module's forward.
 
 A ``Scope`` reports what its code does to a ``Log``, statement by statement, and names nothing itself.
 """
@@ -22,7 +22,7 @@ from backprobe.tracing.values import NO_SITE, OWN, ScopeNames
 
 MOST_BUILTINS = 4096
 BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
-"""What functions written in C are called, and what they may do, by tape, module, owner and name."""
+"""The names of functions written in C, and their effects, by tape, module, owner and name."""
 
 NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)

@@ -1,4 +1,4 @@
-"""The class ``Probe``: a target ready to be recorded, by calling it or by opening a block."""
+"""The class ``Probe``: it records its target in the form that fits, when it is called or opens a block."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Probe(Request):
         (backend.blocks or refuse(backend, "blocks", asked)).refuse(self.target, asked)
         if not is_model(backend, self.target):
             raise BadOption(
-                "a block is about a model, or about its own variables", asked=f"with bp.probe({name_of(self.target)})",
+                "`with bp.probe(...)` takes a model, or nothing", asked=f"with bp.probe({name_of(self.target)})",
                 found=f"a target of type {type(self.target).__name__}",
                 next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
             )  # fmt: skip
