@@ -428,7 +428,7 @@ def test_a_model_that_is_called_before_the_tape():
     import keras
     import tensorflow as tf
 
-    model = keras.Sequential([keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")])
+    model = keras.Sequential([keras.layers.Dense(2, name="a"), keras.layers.Dense(1, name="b")], name="net")
     x = tf.ones((2, 3))
     model(x)
 
@@ -447,7 +447,7 @@ def test_a_model_that_is_called_before_the_tape():
     with bp.probe(of="loss") as plain:
         loss, _ = step()
     (finding,) = bp.explain(plain).of_kind("outside_tape")
-    assert (finding.name, finding.source.text) == ("sequential/a/kernel", "out = model(x)")
+    assert (finding.name, finding.source.text) == ("net/a/kernel", "out = model(x)")
     assert loss is not None
 
 
