@@ -182,7 +182,7 @@ def test_full_partials(framework):
     assert framework.numpy(rec["h"].partials["a"]).reshape(2, 4).tolist() == [[1, -1, 0, 0], [0, 0, 1, -1]]
 
 
-@supports("`bp.jacobian`: of an output that is not a scalar, towards any value", SECTION)
+@supports("`bp.jacobian`: of an output that is not a scalar, with respect to any value", SECTION)
 def test_a_jacobian(framework):
     def f(x, w):
         u = x * w

@@ -1,1 +1,1 @@
-"""Where the source uses a value and the graph has no edge from it."""
+"""Cuts: the source uses a value, and the graph has no edge from it."""

@@ -1,4 +1,4 @@
-"""Where a gradient is lost: a recorded value is mentioned, and no edge leads back to it.
+"""Cuts of a recording: an expression mentions a recorded value, and no edge leads back to it.
 
 Gradients flow along edges, which the framework's graph has. What the program says of itself is what each of its
 expressions mentions. Where an expression mentions a value that has a history, and no edge leads from the result back
@@ -269,7 +269,7 @@ class Dataflow:
 
         So it is under a condition, with an index that is computed, where one of several results is not known from
         another, or has no derivatives, and where the statement has bound that name itself. What is given to a call as
-        it is, is used there. A part of the line that cuts in any case is no such thing, nor a result without history.
+        it is, is used there. A part that cuts in any case does not count, nor does a result without history.
         """
         source, target, use = self.entries[mention.source].source, self.entries[mention.target], mention.use
         if not use.kind and target.status is GradStatus.NOT_FLOAT and _is_one_of_several(target):

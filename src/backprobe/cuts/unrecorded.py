@@ -1,6 +1,6 @@
 """Cuts of what is not recorded: a line that takes the history from what a model gives, and the model has no entry.
 
-Of such a value nobody knows whether it had a history. So it is no proof that nothing requires a gradient, either.
+Of such a value nobody knows whether it had a history. So it does not prove that nothing requires a gradient, either.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _before(entry: Entry) -> dict[str, list[Hidden]]:
 
 
 def hidden_beside(entry: Entry) -> list[Hidden]:
-    """What a line of the user's cuts off that is not recorded, though its result has its gradient by another way."""
+    """Unrecorded values that a user's line cuts off, though its result has its gradient by another way."""
     line = entry.source
     may = entry.status is GradStatus.OK and line is not None and may_cut(line.expression) and not package(line.file)
     return [one for one in _in_its_line(entry, nested=True) if one.use.kind in FIRM] if may else []

@@ -1,4 +1,4 @@
-"""What the text of an expression does with a value that it mentions: does it take the value out of the graph?
+"""Usage of a value in the text of an expression: does it take the value out of the graph?
 
 Only the text is looked at; nothing is evaluated. The names are those that PyTorch, TensorFlow, JAX, NumPy and Python
 themselves have for what loses a derivative.
@@ -82,9 +82,9 @@ class Use:
 
     ``call`` is the text of the outermost call around it, cutter or not, and ``is_argument`` whether the value itself is
     given to a call. ``is_conditional`` says that the
-    expression may not have come to this place. The kind ``shape`` is no cutter: no number of the value is used; nor is
-    ``differentiated``: what is computed has the derivative of the value, with its history, and not its numbers.
-    ``flat`` is the text of a function around it that is flat between steps, where nothing else cuts.
+    expression may not have come to this place. The kinds ``shape`` and ``differentiated`` cut nothing: the one uses no
+    number of the value, the other gives its derivative with its history. ``flat`` is the text of a function around it
+    that is flat between steps, where nothing else cuts.
     """
 
     kind: str = ""
@@ -106,10 +106,10 @@ def may_cut(text: str) -> bool:
 
 @lru_cache(16384)
 def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, ...] | None:
-    """What an expression or statement does with a name; None where it is not found in the text, or that is no Python.
+    """What a text does with a name; None where the name is not found in it, or the text is not Python.
 
     ``followed`` are the functions that report for themselves what they do with their arguments: what is given to one
-    of them is no use of it here.
+    of them is not counted here.
 
     >>> [(use.kind, use.text) for use in uses("(u.detach() * w).sum() + u.shape[0]", "u")]
     [('shape', 'u.shape'), ('detach', 'u.detach()')]

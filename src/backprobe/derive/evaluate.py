@@ -1,4 +1,4 @@
-"""What a formula gives for recorded numbers, element by element, and how far rounding can have moved it.
+"""Values of formulas at recorded numbers, element by element, with a bound on their rounding error.
 
 The error is carried along beside each value: an operation is done once more with each operand moved by its own error,
 and rounds once itself (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 3.3, running error). So

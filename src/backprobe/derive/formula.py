@@ -1,4 +1,4 @@
-"""From the text of an expression to a formula: a whitelist of syntax, and nothing of the text is ever evaluated."""
+"""Formulas read from the text of expressions, by a whitelist of syntax; the text is never evaluated."""
 
 from __future__ import annotations
 

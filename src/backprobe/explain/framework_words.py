@@ -1,4 +1,4 @@
-"""What each framework calls the things that remedies speak of."""
+"""The words of each framework for what remedies mention."""
 
 from __future__ import annotations
 

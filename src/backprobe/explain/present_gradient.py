@@ -1,4 +1,4 @@
-"""What is notable about a gradient that is there: that it is zero everywhere, and which line made it so."""
+"""Remarks on a gradient that exists: it is zero everywhere, and the line that made it so."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the answers of ``explain``, ``health`` and ``check`` are made of."""
+"""Findings, reports, and the phrases that they share."""

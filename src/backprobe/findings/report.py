@@ -1,4 +1,4 @@
-"""What the answers of ``explain``, ``health`` and ``check`` are made of: findings, and a report that holds them."""
+"""Findings, and the report that holds them: the answer of ``explain``, ``health`` and ``check``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Finding:
 
     ``kind`` is a word of the answer that it belongs to (``detach``, ``born``, ``wrong_derivative``), for programs
     that read it; ``headline`` says it in a sentence. ``name`` is the printed name of the entry that it is about, and
-    ``source`` the line of the user's that caused it, None where no line did. ``facts`` are what was seen, a sentence
+    ``source`` the user's line that caused it, None where no line did. ``facts`` are what was seen, a sentence
     each. ``chain`` are the printed names of entries along the way to the place, from the value that was asked about.
     ``remedy`` is what to write instead and what that changes; it is empty where nothing is known to help. ``fields``
     are the parts of the headline that come from the recording, by what they are.

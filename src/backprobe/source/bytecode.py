@@ -1,4 +1,4 @@
-"""What each instruction of a function's code does to the names of its source text.
+"""Bytecode as events: the effect of each instruction on the names of the source text.
 
 A block that is running cannot be rewritten: it is watched, instruction by instruction. Only a few instructions matter,
 those that store, delete or read a name, call, write in place, or end a statement. Each of them belongs to the piece of

@@ -1,4 +1,4 @@
-"""What names and expressions mean in a frame that is running, found out without running any of the user's code."""
+"""Names and expressions in a running frame, evaluated without running any user code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backprobe.source.bytecode import names_hidden
 
 WRITES_BACK = sys.version_info[:2] == (3, 12)
 UNKNOWN = object()
-"""What cannot be told without running something."""
+"""Stands for a value that is not known without running something."""
 
 HELD = ("_parameters", "_buffers", "_modules")
 """Dicts in which modules of PyTorch keep what is set as their attributes."""
@@ -95,7 +95,7 @@ def value_in(frame: FrameType, node: ast.AST | None) -> Any:
 
 
 def attribute(owner: Any, name: str) -> Any:
-    """The attribute of an object, if no code of the user's decides what it is; else ``UNKNOWN``."""
+    """The attribute of an object, if no user code decides what it is; else ``UNKNOWN``."""
     if owner is UNKNOWN:
         return UNKNOWN
     own = _namespace(owner)
@@ -138,7 +138,7 @@ def _bound(found: Any, owner: Any) -> Any:
 
 
 def _sum(left: Any, right: Any, is_negative: bool) -> Any:
-    """``i + 1``, which no code of the user's computes."""
+    """``i + 1``, where no user code computes it."""
     if type(left) is not int or type(right) is not int:
         return UNKNOWN
     return left - right if is_negative else left + right

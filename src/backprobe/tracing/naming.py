@@ -40,7 +40,7 @@ class Naming:
         held = names.slots.get(local + own)
         if held and len(held) == len(found) and self._same(held, found):
             self._explain(held, names, site)
-            return  # re-binding a name to the same object is no new binding
+            return  # the name holds this object already: it keeps its count
         value, is_tensor = self.versions.value, self.tape.is_tensor
         slot = tuple([
             (leaf, value(names, item, site) if is_tensor(item) else self._plain(names, item, site))
