@@ -15,7 +15,7 @@ def line_of(statement: Source, part: str) -> Source:
     """The line that a part of a statement stands in, which is that of the last name in it: in a chain over several
     lines, that of the method. The statement's first line where it has no such part.
 
-    >>> from backprobe.record import Source
+    >>> from backprobe.record.source import Source
     >>> line_of(Source("train.py", 7, "y = (u", below=("    .detach()", ")")), "u.detach()").line
     8
     """
