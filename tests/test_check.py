@@ -752,7 +752,7 @@ def test_what_a_class_does_when_it_is_made_is_said_not_to_be_judged():
     assert "every derivative that was checked is right" in report.heading
     assert report.notes == (
         f"Halved: not checked, {SENTENCES['unseen_custom']}",
-        "Holding was not followed: what a class does when it is made is not judged",
+        "Holding was not followed: what a class does when an object is made is not checked",
     )
 
 
