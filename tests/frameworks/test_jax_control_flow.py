@@ -245,7 +245,7 @@ def test_a_counter_in_a_while_loop_is_no_missing_gradient():
     assert report.ok, str(report)
     assert any(note.startswith("neither floating-point nor complex") and "i" in note for note in report.notes)
     (finding,) = bp.explain(rec, "/<lambda>#0:i").findings
-    assert (finding.kind, finding.headline[:27]) == ("not_float", "'/<lambda>#0:i' is int32: o")
+    assert (finding.kind, finding.headline[:39]) == ("not_float", "'/<lambda>#0:i' has the dtype int32: on")
 
 
 def test_what_stays_floating_in_a_while_loop_is_not_said_to_be_differentiated():

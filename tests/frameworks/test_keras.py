@@ -484,7 +484,7 @@ def run_on(backend, framework, check):
 
 
 def test_keras_on_pytorch_belongs_to_pytorch():
-    check = "print(find_backend(None, [model]).name, load_backend('tensorflow').is_model(model))"
+    check = "print(find_backend(None, [model]).name, load_backend('tensorflow').models.is_model(model))"
     assert run_on("torch", "torch", check)[-1] == "torch False"
 
 

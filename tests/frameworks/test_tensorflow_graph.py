@@ -280,7 +280,7 @@ def test_a_cotangent_of_another_shape_is_refused():
     with graph(lambda: tf.sin(fed(shape=(None,)), name="y")) as (y, session):
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             bp.probe(y, session=session, cotangent=[1.0, 0.0])({"x": np.zeros(3)})
-    assert "backprobe: the cotangent has shape (2,), and the graph does not say which shape the output has" in (
+    assert "backprobe: the cotangent has shape (2,); the graph does not say which shape the output has" in (
         caught.value.__notes__
     )
 
