@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
+from custom import custom
+
 FILE = Path(__file__).read_text().splitlines()
 WORDS = ("made", "saved", "written", "survived", "used", "freed", "at:")
 """What marks the lines that the notes of errors name."""
@@ -356,14 +358,7 @@ def unused(x, w):
     return u.sum()
 
 
-class GivesNone(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, value):
-        return value * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return None
+GivesNone = custom("GivesNone", lambda value: value * 2, lambda gradient, value: None)
 
 
 @function("a `backward` that returns None", "x", "silent")

@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch.autograd import Function
 
+from custom import custom
+
 
 def numbers(*shape, dtype=torch.float32, seed=0):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed + sum(shape)))
@@ -252,16 +254,7 @@ def _quietly(x):
         return x.exp()
 
 
-class Cubed(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return 3 * g * x**2
+Cubed = custom("Cubed", lambda x: x**3, lambda g, x: 3 * g * x**2)
 
 
 class Both(Function):
@@ -292,34 +285,18 @@ class InPlace(Function):
         return g * 3
 
 
-class Single(Function):
-    """Its backward pass is in single precision, whatever the forward pass was in."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.exp()
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return (g.float() * x.float().exp()).to(g.dtype)
+Single = custom("Single", lambda x: x.exp(), lambda g, x: (g.float() * x.float().exp()).to(g.dtype))
+"""Its backward pass is in single precision, whatever the forward pass was in."""
 
 
-class OnlySingle(Function):
+def sine_of_single(x):
     """Refuses double precision, as kernels do."""
+    if x.dtype != torch.float32:
+        raise TypeError("a kernel for float32")
+    return x.sin()
 
-    @staticmethod
-    def forward(ctx, x):
-        if x.dtype != torch.float32:
-            raise TypeError("this kernel is for float32")
-        ctx.save_for_backward(x)
-        return x.sin()
 
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * x.cos()
+OnlySingle = custom("OnlySingle", sine_of_single, lambda g, x: g * x.cos())
 
 
 class Quotient(Function):

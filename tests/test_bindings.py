@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 import backprobe as bp
 from asked import W, X, grads
+from custom import custom
 
 
 def test_rebinding_to_the_same_object_is_no_new_binding():
@@ -76,16 +77,7 @@ def test_decorated_functions():
     assert found["/wrapper/hidden:u"].grad.item() == 2
 
 
-class Cube(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        (x,) = ctx.saved_tensors
-        return 3 * x**2 * gradient
+Cube = custom("Cube", lambda x: x**3, lambda gradient, x: 3 * x**2 * gradient)
 
 
 def test_custom_functions():

@@ -9,6 +9,7 @@ from torch import nn
 
 import backprobe as bp
 from block_cases import case, grads, same, scalar
+from custom import custom
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
@@ -558,14 +559,7 @@ def test_a_scaled_loss_in_a_block_around_a_model():
     assert "all gradients carry that factor" in rec.notes[0]
 
 
-class Triple(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, a):
-        return a * 3
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.mul_(3)  # into what it was given
+Triple = custom("Triple", lambda a: a * 3, lambda gradient, a: gradient.mul_(3))  # into what it was given
 
 
 def test_a_block_inside_of_a_backward():
@@ -627,14 +621,7 @@ def test_a_leaf_that_gets_its_name_only_after_backward():
 def test_a_leaf_to_which_nothing_comes():
     """PyTorch calls the hook of a leaf with None where a backward gives it nothing."""
 
-    class Nothing(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, a, b):
-            return a * b
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient, None
+    Nothing = custom("Nothing", lambda a, b: a * b, lambda gradient, a, b: (gradient, None))
 
     x, w = scalar(2.0), scalar(3.0)
     with bp.probe() as rec:

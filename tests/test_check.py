@@ -13,6 +13,8 @@ from torch.autograd import Function
 import backprobe as bp
 from backprobe.check.differences import slope
 from backprobe.check.text import SENTENCES
+from custom import custom
+from right_derivatives import sine_of_single
 from wrong_derivatives import Flipped, Halved, numbers
 
 HERE = __file__
@@ -79,16 +81,7 @@ def test_that_nothing_was_judged_is_not_that_all_is_right():
 
 
 def test_a_line_that_is_wrong_in_some_of_its_calls():
-    class Odd(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.sin()
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * x.cos() * (2 if x > 1 else 1)
+    Odd = custom("Odd", lambda x: x.sin(), lambda g, x: g * x.cos() * (2 if x > 1 else 1))
 
     def f(x):
         total = x * 0
@@ -127,14 +120,7 @@ def test_the_calls_of_a_chain_over_several_lines_are_told_apart():
 
 
 def test_keywords_methods_and_operators_are_named_as_they_are_written():
-    class Wrong(Function):
-        @staticmethod
-        def forward(ctx, a, b):
-            return a + b
-
-        @staticmethod
-        def backward(ctx, g):
-            return g, 2 * g
+    Wrong = custom("Wrong", lambda a, b: a + b, lambda g, a, b: (g, 2 * g))
 
     def add(*, left, right):
         return Wrong.apply(left, right[0])
@@ -178,14 +164,7 @@ def test_the_parameters_of_a_module_are_inputs_of_it():
         def forward(self, x):
             return super().forward(x)
 
-    class Shift(Function):
-        @staticmethod
-        def forward(ctx, x, bias):
-            return x + bias
-
-        @staticmethod
-        def backward(ctx, g):
-            return g, g[0]
+    Shift = custom("Shift", lambda x, bias: x + bias, lambda g, x, bias: (g, g[0]))
 
     class Layer(torch.nn.Module):
         def __init__(self):
@@ -285,23 +264,9 @@ def test_what_differs_each_time_is_not_judged():
 
 
 def test_what_refuses_double_precision_is_judged_in_its_own_and_caught_there_too():
-    def made(factor):
-        class Single(Function):
-            @staticmethod
-            def forward(ctx, x):
-                if x.dtype != torch.float32:
-                    raise TypeError("a kernel for float32")
-                ctx.save_for_backward(x)
-                return x.exp()
-
-            @staticmethod
-            def backward(ctx, g):
-                (x,) = ctx.saved_tensors
-                return factor * g * x.exp()
-
-        return Single
-
-    right, wrong = made(1.0), made(1.01)
+    right, wrong = (
+        custom("Single", sine_of_single, lambda g, x, factor=factor: factor * g * x.cos()) for factor in (1.0, 1.01)
+    )
     report = bp.check(lambda x: right.apply(x))(numbers(40))
     assert report.ok
     assert any(
@@ -352,30 +317,14 @@ def test_no_derivative_is_asked_of_what_is_cut():
 
 
 def test_a_cut_inside_a_custom_function_is_found():
-    class Cut(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            return None
+    Cut = custom("Cut", lambda x: x * 2, lambda g, x: None)
 
     (finding,) = bp.check(lambda x: Cut.apply(x))(numbers(3)).findings
     assert "it is zero, but the outputs change with this input" in finding.facts
 
 
 def test_infinite_gradients_are_excused_only_where_nothing_settles():
-    class Root(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * 3
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * 3 * x / x
+    Root = custom("Root", lambda x: x * 3, lambda g, x: g * 3 * x / x)
 
     x = torch.tensor([0.0, 1.0, 4.0])
     assert bp.check(lambda x: x.sqrt())(x).ok
@@ -455,16 +404,7 @@ def test_an_object_that_is_given_to_a_call_is_given_to_it_once():
 
         append = property(lambda self: self.seen.append)
 
-    class Holder(Function):
-        @staticmethod
-        def forward(ctx, x, cache):
-            cache.append(x)
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 2, None
-
+    Holder = custom("Holder", lambda x, cache: cache.append(x) or x * 2, lambda g, x, cache: (g * 2, None))
     cache = Cache()
     report = bp.check(lambda x: Holder.apply(x, cache))(numbers(3))
     assert len(cache.seen) == 1
@@ -619,16 +559,11 @@ def test_noise_shows_in_the_error():
 def lower(dtype, factor):
     """A function that computes in a precision of its own and gives back what it was given, as many do."""
 
-    class Lower(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.to(dtype).tanh().to(x.dtype) * x
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return factor * g * (x.tanh() + x * (1 - x.tanh() ** 2))
+    Lower = custom(
+        "Lower",
+        lambda x: x.to(dtype).tanh().to(x.dtype) * x,
+        lambda g, x: factor * g * (x.tanh() + x * (1 - x.tanh() ** 2)),
+    )
 
     return Lower.apply
 
@@ -652,16 +587,7 @@ def test_an_error_that_is_near_the_noise_is_found_or_said(factor, size):
 
 
 def test_what_is_judged_coarsely_is_said():
-    class Far(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return (x.float().tanh() + 10).to(x.dtype)
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * (1 - x.tanh() ** 2)
+    Far = custom("Far", lambda x: (x.float().tanh() + 10).to(x.dtype), lambda g, x: g * (1 - x.tanh() ** 2))
 
     report = bp.check(lambda x: Far.apply(x))(numbers(50))
     assert report.ok
@@ -687,25 +613,9 @@ def test_what_computes_in_half_precision_inside_is_neither_blamed_nor_called_rig
 
 
 def test_outputs_of_other_sizes_do_not_hide_each_other():
-    class Two(Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 1e8 * x, 1e-6 * x
+    Two = custom("Two", lambda x: (1e8 * x, 1e-6 * x), lambda g, h, x: g * 1e8 - h * 1e-6)
 
-        @staticmethod
-        def backward(ctx, g, h):
-            return g * 1e8 - h * 1e-6
-
-    class Exponential(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x.exp()
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return g * x.exp() * x.sign()
+    Exponential = custom("Exponential", lambda x: x.exp(), lambda g, x: g * x.exp() * x.sign())
 
     def f(x):
         a, b = Two.apply(x)
@@ -719,16 +629,7 @@ def test_outputs_of_other_sizes_do_not_hide_each_other():
 
 @pytest.mark.parametrize("weight", [torch.zeros(3, 3), torch.ones(3, 3), torch.eye(3)])
 def test_a_custom_function_is_judged_at_symmetric_matrices_too(weight):
-    class Linear(Function):
-        @staticmethod
-        def forward(ctx, x, w):
-            ctx.save_for_backward(x, w)
-            return x @ w
-
-        @staticmethod
-        def backward(ctx, g):
-            x, w = ctx.saved_tensors
-            return g @ w.T, (x.T @ g).T
+    Linear = custom("Linear", lambda x, w: x @ w, lambda g, x, w: (g @ w.T, (x.T @ g).T))
 
     (finding,) = bp.check(lambda x, w: Linear.apply(x, w).sum())(numbers(3, 3), weight).findings
     assert finding.facts[0] == "it is the transpose of what it should be"
@@ -954,14 +855,7 @@ def test_a_custom_function_inside_one_of_the_frameworks_is_blamed(around):
     assert finding.facts[0] == "it is 0.5 times what it should be"
 
 
-class Rounded(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.round()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient
+Rounded = custom("Rounded", lambda x: x.round(), lambda gradient, x: gradient)
 
 
 def test_what_is_meant_is_left_out():

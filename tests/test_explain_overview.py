@@ -7,6 +7,7 @@ import torch
 
 import backprobe as bp
 from asked import kinds, leaf
+from custom import custom
 
 
 def test_a_loop_that_cuts_at_each_turn_is_one_finding():
@@ -319,14 +320,7 @@ def test_a_cut_is_a_finding_where_one_leaf_behind_it_is_lost_though_it_has_no_en
 
 
 def test_leaves_behind_a_backward_that_gives_none_are_not_reached():
-    class GivesNone(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, value):
-            return value * 2
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return None
+    GivesNone = custom("GivesNone", lambda value: value * 2, lambda gradient, value: None)
 
     w = leaf(1.0, 2.0)
     with bp.probe() as rec:

@@ -15,6 +15,7 @@ from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
 from backprobe.explain.nonfinite.backward import BackwardPass
 from backprobe.explain.nonfinite.forward import ForwardPass
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
+from custom import custom
 
 
 def line_of(function, text):
@@ -623,14 +624,7 @@ def test_a_number_that_is_not_finite_says_so():
 def test_a_model_computes_what_it_computes_without():
     """Outputs, gradients and random state, with dropout and a custom Function in it."""
 
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2
-
-        @staticmethod
-        def backward(ctx, g):
-            return g.mul_(2)  # writes into what it is given
+    Doubled = custom("Doubled", lambda x: x * 2, lambda g, x: g.mul_(2))  # writes into what it is given
 
     class Part(nn.Module):
         def __init__(self):
@@ -657,14 +651,7 @@ def test_a_model_computes_what_it_computes_without():
 
 
 def test_what_a_users_backward_writes_into_is_judged_as_it_was():
-    class Spoiling(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 1
-
-        @staticmethod
-        def backward(ctx, g):
-            return g.clone().mul_(float("inf"))
+    Spoiling = custom("Spoiling", lambda x: x * 1, lambda g, x: g.clone().mul_(float("inf")))
 
     def f(x):
         y = Spoiling.apply(x * 2)

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from backprobe.demo import small_gpt2
+from custom import custom
 from stored import bits, check_entries, round_trip, same
 
 NAN, INF = math.nan, math.inf
@@ -134,16 +135,7 @@ def test_an_infinite_partial_beyond_a_recorded_value_does_not_leak():
     agrees(rec, 3)
 
 
-class Root(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        root = x.sqrt()
-        ctx.save_for_backward(root)
-        return root
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient / (2 * ctx.saved_tensors[0])
+Root = custom("Root", torch.sqrt, lambda gradient, x: gradient / (2 * x.sqrt()))
 
 
 @pytest.mark.parametrize("value", [lambda x: Root.apply(x * 1.0), lambda x: Root.apply(x * 1.0) * 1.0])
@@ -427,14 +419,7 @@ def test_a_write_through_a_view_flows_around_it_to_the_base():
 
 
 def test_a_part_of_a_value_without_a_name_gets_its_share_of_what_flows():
-    class Nothing(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.sum()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return None
+    Nothing = custom("Nothing", lambda x: x.sum(), lambda gradient, x: None)
 
     def f(x):
         r = (x * 2)[0:2]
@@ -701,36 +686,14 @@ def test_a_graph_that_the_program_has_freed_is_told():
 # custom functions and hooks
 
 
-class Doubled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
+Doubled = custom("Doubled", lambda x: x * 2, lambda gradient, x: gradient * 2)
 
 
-class Clipped(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient.clamp(-1, 1)
+Clipped = custom("Clipped", lambda x: x.clone(), lambda gradient, x: gradient.clamp(-1, 1))
 
 
-class Shifted(torch.autograd.Function):
-    """Makes something of nothing: its backward adds a number."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient + 5
+Shifted = custom("Shifted", lambda x: x.clone(), lambda gradient, x: gradient + 5)
+"""Makes something of nothing: its backward adds a number."""
 
 
 def test_a_linear_custom_function_has_partials_like_any_other():
@@ -769,14 +732,7 @@ def test_a_backward_that_makes_something_of_nothing_takes_no_part_where_nothing_
 
 
 def test_a_function_that_is_stopped_at_one_output_passes_on_the_other():
-    class Both(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x * 2, x * 3
-
-        @staticmethod
-        def backward(ctx, first, second):
-            return first * 2 + second * 3
+    Both = custom("Both", lambda x: (x * 2, x * 3), lambda first, second, x: first * 2 + second * 3)
 
     def f(x):
         pair = Both.apply(x)
@@ -1169,14 +1125,9 @@ def test_it_comes_back_as_numpy_arrays(tmp_path):
 
 
 def test_a_difference_that_is_infinite_and_what_is_not_judged_come_back(tmp_path):
-    class Broken(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return x.clone()
-
-        @staticmethod
-        def backward(ctx, gradient):
-            return gradient if gradient.item() == 1 else gradient * INF
+    Broken = custom(
+        "Broken", lambda x: x.clone(), lambda gradient, x: gradient if gradient.item() == 1 else gradient * INF
+    )
 
     def f(x):
         u = Broken.apply(x)

@@ -11,6 +11,8 @@ import torch
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from custom import custom
+
 CASES: dict[str, "Case"] = {}
 
 
@@ -35,16 +37,7 @@ def numbers(*shape, dtype=torch.float32):
     return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(sum(shape)))
 
 
-class Flipped(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.cos()
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * x.sin()
+Flipped = custom("Flipped", lambda x: x.cos(), lambda g, x: g * x.sin())
 
 
 @case("the sign is flipped", numbers(3, 4), input="u", error=2.0, looks="the opposite sign")
@@ -54,16 +47,7 @@ def flipped(x):
     return y.sum()
 
 
-class Halved(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x**2
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g * x
+Halved = custom("Halved", lambda x: x**2, lambda g, x: g * x)
 
 
 @case("a factor is forgotten", numbers(5), input="x", error=0.5, looks="0.5 times what it should be")
@@ -72,16 +56,7 @@ def halved(x):
     return (Halved.apply(x) * before).sum()  # wrong
 
 
-class Product(Function):
-    @staticmethod
-    def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
-        return a @ b
-
-    @staticmethod
-    def backward(ctx, g):
-        a, b = ctx.saved_tensors
-        return (b @ g.T), a.T @ g
+Product = custom("Product", lambda a, b: a @ b, lambda g, a, b: ((b @ g.T), a.T @ g))
 
 
 @case("the gradient is transposed", numbers(3, 3), numbers(3, 3), input="x", looks="the transpose")
@@ -90,17 +65,7 @@ def transposed(x, w):
     return y.tanh().sum()
 
 
-class Normed(Function):
-    @staticmethod
-    def forward(ctx, x):
-        y = x / x.norm()
-        ctx.save_for_backward(x)
-        return y
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return g / x.norm()
+Normed = custom("Normed", lambda x: x / x.norm(), lambda g, x: g / x.norm())
 
 
 @case("a term is missing", numbers(6), input="x")
@@ -109,14 +74,7 @@ def term_missing(x):
     return (y * torch.arange(6.0)).sum()
 
 
-class Shifted(Function):
-    @staticmethod
-    def forward(ctx, x, bias):
-        return x + bias
-
-    @staticmethod
-    def backward(ctx, g):
-        return g, g.mean(0)
+Shifted = custom("Shifted", lambda x, bias: x + bias, lambda g, x, bias: (g, g.mean(0)))
 
 
 @case("a broadcast input gets the mean instead of the sum", numbers(8, 3), numbers(3), input="bias", error=0.875,
@@ -163,18 +121,13 @@ def cached(x):
     return (y + z).sum()
 
 
-class OneOff(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.sin()
+def off_at_one(g, x):
+    gradient = g * x.cos()
+    gradient.view(-1)[17 % x.numel()] *= 1.5
+    return gradient
 
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        gradient = g * x.cos()
-        gradient.view(-1)[17 % x.numel()] *= 1.5
-        return gradient
+
+OneOff = custom("OneOff", torch.sin, off_at_one)
 
 
 @case("off at one element only", numbers(5, 7), input="x", looks="[2, 3]: gradient")
@@ -189,19 +142,13 @@ def one_off_of_many(x):
     return y.sum()
 
 
-class Scaled(Function):
-    @staticmethod
-    def forward(ctx, x):
-        scale = x.abs().mean()
-        y = x / scale
-        ctx.save_for_backward(x, scale)
-        return y, scale
+def first_output_only(g, g_scale, x):
+    scale = x.abs().mean()
+    through = g_scale - (g * x).sum() / scale**2
+    return g / scale + (through - g_scale) * x.sign() / x.numel()
 
-    @staticmethod
-    def backward(ctx, g, g_scale):
-        x, scale = ctx.saved_tensors
-        through = g_scale - (g * x).sum() / scale**2
-        return g / scale + (through - g_scale) * x.sign() / x.numel()
+
+Scaled = custom("Scaled", lambda x: (x / x.abs().mean(), x.abs().mean()), first_output_only)
 
 
 @case("the gradient of the second output is dropped", numbers(6), input="x", looks="only what comes through output 1")
@@ -210,16 +157,7 @@ def second_output(x):
     return y.sum() * scale
 
 
-class Swapped(Function):
-    @staticmethod
-    def forward(ctx, a, b):
-        ctx.save_for_backward(a, b)
-        return a * b
-
-    @staticmethod
-    def backward(ctx, g):
-        a, b = ctx.saved_tensors
-        return g * a, g * b
+Swapped = custom("Swapped", lambda a, b: a * b, lambda g, a, b: (g * a, g * b))
 
 
 @case(
@@ -230,16 +168,7 @@ def swapped(x, w):
     return y.sum()
 
 
-class Leaky(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return torch.where(x > 0, x, 0.1 * x)
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return torch.where(x > 0, g, 0.01 * g)
+Leaky = custom("Leaky", lambda x: torch.where(x > 0, x, 0.1 * x), lambda g, x: torch.where(x > 0, g, 0.01 * g))
 
 
 @case("wrong where the input is negative", numbers(30), input="x", looks="exactly where the input is negative")
@@ -248,16 +177,7 @@ def leaky(x):
     return y.sum()
 
 
-class Conjugated(Function):
-    @staticmethod
-    def forward(ctx, z):
-        ctx.save_for_backward(z)
-        return z * z
-
-    @staticmethod
-    def backward(ctx, g):
-        (z,) = ctx.saved_tensors
-        return g * 2 * z
+Conjugated = custom("Conjugated", lambda z: z * z, lambda g, z: g * 2 * z)
 
 
 @case("a conjugate is missing", numbers(4, dtype=torch.complex64), input="z")
@@ -266,16 +186,7 @@ def conjugated(z):
     return y.abs().sum()
 
 
-class Dropped(Function):
-    @staticmethod
-    def forward(ctx, x, weight):
-        ctx.save_for_backward(x, weight)
-        return x * weight
-
-    @staticmethod
-    def backward(ctx, g):
-        x, weight = ctx.saved_tensors
-        return g * weight, None
+Dropped = custom("Dropped", lambda x, weight: x * weight, lambda g, x, weight: (g * weight, None))
 
 
 @case("an input gets no gradient", numbers(3), numbers(3), input="w + 1", error=1.0, looks="it is zero")
@@ -284,14 +195,7 @@ def dropped(x, w):
     return y.sum()
 
 
-class Rolled(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.roll(1, 0)
-
-    @staticmethod
-    def backward(ctx, g):
-        return g.roll(1, 0)
+Rolled = custom("Rolled", lambda x: x.roll(1, 0), lambda g, x: g.roll(1, 0))
 
 
 @case("elements are in the wrong places", numbers(5), input="x", looks="in the wrong order")
@@ -324,17 +228,7 @@ def with_context(x):
     return y.sum()
 
 
-class Saturated(Function):
-    @staticmethod
-    def forward(ctx, x):
-        y = torch.sigmoid(x)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, g):
-        (y,) = ctx.saved_tensors
-        return g * y * (1 - y) * (1 + 1e-3)
+Saturated = custom("Saturated", torch.sigmoid, lambda g, x: g * x.sigmoid() * (1 - x.sigmoid()) * (1 + 1e-3))
 
 
 @case("off by a thousandth", numbers(9), input="x", error=1e-3, looks="1.001 times what it should be")
@@ -343,15 +237,7 @@ def thousandth(x):
     return y.sum()
 
 
-class Ahead(Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x.cumsum(0)
-
-    @staticmethod
-    def backward(ctx, g):
-        return g.cumsum(0)
+Ahead = custom("Ahead", lambda x: x.cumsum(0), lambda g, x: g.cumsum(0))
 
 
 @case("a scan that runs the same way back", numbers(5), input="x")
@@ -360,36 +246,17 @@ def ahead(x):
     return y.square().sum()
 
 
-class Invented(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.round()
-
-    @staticmethod
-    def backward(ctx, g):
-        return g
+Invented = custom("Invented", lambda x: x.round(), lambda g, x: g)
 
 
-@case(
-    "a gradient where nothing moves",
-    numbers(4),
-    input="x",
-    error=float("inf"),
-    looks="the outputs do not change with this input",
-)
+@case("a gradient where nothing moves", numbers(4), input="x", error=float("inf"),
+      looks="the outputs do not change with this input")  # fmt: skip
 def invented(x):
     y = Invented.apply(x)  # wrong
     return (y * x).sum()
 
 
-class Refusing(Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * 2, g
+Refusing = custom("Refusing", lambda x: x * 2, lambda g, x: (g * 2, g))
 
 
 @case(
@@ -400,18 +267,13 @@ def refusing(x):
     return y.sum()
 
 
-class Clipped(Function):
-    @staticmethod
-    def forward(ctx, x, matrix, ids):
-        ctx.save_for_backward(x, matrix, ids)
-        return x @ matrix[ids]
+def last_use_only(g, x, matrix, ids):
+    of_matrix = torch.zeros_like(matrix)
+    of_matrix[ids] = x.T @ g
+    return g @ matrix[ids].T, of_matrix, None
 
-    @staticmethod
-    def backward(ctx, g):
-        x, matrix, ids = ctx.saved_tensors
-        towards = torch.zeros_like(matrix)
-        towards[ids] = x.T @ g
-        return g @ matrix[ids].T, towards, None
+
+Clipped = custom("Clipped", lambda x, matrix, ids: x @ matrix[ids], last_use_only)
 
 
 @case("of what is used twice only the last use counts", numbers(4, 3), numbers(3, 2), input="table")
