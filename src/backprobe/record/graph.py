@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Any, cast
 
 from backprobe.errors import BadRecording
 from backprobe.record.boxes import Box, box_of_each, boxes_of, returned_by
@@ -143,8 +143,8 @@ class Graph:
         return returned_by(self._names, self.boxes)
 
 
-def reached(start: Iterable[int], onward: Callable[[int], Iterable[int]]) -> set[int]:
-    """Some positions and all that ``onward`` leads to from them.
+def reached(start: Iterable[Any], onward: Callable[[Any], Iterable[Any]]) -> set[Any]:
+    """Some positions, or whatever else, and all that ``onward`` leads to from them.
 
     >>> sorted(reached([1], {1: [2], 2: [3], 3: [1], 4: [1]}.__getitem__))
     [1, 2, 3]
@@ -152,8 +152,8 @@ def reached(start: Iterable[int], onward: Callable[[int], Iterable[int]]) -> set
     found = set(start)
     pending = list(found)
     while pending:
-        new = [at for at in onward(pending.pop()) if at not in found]
-        found.update(new)
+        new = set(onward(pending.pop())) - found
+        found |= new
         pending += new
     return found
 

@@ -6,13 +6,12 @@ loop both are stacked by its steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
 from backprobe.backends.jax.primitives import TAPS, peek_p, perturb_p, tap_p
@@ -38,19 +37,9 @@ class Site:
     opaque: Reason | None = None  # why it cannot be brought out
 
 
-def holds_taps(equation: Any) -> bool:
-    """Is there a tap anywhere inside an equation?"""
-    return any(True for _ in _marked(equation))
-
-
-def _marked(equation: Any) -> Iterator[Any]:
-    """The taps and peeks anywhere inside an equation."""
-    for jaxpr in private.inner_jaxprs(equation):
-        for inner in private.opened(jaxpr)[0].eqns:
-            if inner.primitive in (tap_p, peek_p):
-                yield inner
-            else:
-                yield from _marked(inner)
+def keys_inside(equation: Any) -> set[int]:
+    """The keys of the taps anywhere inside an equation."""
+    return {one.params["key"] for one in private.inner_equations(equation) if one.primitive in (tap_p, peek_p)}
 
 
 def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
@@ -64,7 +53,7 @@ def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
         opaque = OPAQUE.get(name, Reason("primitive_not_entered", {"primitive": name}))
     found: dict[int, Site] = {}
     for jaxpr in private.inner_jaxprs(equation):
-        for inner in private.opened(jaxpr)[0].eqns:
+        for inner in jaxpr.eqns:
             if inner.primitive is not peek_p:
                 found.update(sites(inner, Site(jax.ShapeDtypeStruct(lengths, bool), axes, opaque)))
             elif inner.params["key"] in TAPS:
@@ -76,34 +65,23 @@ def sites(equation: Any, around: Site | None = None) -> dict[int, Site]:
 
 def _run(jaxpr: Any, inputs: Sequence[Any], eps: Mapping[int, Any]) -> Found:
     """A jaxpr inside a transformation."""
-    jaxpr, constants = private.opened(jaxpr)
     found: dict[int, tuple[Any, Any]] = {}
-    values = dict(zip(jaxpr.constvars, constants, strict=True)) | dict(zip(jaxpr.invars, inputs, strict=True))
 
-    def read(var: Any) -> Any:
-        return var.val if isinstance(var, Literal) else values[var]
-
-    for equation in jaxpr.eqns:
-        given = [read(var) for var in equation.invars]
+    def run(equation: Any, given: list[Any]) -> list[Any]:
         key = equation.params.get("key")
         if equation.primitive is tap_p:
-            made = [perturb_p.bind(*given, eps[key], key=key) if key in eps else given[0]]
-        elif equation.primitive is peek_p:
-            made = given
-            if key in eps:
-                found[key] = (given[0], jnp.asarray(True))
-        else:
-            made, inside = _entered(equation, given, eps)
-            found.update(inside)
-        values.update(zip(equation.outvars, made, strict=True))
-    return [read(var) for var in jaxpr.outvars], found
+            return [perturb_p.bind(*given, eps[key], key=key)] if key in eps else given
+        if equation.primitive is peek_p:
+            found.update({key: (given[0], jnp.asarray(True))} if key in eps else {})
+            return given
+        own = {key: eps[key] for key in keys_inside(equation) if key in eps}
+        if not own:
+            return private.bind(equation, given)
+        made, inside = ENTERED[equation.primitive.name](equation, given, own)
+        found.update(inside)
+        return made
 
-
-def _entered(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:
-    own = {key: eps[key] for key in {inner.params["key"] for inner in _marked(equation)} if key in eps}
-    if not own:
-        return private.bind(equation, inputs), {}
-    return ENTERED[equation.primitive.name](equation, inputs, own)
+    return private.evaluated(jaxpr, inputs, run), found
 
 
 def _called(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found:

@@ -12,12 +12,11 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.dependence import Dependence
 from backprobe.backends.jax.primitives import mark_p
+from backprobe.record.graph import reached
 
 LARGEST_BLOCK = 1_000_000
 
@@ -34,7 +33,6 @@ class LinearProgram:
             for at, equation in enumerate(self.jaxpr.eqns)
             for output, var in enumerate(equation.outvars)
         }
-        self.dependence = Dependence()
         self.marks = {
             equation.params["key"]: at
             for at, equation in enumerate(self.jaxpr.eqns)
@@ -71,7 +69,7 @@ class LinearProgram:
         needed = self._needed([self._before(key)], self.marks.values())
 
         def derivative(perturbations: Mapping[int, Any]) -> Any:
-            return self._run(needed, None, perturbations, self._before(key))
+            return self._run(needed, (), perturbations, self._before(key))
 
         back = jax.linear_transpose(derivative, {source: self.like(source) for source in sources})
 
@@ -92,44 +90,20 @@ class LinearProgram:
     def _needed(self, wanted: Sequence[Any], stop: Collection[int]) -> list[int]:
         """The equations that these variables depend on, in order; what those to stop at depend on is not looked for."""
         stop = set(stop)
-        found: set[int] = set()
-        pending = [var for var in wanted if not isinstance(var, Literal)]
-        seen = set(pending)
-        while pending:
-            var = pending.pop()
-            if var in self.made_by:
-                at, output = self.made_by[var]
-                found.add(at)
-                more = () if at in stop else self._sources(self.jaxpr.eqns[at], output)
-                pending += [source for source in more if source not in seen]
-                seen.update(more)
-        return sorted(found)
 
-    def _sources(self, equation: Any, output: int) -> list[Any]:
-        """The variables that one output of an equation depends on."""
-        given = (equation.invars[at] for at in self.dependence.into(equation)[output])
-        return [var for var in given if not isinstance(var, Literal)]
+        def sources(var: Any) -> Sequence[Any]:
+            at, output = self.made_by.get(var, (None, 0))
+            return () if at is None or at in stop else private.sources(self.jaxpr.eqns[at], output)
 
-    def _run(
-        self, needed: Sequence[int], inputs: Sequence[Any] | None, perturbations: Mapping[int, Any], output: Any
-    ) -> Any:
-        """The linear program with something added at its marks; without inputs, with that alone."""
-        values = dict(self.constants)
-        values.update(zip(self.jaxpr.invars, inputs or [], strict=inputs is not None))
-        for at in needed:
-            equation = self.jaxpr.eqns[at]
+        found = reached([var for var in wanted if not isinstance(var, Literal)], sources)
+        return sorted({self.made_by[var][0] for var in found if var in self.made_by})
+
+    def _run(self, needed: Sequence[int], inputs: Sequence[Any], perturbations: Mapping[int, Any], output: Any) -> Any:
+        """The linear program with something added at its marks; without inputs, of that alone."""
+
+        def run(equation: Any, given: list[Any]) -> list[Any]:
             own = perturbations.get(equation.params["key"]) if equation.primitive is mark_p else None
-            if own is not None:
-                (before,) = equation.invars
-                made = [own if inputs is None else values[before] + own]
-            else:
-                made = private.bind(equation, [self._read(values, var) for var in equation.invars])
-            values.update(zip(equation.outvars, made, strict=True))
-        return self._read(values, output)
+            return private.bind(equation, given) if own is None else [given[0] + own]
 
-    def _read(self, values: Mapping[Any, Any], var: Any) -> Any:
-        if isinstance(var, Literal):
-            return var.val
-        if var not in values:  # an input that is held still
-            return jnp.zeros(var.aval.shape, var.aval.dtype)
-        return values[var]
+        values = {**self.constants, **dict(zip(self.jaxpr.invars, inputs, strict=False))}
+        return private.variables([output], [self.jaxpr.eqns[at] for at in needed], values, run)[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,19 +16,14 @@ def coarsest_cast(jaxpr: Any) -> float:
     >>> coarsest_cast(jax.make_jaxpr(lambda x: jnp.tanh(x.astype(jnp.float16)))(1.0))
     0.0009765625
     """
-    return max((_epsilon(equation.outvars[0].aval) for equation in _equations(jaxpr) if _casts(equation)), default=0.0)
+    casts = filter(_casts, private.equations(jaxpr))
+    return max((_epsilon(equation.outvars[0].aval) for equation in casts), default=0.0)
 
 
 def has_custom(jaxpr: Any) -> bool:
     """Has anything inside a derivative of its own?"""
-    return any(equation.primitive.name.startswith(("custom_vjp", "custom_jvp")) for equation in _equations(jaxpr))
-
-
-def _equations(jaxpr: Any) -> Iterator[Any]:
-    for equation in jaxpr.eqns:
-        yield equation
-        for inside in private.inner_jaxprs(equation):
-            yield from _equations(inside)
+    names = (equation.primitive.name for equation in private.equations(jaxpr))
+    return any(name.startswith(("custom_vjp", "custom_jvp")) for name in names)
 
 
 def _casts(equation: Any) -> bool:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.extend.core.primitives import scan_p
+from jax.interpreters.partial_eval import dce_rules
 
 Jit = type(jax.jit(lambda: 0))
 """What ``jax.jit`` makes."""
@@ -66,9 +68,34 @@ def bind(equation: Any, values: list[Any]) -> list[Any]:
     return list(found) if equation.primitive.multiple_results else [found]
 
 
-def opened(jaxpr: Any) -> tuple[Any, list[Any]]:
-    """A jaxpr and its constants, closed or not."""
-    return (jaxpr.jaxpr, list(jaxpr.consts)) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, [])
+def evaluated(jaxpr: Any, inputs: Sequence[Any], run: Callable[[Any, list[Any]], Sequence[Any]]) -> list[Any]:
+    """The outputs of a jaxpr, closed or not, each equation of which is run in this way."""
+    jaxpr, constants = (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, ClosedJaxpr) else (jaxpr, ())
+    values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*constants, *inputs), strict=True))
+    outputs = variables(jaxpr.outvars, jaxpr.eqns, values, run)
+    return [_as_array(value, var.aval) for value, var in zip(outputs, jaxpr.outvars, strict=True)]
+
+
+def _as_array(value: Any, aval: Any) -> Any:
+    """What a traced call returns is an array, also where the function returned a number."""
+    return value if isinstance(value, jax.Array) else jnp.asarray(value, None if aval.weak_type else aval.dtype)
+
+
+def variables(
+    wanted: Iterable[Any], equations: Iterable[Any], given: Mapping[Any, Any],
+    run: Callable[[Any, list[Any]], Sequence[Any]],
+) -> list[Any]:  # fmt: skip
+    """The values of these variables after these equations; 0 for what is neither given nor computed."""
+    values = dict(given)
+
+    def read(var: Any) -> Any:
+        if isinstance(var, Literal):
+            return var.val
+        return values[var] if var in values else jnp.zeros(var.aval.shape, var.aval.dtype)
+
+    for equation in equations:
+        values.update(zip(equation.outvars, run(equation, [read(var) for var in equation.invars]), strict=True))
+    return [read(var) for var in wanted]
 
 
 def inner_jaxprs(equation: Any) -> list[Any]:
@@ -78,6 +105,27 @@ def inner_jaxprs(equation: Any) -> list[Any]:
         several = parameter if isinstance(parameter, tuple | list) else [parameter]
         found += [one for one in several if isinstance(one, ClosedJaxpr | Jaxpr)]
     return found
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """The equations of a jaxpr and of those inside it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        yield from inner_equations(equation)
+
+
+def inner_equations(equation: Any) -> Iterator[Any]:
+    for jaxpr in inner_jaxprs(equation):
+        yield from equations(jaxpr)
+
+
+def sources(equation: Any, output: int) -> list[Any]:
+    """The variables that one output of an equation depends on, through loops, branches and calls."""
+    used = [at == output for at in range(len(equation.outvars))]
+    rule = dce_rules.get(equation.primitive)
+    needed = [True] * len(equation.invars) if rule is None else rule(used, equation)[0]
+    return [var for var, is_needed in zip(equation.invars, needed, strict=True)
+            if is_needed and not isinstance(var, Literal)]  # fmt: skip
 
 
 def scan_parts(params: dict[str, Any]) -> tuple[int, int]:

@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.extend.core import Literal
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.inside import ENTERED, Site, holds_taps, sites
+from backprobe.backends.jax.inside import ENTERED, Site, keys_inside, sites
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 
 INLINED = ("jit", "pjit", "closed_call", "core_call")
@@ -48,11 +46,6 @@ def trace(
     return closed, lambda outputs: jax.tree.unflatten(structure, outputs), arrays
 
 
-def _as_array(value: Any, aval: Any) -> Any:
-    """What a traced call returns is an array, also where the function returned a number."""
-    return value if isinstance(value, jax.Array) else jnp.asarray(value, None if aval.weak_type else aval.dtype)
-
-
 class Staged:
     """Runs a traced call at the level where the program itself runs.
 
@@ -69,27 +62,17 @@ class Staged:
     ) -> None:
         self.level, self.zero, self.settle, self.inlined = level, zero, settle, inlined
 
-    def run(self, jaxpr: Any, constants: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
+    def run(self, jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a jaxpr, its taps standing for values of the program."""
-        values: dict[Any, Any] = {}
-        values.update(zip(jaxpr.constvars, constants, strict=True))
-        values.update(zip(jaxpr.invars, inputs, strict=True))
-
-        def read(var: Any) -> Any:
-            return var.val if isinstance(var, Literal) else values[var]
-
-        for equation in jaxpr.eqns:
-            made = self._equation(equation, [read(var) for var in equation.invars])
-            values.update(zip(equation.outvars, made, strict=True))
-        return [_as_array(read(var), var.aval) for var in jaxpr.outvars]
+        return private.evaluated(jaxpr, inputs, self._equation)
 
     def _equation(self, equation: Any, inputs: list[Any]) -> list[Any]:
         if equation.primitive in (tap_p, peek_p):
             return self._tapped(equation, inputs)
-        if not holds_taps(equation):
+        if not keys_inside(equation):
             return private.bind(equation, inputs)
         if equation.primitive.name in self.inlined:
-            return self._inline(private.inner_jaxprs(equation)[0], inputs)
+            return self.run(private.inner_jaxprs(equation)[0], inputs)
         if equation.primitive.name == "cond" and not isinstance(concrete(self.level, inputs[0]), jax.core.Tracer):
             return self._take_branch(equation, inputs)
         return self._enter(equation, inputs)
@@ -105,10 +88,6 @@ class Staged:
             self.settle(tap, made[0])
         return made
 
-    def _inline(self, jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
-        jaxpr, constants = private.opened(jaxpr)
-        return self.run(jaxpr, constants, inputs)
-
     def _take_branch(self, equation: Any, inputs: list[Any]) -> list[Any]:
         """It is known which branch is taken: that one is run as the program itself, and no other."""
         index, *rest = inputs
@@ -119,7 +98,7 @@ class Staged:
             if tap is not None:
                 self._place(tap, site)
                 tap.ran = False
-        return self._inline(branches[taken], rest)
+        return self.run(branches[taken], rest)
 
     def _enter(self, equation: Any, inputs: list[Any]) -> list[Any]:
         """A loop, a checkpoint, or a branch that is chosen later: its values come out as further outputs."""

@@ -206,7 +206,7 @@ class JaxTape(Tape, Callables, Staging):
             closed, result_of, inputs = trace(function, args, kwargs)
         inlined = (*INLINED, *CHECKPOINTS) if self.options.partials else INLINED  # edges are seen outside alone
         staged = Staged(self.level, self._zero, self._settle, inlined)
-        return result_of(staged.run(closed.jaxpr, closed.consts, inputs))
+        return result_of(staged.run(closed, inputs))
 
     def _is_inside(self, args: Any, kwargs: Any) -> bool:
         """Is the call made inside a transformation that is not staged?"""
