@@ -68,7 +68,7 @@ class Tape(Tensors, Protocol):
         """Keep nothing any longer."""
         ...
 
-    def identity(self, tensor: Any) -> int:
+    def identity(self, tensor: Any, /) -> int:
         """The same number for what is the same tensor."""
         return id(tensor)
 

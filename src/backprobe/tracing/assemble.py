@@ -45,7 +45,8 @@ class Assembler:
             shape=described.shape, dtype=described.dtype, device=described.device, source=source, op=op,
             inputs=tuple([self._edge(edge) for edge in outcome.inputs]), reads=reads, indirect=indirect,
             held_value=outcome.value, held_grad=outcome.grad, axes=outcome.axes, cause=outcome.cause,
-            finiteness=self._finiteness(outcome.made), is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached,
+            finiteness=None if outcome.made is None else self._finiteness(outcome.made),
+            is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached,
         )  # fmt: skip
 
     def record(
@@ -74,8 +75,8 @@ class Assembler:
         at = self.captured[edge.at]
         return Edge(at, edge.partial, edge.contribution, name=self.first[at])
 
-    def _finiteness(self, made: Sequence[BackwardOp] | None) -> Finiteness | None:
-        return None if made is None else Finiteness(None, None, tuple([self._operation(one) for one in made]))
+    def _finiteness(self, made: Sequence[BackwardOp]) -> Finiteness:
+        return Finiteness(None, None, tuple([self._operation(one) for one in made]))
 
     def _operation(self, operation: BackwardOp) -> BackwardOp:
         at = self._at(operation.at)

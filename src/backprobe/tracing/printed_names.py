@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import itemgetter
 
 from backprobe.tracing.assemble import Names
 from backprobe.tracing.trace import Trace
@@ -18,16 +19,21 @@ def full(name: NamedAs) -> str:
 def names_of(trace: Trace, values: Sequence[Value]) -> Names:
     """The names of these values, whose full names are known."""
     printer = _Printer(trace, values)
-    positions = {name: at for at, value in enumerate(values) for name in value.fulls}
-    printed = {name: printer.write(of) for value in values for name, of in zip(value.fulls, value.names, strict=True)}
-    return Names(positions, printed, [_outermost_first(value.fulls, printed) for value in values])
+    positions: dict[str, int] = {}
+    printed: dict[str, str] = {}
+    of_entries = []
+    for at, value in enumerate(values):
+        own = [printer.write(name) for name in value.names]
+        positions.update(dict.fromkeys(value.fulls, at))
+        printed.update(zip(value.fulls, own, strict=True))
+        of_entries.append(own if len(own) == 1 else _outermost_first(value.fulls, own))
+    return Names(positions, printed, of_entries)
 
 
-def _outermost_first(fulls: Sequence[str], printed: Mapping[str, str]) -> list[str]:
+def _outermost_first(fulls: Sequence[str], printed: Sequence[str]) -> list[str]:
     """The printed names of a value, the one to print first: a caller's ``z`` before its callee's ``/func:z``."""
-    if len(fulls) == 1:
-        return [printed[fulls[0]]]
-    return list(dict.fromkeys(printed[name] for name in sorted(fulls, key=lambda name: name.count("/"))))
+    depths = [name.count("/") for name in fulls]
+    return list(dict.fromkeys(own for _, own in sorted(zip(depths, printed, strict=True), key=itemgetter(0))))
 
 
 class _Printer:

@@ -6,7 +6,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Outcome
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.cuts import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
@@ -86,37 +86,39 @@ class _Transcript:
         scope, site, source = value.scope, value.site, None
         if site.line:
             source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
+        described = NOTHING_KNOWN
+        if outcome is None:
+            outcome = _uncaptured(value)
+        elif value.tensor is not None:
+            described = self.arrays.describe(outcome.value if self.arrays.is_tensor(outcome.value) else value.tensor)
+        if outcome.status is GradStatus.OPAQUE:
+            outcome = self._with_writer(value, outcome)
         return self.assembler.entry(
             at,
-            _uncaptured(value) if outcome is None else self._with_writer(value, outcome),
-            described=NOTHING_KNOWN if outcome is None else self._described(value, outcome),
+            outcome,
+            described=described,
             source=source,
             op=site.op,
             reads=self._reads(value.reads) if value.reads else (),
             indirect=self._indirect(value.passages) if value.passages else (),
         )
 
-    def _described(self, value: Value, outcome: Outcome) -> Description:
-        if value.tensor is None:
-            return NOTHING_KNOWN
-        return self.arrays.describe(outcome.value if self.arrays.is_tensor(outcome.value) else value.tensor)
-
     def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
-        """The outcome of a value; where unseen code wrote to it, with that line as the cause."""
-        writer = self.trace.versions.writers.get(id(value.capture)) if outcome.status is GradStatus.OPAQUE else None
+        """The outcome of a value that unseen code wrote to, with that line as the cause where it is known."""
+        writer = self.trace.versions.writers.get(id(value.capture))
         return outcome if writer is None else replace(outcome, cause=_line(*writer))
 
     def _reads(self, reads: Sequence[tuple[str, Value]]) -> tuple[Read, ...]:
-        first, position = self.assembler.first, self.position
-        found = [(spelled, position[value]) for spelled, value in reads if value in position]
-        return tuple([Read(spelled, at, name=first[at]) for spelled, at in found])
+        first, position = self.assembler.first, self.position.get
+        return tuple([
+            Read(spelled, at, name=first[at]) for spelled, value in reads if (at := position(value)) is not None
+        ])  # fmt: skip
 
     def _indirect(self, passages: Sequence[tuple[str, Carried]]) -> tuple[IndirectInput, ...]:
-        first, position = self.assembler.first, self.position
-        found = [(through, one, position[one.value]) for through, one in passages if one.value in position]
+        first, position = self.assembler.first, self.position.get
         return tuple([
             IndirectInput(one.spelled, at, through, _line(one.scope, one.site), name=first[at])
-            for through, one, at in found
+            for through, one in passages if (at := position(one.value)) is not None
         ])  # fmt: skip
 
 
@@ -129,9 +131,7 @@ def _line(scope: ScopeId, site: Site) -> Source:
 
 
 def _uncaptured(value: Value) -> Outcome:
-    status, why = value.absent or (GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": _kind(value.plain)}))
-    return Outcome(status, why, value.plain)
-
-
-def _kind(plain: object) -> str:
-    return "None" if plain is None else f"the Python number {plain_text(plain)}"
+    if value.absent is not None:
+        return Outcome(*value.absent, None)
+    kind = "None" if value.plain is None else f"the Python number {plain_text(value.plain)}"
+    return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value.plain)
