@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from backprobe.backends.capabilities import ModelCall, Models
 from backprobe.backends.facts import Options
-from backprobe.backends.jax import errors, models, refusals
+from backprobe.backends.jax import errors, refusals
 from backprobe.backends.jax.arrays import JaxArrays
+from backprobe.backends.jax.models import JaxModels
 from backprobe.backends.jax.recheck import JaxRecheck
 from backprobe.backends.jax.tape import JaxTape
 from backprobe.backends.protocol import Backend
 
 INSTEAD = {"second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)"}
-
-
-class JaxModels(Models):
-    """Models of Flax and Equinox."""
-
-    def is_model(self, value: Any) -> bool:
-        return models.kind(value) is not None
-
-    def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
-        return models.call(model, args, kwargs)
 
 
 class JaxBackend(Backend):

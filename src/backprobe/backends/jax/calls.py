@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Callable
 from types import FunctionType, MethodType
@@ -13,36 +14,38 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.jax import private
+from backprobe.source.followed_calls import Callables
 from backprobe.source.user_code import innermost
 from backprobe.source.wrappers import rebuilt
 
 FOLDER = jax.__file__.removesuffix("__init__.py")
 
-TRACING = ("scan", "cond", "switch", "while_loop", "fori_loop", "map", "associative_scan")
+TRACING = (
+    jax.lax.scan, jax.lax.cond, jax.lax.switch, jax.lax.while_loop, jax.lax.fori_loop, jax.lax.map,
+    jax.lax.associative_scan,
+)  # fmt: skip
+"""Control flow operators, which trace the functions that they are given."""
+
+CALLING = (
+    jax.tree.map, jax.tree_util.tree_map, jax.tree_util.tree_map_with_path, jax.tree.reduce, jax.jvp, jax.vjp,
+    jax.linearize,
+)  # fmt: skip
+"""These call functions as Python does."""
 
 
-@functools.lru_cache(1)
-def _tracing() -> dict[int, Any]:
-    return {id(function): function for function in (getattr(jax.lax, name) for name in TRACING)}
+class JaxCallables(Callables):
+    """Functions that JAX calls in ways of its own, each called as Python does."""
 
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        inside = jitted(function)
+        if inside is not None:
+            inside, call = self.called(inside, False) or (inside, operator.call)
+            return inside, call if _shares_objects(function) else functools.partial(_as_jit_calls, call)
+        made = _opened(function)
+        return None if made is None else (made, operator.call)
 
-@functools.lru_cache(1)
-def _calling() -> dict[int, Any]:
-    found = (
-        jax.tree.map, jax.tree_util.tree_map, jax.tree_util.tree_map_with_path, jax.tree.reduce, jax.jvp, jax.vjp,
-        jax.linearize,
-    )  # fmt: skip
-    return {id(function): function for function in found}
-
-
-def traces_its_arguments(function: Any) -> bool:
-    """Is it a control flow operator of ``jax.lax``?"""
-    return id(function) in _tracing()
-
-
-def calls_its_arguments(function: Any) -> bool:
-    """Does it call functions as Python does?"""
-    return id(function) in _calling()
+    def higher_order(self, function: Any) -> Callable[..., Any] | None:
+        return function if any(function is known for known in (*TRACING, *CALLING)) else None
 
 
 def jitted(function: Any) -> Any:
@@ -70,13 +73,13 @@ def _made_by(library: str, maker: str) -> type:
     return type(getattr(sys.modules[library], maker)(_made_by))
 
 
-def shares_objects(function: Any) -> bool:
+def _shares_objects(function: Any) -> bool:
     """Does what a jitted function does to its arguments reach the caller? In Flax NNX it does."""
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and isinstance(function, _made_by("flax.nnx", "jit"))
 
 
-def as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def _as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Give the function what ``jax.jit`` would: containers made anew, and arrays of JAX for NumPy's."""
     args, kwargs = jax.tree.map(_array, (args, kwargs))
     return call(function, *args, **kwargs)
@@ -86,7 +89,7 @@ def _array(leaf: Any) -> Any:
     return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) else leaf
 
 
-def opened(function: Any) -> Any:
+def _opened(function: Any) -> Any:
     """A function that JAX made around another, such as ``jax.grad`` does, made around what is to be seen into instead.
 
     That is the Python function inside a jitted one, around which JAX would not trace the program again, or the
@@ -97,7 +100,7 @@ def opened(function: Any) -> Any:
     wrapped = getattr(function, "__wrapped__", None)
     inside = jitted(wrapped)
     if inside is None:
-        inside = _method(wrapped) if _is_object(wrapped) else opened(wrapped)
+        inside = _method(wrapped) if _is_object(wrapped) else _opened(wrapped)
     made = None if inside is None else rebuilt(function, wrapped, inside)
     if made is not None:
         made.__dict__["__wrapped__"] = inside

@@ -29,32 +29,23 @@ class Taken:
 def taken_apart(target: Any) -> Taken:
     """A target, if it is a model, as what it holds and what is done with it."""
     kind = models.kind(target)
-    if kind == "equinox":
-        return Taken(target, lambda program, held, inputs: program(held, inputs))
-    if kind == "nnx":
-        return _nnx(target)
     if kind == "linen" and target.scope is None:
         return Taken(None, lambda program, held, inputs: _apply(target, program, inputs))
-    return Taken(None, lambda program, held, inputs: program(target, inputs))
-
-
-def _nnx(target: Any) -> Taken:
-    from flax import nnx
-
-    graph, state = nnx.split(target)
+    if kind not in ("equinox", "nnx"):
+        return Taken(None, lambda program, held, inputs: program(target, inputs))
+    held, whole = models.taken_apart(target)
     after = []
 
-    def merged(program: Program, held: Any, inputs: Mapping[str, Any]) -> None:
-        model = nnx.merge(graph, held)
+    def run(program: Program, held: Any, inputs: Mapping[str, Any]) -> None:
+        model = whole(held)
         program(model, inputs)
-        after.append(exchange(nnx.state(model), concrete))
+        after.append(exchange(models.changed(model), concrete))
 
     def over() -> None:
-        """The model's own variables change as a plain call would have changed them."""
         for changed in after:
-            nnx.update(target, changed)
+            models.change(target, changed)
 
-    return Taken(state, merged, over)
+    return Taken(held, run, over)
 
 
 def _apply(target: Any, program: Program, inputs: Mapping[str, Any]) -> None:

@@ -10,11 +10,10 @@ from typing import Any
 
 import jax
 
-from backprobe.backends.capabilities import ModelCall, ModuleObserver
+from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver
 from backprobe.backends.jax.classes import give_path, heard_by, modules
 from backprobe.backends.jax.tensors import is_array
 from backprobe.errors import BadOption
-from backprobe.record.reasons import Reason
 
 MODULES = {"flax.linen": "linen", "flax.nnx": "nnx", "equinox": "equinox"}
 
@@ -31,10 +30,35 @@ def kind(value: Any) -> str | None:
     return None
 
 
-def call(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
-    """The call of a model that is about to be made."""
-    calls: dict[str | None, Any] = {"linen": LinenCall, "nnx": NnxCall, "equinox": EquinoxCall}
-    return calls[kind(model)](model, args, kwargs)  # type: ignore[no-any-return]
+class JaxModels(Models):
+    """Models of Flax and Equinox."""
+
+    def is_model(self, value: Any) -> bool:
+        return kind(value) is not None
+
+    def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
+        return (LinenCall if kind(model) == "linen" else TreeCall)(model, args, kwargs)
+
+
+def taken_apart(model: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """A model of Equinox or Flax NNX as a pytree, and what makes a model of such a pytree."""
+    if kind(model) != "nnx":
+        return model, lambda held: held
+    from flax import nnx
+
+    graph, state = nnx.split(model)
+    return state, partial(nnx.merge, graph)
+
+
+def changed(model: Any) -> Any:
+    """What a call may have changed in such a model, as a pytree."""
+    return taken_apart(model)[0] if kind(model) == "nnx" else None
+
+
+def change(model: Any, held: Any) -> None:
+    """A model's own variables change as a plain call would have changed them."""
+    if held is not None:
+        sys.modules["flax.nnx"].update(model, held)
 
 
 def dotted(path: Iterable[Any]) -> str:
@@ -58,11 +82,8 @@ def _paths(tree: Any, path_of: Any = dotted) -> list[str]:
 
 
 @dataclass
-class EquinoxCall:
-    """A model that is a pytree itself."""
-
-    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
-        return returned
+class LibraryCall(ModelCall):
+    """A call of a model of any of these libraries."""
 
     model: Any
     args: tuple[Any, ...]
@@ -70,77 +91,48 @@ class EquinoxCall:
 
     @property
     def inputs(self) -> Mapping[str, Any]:
-        return {"model": self.model, "args": self.args, "kwargs": dict(self.kwargs)}
+        return {"args": self.args, "kwargs": dict(self.kwargs)}
 
     @property
     def forward(self) -> Any:
         return type(self.model).__call__
 
+
+@dataclass
+class TreeCall(LibraryCall):
+    """A call of a model that is a pytree itself, or that holds one, which a call may change."""
+
+    def __post_init__(self) -> None:
+        self.held, self.whole = taken_apart(self.model)
+        self.after: dict[str, Any] = {}  # what the tape finds in its inputs it gives back as plain arrays
+
+    @property
+    def inputs(self) -> Mapping[str, Any]:
+        return {"held": self.held, **super().inputs, "after": self.after}
+
     def module_paths(self) -> Iterable[str]:
         return list(modules(self.model))
 
     def parameter_paths(self) -> Iterable[str]:
-        return _paths(self.model)
-
-    def hidden_paths(self) -> Mapping[str, Reason]:
-        return {}
+        return _paths(self.held)
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
-        model = _reported(inputs["model"], observer)
-        for path, module in modules(model).items():
-            give_path(module, path)
-        with heard_by(observer):
-            return model(*inputs["args"], **inputs["kwargs"])
-
-
-class NnxCall(EquinoxCall):
-    """A model that holds its parameters as variables, which a call may change."""
-
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        from flax import nnx
-
-        self.graph, state = nnx.split(self.model)
-        self.after: dict[str, Any] = {}  # what the tape finds in its inputs it gives back as plain arrays
-        return {"state": state, "args": self.args, "kwargs": dict(self.kwargs), "after": self.after}
-
-    def parameter_paths(self) -> Iterable[str]:
-        from flax import nnx
-
-        return _paths(nnx.state(self.model))
-
-    def hidden_paths(self) -> Mapping[str, Reason]:
-        return {}
-
-    def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
-        from flax import nnx
-
-        model = nnx.merge(self.graph, _reported(inputs["state"], observer))
+        model = self.whole(_reported(inputs["held"], observer))
         for path, module in modules(model).items():
             give_path(module, path)
         with heard_by(observer):
             result = model(*inputs["args"], **inputs["kwargs"])
-        return result, nnx.state(model)
+        return result, changed(model)
 
     def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
-        """The model's own variables change as a plain call would have changed them."""
-        from flax import nnx
-
-        result, self.after["state"] = returned
-        later.append(lambda: nnx.update(self.model, self.after["state"]))
+        result, self.after["held"] = returned
+        later.append(lambda: change(self.model, self.after["held"]))
         return result
 
 
 @dataclass
-class LinenCall:
+class LinenCall(LibraryCall):
     """A model whose parameters are given to it: ``probe(model)(variables, x)``, or bound to it already."""
-
-    model: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-
-    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
-        return returned
 
     def __post_init__(self) -> None:
         if self.model.scope is not None:
@@ -155,14 +147,6 @@ class LinenCall:
                 next=f"bp.probe({name})(variables, x), or bp.probe(model.bind(variables))(x)",
             )  # fmt: skip
 
-    @property
-    def inputs(self) -> Mapping[str, Any]:
-        return {"args": self.args, "kwargs": dict(self.kwargs)}
-
-    @property
-    def forward(self) -> Any:
-        return type(self.model).__call__
-
     def module_paths(self) -> Iterable[str]:
         paths = [""]
         leaves, _ = jax.tree_util.tree_flatten_with_path(self.variables)
@@ -173,9 +157,6 @@ class LinenCall:
 
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.variables, _without_params)
-
-    def hidden_paths(self) -> Mapping[str, Reason]:
-        return {}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         from flax import linen

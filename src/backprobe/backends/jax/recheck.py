@@ -34,7 +34,7 @@ TRACED = Reason("traced")
 OF_MODEL = ""  # among the inputs: what a model holds itself
 
 
-class JaxRecheck(Recheck):
+class JaxRecheck(calls.JaxCallables, Recheck):
     """JAX's ``Recheck``: the program runs under ``jax.linearize``, loops and branches as Python runs them."""
 
     def __init__(self) -> None:
@@ -69,18 +69,6 @@ class JaxRecheck(Recheck):
         if isinstance(function, MethodType):
             return self.is_whole(function.__func__)
         return _is_custom(function) or private.is_staged(function)
-
-    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        inside = calls.jitted(function)
-        if inside is not None:
-            inside, call = self.called(inside, False) or (inside, _call)
-            return inside, call if calls.shares_objects(function) else partial(calls.as_jit_calls, call)
-        opened = calls.opened(function)
-        return None if opened is None else (opened, _call)
-
-    def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        found = calls.traces_its_arguments(function) or calls.calls_its_arguments(function)
-        return function if found else None
 
     def hear(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HeardCall | Reason | None:
         if isinstance(function, partial):
@@ -221,10 +209,6 @@ class JaxOperation:
             outputs, pull = jax.vjp(self._function, *self._arrays(values))
             given = [jnp.asarray(numpy.conj(c), output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
             return [numpy.conj(to_numpy(gradient)) for gradient in pull(given)]
-
-
-def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
 
 
 def _is_custom(function: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -25,7 +26,7 @@ from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import Callables
 
 
-class JaxTape(Tape, Callables, Staging):
+class JaxTape(calls.JaxCallables, Tape, Staging):
     """JAX's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
@@ -181,22 +182,15 @@ class JaxTape(Tape, Callables, Staging):
     # calls
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        inside = calls.jitted(function)
-        if inside is not None:
-            inside, call = self.called(inside, False) or (inside, _call)
-            return inside, call if calls.shares_objects(function) else partial(calls.as_jit_calls, call)
-        opened = calls.opened(function)
+        found = super().called(function, modules_too)
         if private.is_staged(function):
-            return function if opened is None else opened, self.staged
-        if opened is not None:
-            return opened, _call
-        by_path = not modules_too and models.kind(function) == "linen"  # Flax tells of its calls
-        return (function, _call) if by_path else None
+            return function if found is None else found[0], self.staged
+        by_path = found is None and not modules_too and models.kind(function) == "linen"  # Flax tells of its calls
+        return (function, operator.call) if by_path else found
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        if calls.traces_its_arguments(function):
-            return partial(self.staged, function)
-        return function if calls.calls_its_arguments(function) else None
+        is_traced = any(function is known for known in calls.TRACING)
+        return partial(self.staged, function) if is_traced else super().higher_order(function)
 
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call what JAX traces; see ``backprobe.backends.jax.staged``."""
@@ -236,7 +230,3 @@ class JaxTape(Tape, Callables, Staging):
         for held in (self.taps, self.kept, self.around):
             held.clear()
         self.seed = self.level = None
-
-
-def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)

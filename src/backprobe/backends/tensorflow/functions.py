@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -29,8 +30,4 @@ def uncompiled(function: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
     So does ``tf.config.run_functions_eagerly``. What was traced before is left where it is, and not used.
     """
-    return private.bound_function(function), _call
-
-
-def _call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    return function(*args, **kwargs)
+    return private.bound_function(function), operator.call
