@@ -27,6 +27,22 @@ Each is also the built-in error in parentheses.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+
+def labelled(parts: Iterable[tuple[str, str]], width: int = 7) -> list[str]:
+    """Texts below a headline, each behind its label, later lines of one below its first; empty ones are left out.
+
+    >>> labelled([("found", ""), ("next", "either this;\\nor that")])
+    ['  next:  either this;\\n         or that']
+    """
+    return [f"  {label + ':':<{width}}" + indented(text, width + 2) for label, text in parts if text]
+
+
+def indented(text: str, by: int) -> str:
+    """A text whose lines after the first stand further to the right."""
+    return text.replace("\n", "\n" + " " * by)
+
 
 class BackprobeError(Exception):
     """Base of every error that backprobe raises.
@@ -41,13 +57,7 @@ class BackprobeError(Exception):
 
     def __str__(self) -> str:
         parts = (("asked", self.asked), ("found", self.found), ("why", self.why), ("next", self.next))
-        lines = [self.headline]
-        for label, text in parts:
-            if text:
-                first, *rest = text.splitlines()
-                lines.append(f"  {label + ':':<7}{first}")
-                lines += [" " * 9 + line for line in rest]
-        return "\n".join(lines)
+        return "\n".join([self.headline, *labelled(parts)])
 
 
 class BadName(BackprobeError, ValueError):

@@ -1,11 +1,14 @@
-"""Findings, and the report that holds them: the answer of ``explain``, ``health`` and ``check``."""
+"""Findings, and the report that holds them: the answer of ``explain``, ``health`` and ``check``.
+
+A report prints as a numbered list, each finding with the file and line of its cause as editors and terminals link them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from backprobe.findings import text as shown
+from backprobe.errors import indented, labelled
 from backprobe.record.source import Source
 
 
@@ -35,6 +38,11 @@ class Finding:
     remedy: str = ""
     fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
+    def __str__(self) -> str:
+        line = "" if self.source is None else f"{self.source.file}:{self.source.line}\n  {self.source.text.strip()}"
+        parts = [("at", line), ("path", " -> ".join(self.chain)), *(("seen", fact) for fact in self.facts)]
+        return "\n".join([self.headline, *labelled([*parts, ("next", self.remedy)])])
+
 
 @dataclass(frozen=True)
 class Report:
@@ -63,7 +71,9 @@ class Report:
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
-        return shown.to_text(self.heading, self.findings, self.notes)
+        marks = [f"  {number}. " if len(self.findings) > 1 else "  " for number in range(1, len(self.findings) + 1)]
+        found = [mark + indented(str(each), len(mark)) for mark, each in zip(marks, self.findings, strict=True)]
+        return "\n".join([self.heading, *found, *(f"  note: {note}" for note in self.notes)])
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         printer.text(str(self))  # type: ignore[attr-defined]
