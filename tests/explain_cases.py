@@ -667,7 +667,7 @@ def not_scalar(x, w, probe):
     return rec
 
 
-@error("not in the graph", "unused")
+@error("not in the graph", "not_in_graph")
 def not_in_the_graph(x, w, probe):
     with probe() as rec:
         u = x * w
@@ -701,7 +701,7 @@ def inference_tensor(x, w, probe):
     return rec
 
 
-@error("an integer dtype", "not_float")
+@error("an integer dtype", "integer_leaf")
 def integer_leaf(x, w, probe):
     with probe() as rec:
         t = torch.tensor([1, 2], requires_grad=True)

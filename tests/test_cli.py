@@ -739,7 +739,7 @@ def test_explain_a_value(explained, folder):
 def test_explain_every_value(explained):
     code, out, err = explained("cut.py:f", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
     assert (code, err) == (1, "")
-    assert out.startswith("2 of 5 values have their gradient")
+    assert out.startswith("2 of 5 values with a gradient")
     assert "the gradients that are missing because of it: x, u" in out
 
 

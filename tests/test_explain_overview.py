@@ -133,7 +133,7 @@ def test_by_nature_and_frozen_values_are_notes():
 
     report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))
     assert report.ok
-    assert report.heading == "3 of 6 values have their gradient"
+    assert report.heading == "3 of 6 values with a gradient"
     assert report.notes == (
         "computed from nothing that requires a gradient: ones", "not tensors: n",
         "neither floating-point nor complex: k",

@@ -142,7 +142,7 @@ def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
 def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
     code, out, err = script(TRAIN)
     assert (code, err) == (0, "")
-    assert "values have their gradient" in out
+    assert "values with a gradient" in out
     assert "this is iteration 1 of those that run backward(); the script was stopped after it" in out
 
 

@@ -212,7 +212,8 @@ FIELDS = dict.fromkeys(("value", "plain", "target", "text", "call", "dtype", "mo
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_remedies_speak_of_the_framework_in_use(name):
-    remedies = {code: finding(code, "u", None, name, **FIELDS).remedy for code in CAUSES}
+    codes = [code for code in CAUSES if not code.endswith("_next")]
+    remedies = {code: finding(code, "u", None, name, **FIELDS).remedy for code in codes}
     remedies |= {operation: instead_of_flat(operation, name) for operation in FLAT}
     in_pytorch = re.compile(r"torch\b|requires_grad|detach|create_graph")
     spoken = {kind for kind, remedy in remedies.items() if in_pytorch.search(remedy)}

@@ -27,7 +27,7 @@ def about(
 ) -> Finding:  # fmt: skip
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
     known = {
-        "value": repr(entry.name), "target": repr(entry.name), "plain": strip(entry.name).rpartition(":")[2],
+        "value": repr(entry.name), "target": repr(entry.name), "plain": own_name(entry.name),
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry), "outputs": outputs_of(flow),
     }  # fmt: skip
     return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, **{**known, **fields})
@@ -68,7 +68,7 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
 def _as_one(group: Sequence[Finding]) -> Finding:
     first, *others = group
     names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
-    return with_fact(first, say("same_line", names=listed(names))) if names else first
+    return with_fact(first, say("same_of", names=listed(names))) if names else first
 
 
 def mode_of(entry: Entry) -> str:
@@ -81,6 +81,11 @@ def is_of_whole_numbers(entry: Entry) -> bool:
     """Has its dtype no derivatives, also where nothing else is known of it?"""
     is_floating = entry.dtype is None or entry.dtype.startswith(("float", "bfloat", "complex"))
     return entry.status is GradStatus.NOT_FLOAT or (entry.status is GradStatus.OPAQUE and not is_floating)
+
+
+def own_name(name: str) -> str:
+    """A name as the program writes it: without scope and count."""
+    return strip(name).rpartition(":")[2]
 
 
 def names_of(flow: Dataflow, at: int) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from backprobe.cuts.cuts import Cut, Dataflow
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED
 from backprobe.cuts.usage import POSITIONS
-from backprobe.explain.about_entries import about, is_of_whole_numbers, mode_of, outputs_of
+from backprobe.explain.about_entries import about, is_of_whole_numbers, mode_of, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import named
 from backprobe.findings.report import Finding
@@ -28,7 +28,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source
     facts = _facts(flow, cut, source, target)
     if kind == "inside" and (recorded := _followed(flow, call)):
-        code, function = "inside_recorded", recorded
+        code, function = "inside.recorded", recorded
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
     if kind == "checkpoint":
@@ -37,23 +37,19 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         text = "the checkpoint" if line is None else line.text.strip()
     found = about(
         flow, code, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
-        plain=strip(source.name).rpartition(":")[2], text=f"`{text}`", call=f"`{call}`", instead=flat,
+        plain=own_name(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
         mode=mode_of(target),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
 
 
 def _facts(flow: Dataflow, cut: Cut, source: Entry, target: Entry) -> list[str]:
-    value, result = repr(source.name), repr(target.name)
-    facts = [say("states", value=value, state=_state(source), target=result, other=_state(target))]
+    value = repr(source.name)
+    facts = [say("states", value=value, state=_state(source), target=repr(target.name), other=_state(target))]
     if cut.is_behind:
         facts.append(say("cut_before", value=value))
     if cut.mention.use.is_conditional:
         facts.append(say("conditional"))
-    if cut.target in flow.loop_variables:
-        facts.append(say("loop_count"))
-    if cut.target in flow.to_outputs and cut.target not in flow.record.outputs:
-        facts.append(say("goes_on", target=result, outputs=outputs_of(flow)))
     return facts
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
 from backprobe.cuts.cuts import Dataflow
 from backprobe.cuts.unrecorded import unseen_calls
-from backprobe.explain.about_entries import is_returned, merged
+from backprobe.errors import labelled
+from backprobe.explain.about_entries import is_returned, merged, own_name
 from backprobe.explain.cutting import cut_finding
-from backprobe.explain.text import in_error
+from backprobe.explain.framework_words import FrameworkWords
+from backprobe.explain.text import say
 from backprobe.explain.without_history import hidden_findings
 from backprobe.findings.phrasing import MOST, location, quoted
 from backprobe.findings.report import Finding
@@ -21,10 +23,9 @@ from backprobe.source.user_code import package
 
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
-ITEM = re.compile(r"\w[\w.]*(\[.*\])+\s*=[^=].*")
-AUGMENTED = re.compile(r"(\w+)\s*(\*\*|//|>>|<<|[-+*/@%&|^])=.*")
 
-Lines = list[str]
+Parts = list[tuple[str, str]]
+"""What stands below the headline of a note: labels and texts, the last one of what to do."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +39,14 @@ class FailureContext:
     writers: list[Entry]
     users: list[Entry]
 
-    @property
-    def first(self) -> str:
-        """What the program calls the first of the values."""
-        return own_name(self.values[0].name) if self.values else "u"
-
     def say(self, code: str, **fields: object) -> str:
         """A sentence about the values."""
-        entry = self.values[0] if self.values else None
-        value = repr(entry.name) if entry else "a value without a name"
-        shape = entry.shape if entry else None
-        names = quoted([each.name for each in self.values], len(self.values))
-        return in_error(code, **{"value": value, "values": names, "name": self.first, "shape": shape, **fields})
+        words: dict[str, object] = {"value": "a value without a name", "name": "u"}
+        for entry in self.values[:1]:
+            words = {"value": repr(entry.name), "name": own_name(entry.name)}
+            words["described"] = f"{entry.dtype} of shape {entry.shape}"
+        words["values"] = quoted([each.name for each in self.values], len(self.values))
+        return say(code, **{**words, **fields})
 
 
 def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | None:
@@ -58,44 +55,44 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
     None where nothing more is known than the message says.
     """
 
-    def entries(positions: Sequence[int]) -> list[Entry]:
+    def entries(positions: Iterable[int]) -> list[Entry]:
         return [record.entries[captured[at]] for at in positions][:MOST]
 
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     context = FailureContext(
         record, failure, entries(failure.values), savers, entries(failure.writers), entries(failure.users)
     )
-    if not context.values and failure.kind not in ("in_place", "not_float") and failure.earlier is None:
+    if not context.values and failure.kind not in ("in_place", "integer_leaf") and failure.earlier is None:
         return None
-    first, *rest = SPECIAL.get(failure.kind, _plain)(context)
-    return "\n".join([f"backprobe: {first}", *(f"  {text}" for text in rest)])
+    if failure.kind == "freed":
+        return _freed(context)
+    if failure.kind == "no_history":
+        parts = _without_history(context)
+    elif failure.kind == "in_place":
+        parts = [*_made(context), *_in_place(context)]
+    else:
+        parts = [*_made(context), ("next", context.say(f"{failure.kind}_next"))]
+    return _note(context.say(failure.kind), parts)
 
 
-def own_name(name: str) -> str:
-    """A name as the program writes it: without scope and count."""
-    return strip(name).rpartition(":")[2]
+def _note(headline: str, parts: Parts, width: int = 9) -> str:
+    return "\n".join([f"backprobe: {headline}", *labelled(parts, width)])
 
 
-def _plain(context: FailureContext) -> Lines:
-    """What happened, the lines of the values, and what to write instead."""
-    kind = context.failure.kind
-    return [context.say(kind), *_made(context), f"next:    {context.say(f'{kind}_next')}"]
+def _made(context: FailureContext) -> Parts:
+    return [("made", _at(entry)) for entry in context.values]
 
 
-def _made(context: FailureContext) -> Lines:
-    return [f"made:    {_at(entry)}" for entry in context.values]
-
-
-def _in_place(context: FailureContext) -> Lines:
-    lines = [f"written: {location(line)}" for line in context.failure.lines[:MOST]]
+def _in_place(context: FailureContext) -> Parts:
     modules = {entry.name: path for entry in context.writers if (path := _module(context.record, entry))}
-    said = [context.say("in_place"), *_made(context)]
-    said += [f"saved:   {context.say('saved_for', at=_at(entry), operations=operations)}"
-             for entry, operations in context.savers]  # fmt: skip
-    said += [f"written: {_written(context, entry, modules.get(entry.name, ''))}" for entry in context.writers] + lines
-    if not context.writers and not lines:
-        said.append(f"written: {context.say('written_unseen')}")
-    return [*said, f"next:    {_without_writing(context, list(dict.fromkeys(modules.values())))}"]
+    written = [context.say("by_module", module=repr(modules[entry.name])) if entry.name in modules else _at(entry)
+               for entry in context.writers]  # fmt: skip
+    written += map(location, context.failure.lines[:MOST])
+    return [
+        *(("saved", context.say("saved_for", at=_at(entry), operations=names)) for entry, names in context.savers),
+        *(("written", place) for place in written or [context.say("written_unseen")]),
+        ("next", _without_writing(context, list(dict.fromkeys(modules.values())))),
+    ]
 
 
 def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
@@ -108,28 +105,10 @@ def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
         return context.say("write_of_update")
     if context.writers and not any(WRITES.search(source.statement) for source in sources):
         return context.say("write_in_call")
-    return _ordinary(context, [source.text.strip() for source in sources])
-
-
-def _ordinary(context: FailureContext, texts: Sequence[str]) -> str:
-    """What to write instead of the line that writes: that is about its variable, whatever the saved value is called."""
-    names = (own_name(entry.name) for entry in [*context.writers, *context.values])
+    names = [own_name(entry.name) for entry in (*context.writers, *context.values)]
     name = next((name for name in names if name.isidentifier() and name != "return"), "u")
-    if any(map(ITEM.fullmatch, texts)):
-        return context.say("write_of_item", name=name)
-    if any(".copy_(" in text for text in texts):
-        return context.say("write_by_copy", name=name)
-    found = next(filter(None, map(AUGMENTED.fullmatch, texts)), None)
-    if found is None:
-        return context.say("write", name=name)
-    return context.say("write_augmented", name=found[1], operator=found[2])
-
-
-def _written(context: FailureContext, entry: Entry, module: str) -> str:
-    if not module:
-        return _at(entry)
-    return context.say("by_module" if entry.name == module else "by_module_as", module=repr(module),
-                       value=repr(entry.name))  # fmt: skip
+    text = next((f"`{source.text.strip()}`" for source in sources), "the write")
+    return context.say("write", name=name, text=text)
 
 
 def _module(record: Record, entry: Entry) -> str:
@@ -141,95 +120,73 @@ def _module(record: Record, entry: Entry) -> str:
     return max(paths, key=len, default="")  # the innermost: those around it give the same
 
 
-def _freed(context: FailureContext) -> Lines:
+def _freed(context: FailureContext) -> str:
     earlier = context.failure.earlier
     if earlier is None:
-        return [context.say("freed_unseen"), f"next:     {context.say('freed_unseen_next')}"]
-    call = "grad()" if "grad(" in earlier.text and "backward(" not in earlier.text else "backward()"
-    survived = [f"survived: {_at(value)}" for value in context.values] or ["survived: a value without a name"]
-    lines = [f"freed:    {location(earlier)}", *survived]
-    if not context.users and context.values:
-        next = context.say("freed_itself_by_grad" if call == "grad()" else "freed_itself_next")
-        return [context.say("freed_itself", call=call), *lines, f"next:     {next}"]
-    lines += [f"used:     {_at(user)}" for user in context.users]
-    next = context.say("freed_sum") if context.failure.is_one_forward else _carried(context)
-    first, *rest = next.splitlines()
-    return [context.say("freed", call=call), *lines, f"next:     {first}", *(f"          {line}" for line in rest)]
+        call, parts = "backward() or grad(), not seen here,", []
+    else:
+        call = "grad()" if "grad(" in earlier.text and "backward(" not in earlier.text else "backward()"
+        survived = [_at(value) for value in context.values] or ["a value without a name"]
+        parts = [("freed", location(earlier)), *(("survived", each) for each in survived)]
+    is_itself = bool(context.values) and not context.users
+    detach = "" if is_itself or context.failure.is_one_forward else _detaching(context)
+    code = "freed_carried" if detach else "freed" if call == "backward()" else "freed_by_grad"
+    parts += [*(("used", _at(user)) for user in context.users), ("next", context.say(f"{code}_next", detach=detach))]
+    return _note(context.say("freed_itself" if is_itself else "freed", call=call), parts, 10)
 
 
-def _carried(context: FailureContext) -> str:
-    """What to do where a value is carried from one step over to the next."""
-    name = context.first
+def _detaching(context: FailureContext) -> str:
+    """What cuts a value off that is carried from one step over to the next."""
+    name = own_name(context.values[0].name) if context.values else ""
     container, _, item = name.rpartition(".")
     if item.isdigit() and container.isidentifier() and container != "return":
-        return context.say("freed_carried", detach=f"{container} = tuple(part.detach() for part in {container})")
-    is_name = bool(context.values) and all(part.isidentifier() for part in name.split(".")) and name != "return"
-    return context.say("freed_carried", detach=f"{name} = {name}.detach()" if is_name else "detach() it")
+        return f"{container} = tuple(part.detach() for part in {container})"
+    is_name = all(part.isidentifier() for part in name.split(".")) and name != "return"
+    return f"{name} = {name}.detach()" if is_name else "detach() it"
 
 
-def _without_history(context: FailureContext) -> Lines:
+def _without_history(context: FailureContext) -> Parts:
     """Why backward cannot begin at an entry."""
     flow = Dataflow(context.record, has_run=False)
     at = [flow.position[context.values[0].name]]
     before = flow.before(at)
     among = before if len(before) > 1 else set(range(len(flow.entries)))  # where only modules are recorded: all
-    cuts = _cuts_among(flow, among, at)
-    return [context.say("no_history"), *(cuts or _frozen(context, flow, among, at))]
+    return _cuts_among(flow, among, at) or _frozen(context, flow, among, at)
 
 
-def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Lines:
+def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
     """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
     frozen = [each for each in sorted(among) if flow.entries[each].status is GradStatus.FROZEN]
-    calls = {text: entry.source for entry in map(flow.entries.__getitem__, frozen) for text in unseen_calls(entry)}
+    calls = {text: flow.entries[each].source for each in frozen for text in unseen_calls(flow.entries[each])}
     leaves = [flow.entries[each] for each in frozen
               if each not in at and not flow.sources(each) and not is_returned(flow, each)
               and not unseen_calls(flow.entries[each])]  # fmt: skip
-    said = [f"frozen:  `{text}`" + (f" ({location(line)})" if line else "") for text, line in calls.items()]
-    said = [*said, *(f"frozen:  {_at(entry)}" for entry in leaves)][:MOST]
-    if calls:
-        said.append(f"next:    {context.say('frozen_calls', calls=', '.join(f'`{text}`' for text in list(calls)[:3]))}")
-    elif leaves:
-        names = " or ".join(own_name(entry.name) for entry in leaves[:3])
-        said.append(f"next:    {context.say('frozen_leaves', names=names)}")
-    return said
+    parts = [("frozen", f"`{text}`" + (f" ({location(line)})" if line else "")) for text, line in calls.items()]
+    parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
+    names = " or ".join(own_name(entry.name) for entry in leaves[:3])
+    remedy = FrameworkWords("torch", {"text": ", ".join(f"`{text}`" for text in list(calls)[:3])})["require_inside"]
+    return [*parts, ("next", remedy if calls else context.say("frozen_leaves", names=names) if names else "")]
 
 
-def cuts_before(record: Record, at: Sequence[int]) -> Lines:
-    """The lines that cut these entries off from what is differentiated, where backward has not run."""
+def cut_note(record: Record) -> str | None:
+    """The note about a result that does not depend on what is differentiated: the lines that cut it off, if any."""
     flow = Dataflow(record, has_run=False)
-    return _cuts_among(flow, flow.before(at), at)
+    parts = _cuts_among(flow, flow.before(record.outputs), record.outputs)
+    return _note(say("unconnected"), parts) if parts else None
 
 
-def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Lines:
-    said = []
+def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
     cuts = [cut_finding(flow, cut) for cut in flow.severing(among, ends)] or hidden_findings(flow, among)
     first: dict[object, Finding] = {}
     for found in merged(cuts):  # of one line one: that of a module of the framework's does it to each
         first.setdefault((found.kind, found.source or found.name), found)
+    parts = []
     for found in list(first.values())[:MOST]:
-        said.append(f"cut:     {found.headline}")
-        if found.source is not None:
-            said.append(f"at:      {location(found.source)}")
-        said += _first_remedy(found)
-    return said
-
-
-def _first_remedy(finding: Finding) -> Lines:
-    """The first of several remedies, which end with a semicolon where another follows."""
-    lines: list[str] = []
-    for line in finding.remedy.splitlines():
-        lines.append(("         " if lines else "next:    ") + line.removesuffix(";"))
-        if line.endswith(";"):
-            break
-    return lines
+        line = "" if found.source is None else location(found.source)
+        parts += [("cut", found.headline), ("at", line), ("next", found.remedy.partition(";\n")[0])]
+    return parts
 
 
 def _at(entry: Entry) -> str:
     is_of_program = entry.source is not None and package(entry.source.file) is None
     return f"{entry.name!r} ({location(entry.source)})" if is_of_program and entry.source else repr(entry.name)
-
-
-SPECIAL: dict[str, Callable[[FailureContext], Lines]] = {
-    "in_place": _in_place, "freed": _freed, "no_history": _without_history,
-}  # fmt: skip
-"""How the notes of these kinds are made; of the others each has the same parts."""

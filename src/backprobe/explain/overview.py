@@ -50,9 +50,8 @@ def explain_all(flow: Dataflow) -> Report:
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
     there = len(flow.entries) - len(missing)
-    heading = say("overview_of_one" if there == 1 else "overview", there=there, all=len(flow.entries))
-    without = say("lost_one" if len(lost) == 1 else "lost", count=len(lost))
-    return f"{heading}; {without}" if lost else heading
+    heading = say("overview", there=there, all=len(flow.entries))
+    return f"{heading}; {say('lost', count=len(lost))}" if lost else heading
 
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
@@ -70,7 +69,7 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
         elif behind and _are_leaves_reached(flow, behind) and not any(cut.is_silent for cut in group):
             spared += [cut.mention for cut in group]
         else:
-            found = _inside(merged([cut_finding(flow, cut) for cut in group]), "and_to")
+            found = _inside(merged([cut_finding(flow, cut) for cut in group]), "same_of")
             findings.append(with_fact(found, say("missing_for_it", names=_names(flow, behind))) if behind else found)
     if passing_on_many(flow.record):  # what the same line does to others is not followed
         explained |= {at for at in lost if flow.first_of_line.get(at) in explained}

@@ -27,10 +27,8 @@ def explain_present(flow: Dataflow, entry: Entry, arrays: Arrays) -> Report:
     cut = [cut.mention for cut in flow.among(after) if not cut.is_behind and not cut.is_silent]
     lost = lost_beside(flow, [*flow.lost_beside(after), *cut])
     asked = none_given(flow.record, entry.name)
-    heading = say("present_not_on_tape" if asked else "present_partly" if lost else "present", value=repr(entry.name))
-    if findings and not asked:
-        heading = say("present_but", heading=heading)
-    return Report(heading, (*asked, *findings), (*lost, *_notes(flow, entry, arrays)))
+    code = "present_not_on_tape" if asked else "present_but" if findings else "present_partly" if lost else "present"
+    return Report(say(code, value=repr(entry.name)), (*asked, *findings), (*lost, *_notes(flow, entry, arrays)))
 
 
 def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:

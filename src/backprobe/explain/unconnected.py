@@ -38,9 +38,8 @@ def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     if first is None or first.target not in flow.leading:
         return
     value, target = repr(flow.entries[first.source].name), flow.entries[first.target]
-    facts = [say("no_edge", target=repr(target.name), value=value)]
     chain = (*flow.chain(after, first.source), target.name)
-    yield about(flow, "differentiated", target, first.line or target.source, facts=facts, chain=chain, value=value,
+    yield about(flow, "differentiated", target, first.line or target.source, chain=chain, value=value,
                 text=f"`{first.use.text}`")  # fmt: skip
 
 
@@ -49,7 +48,7 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
-        yield about(flow, "module_not_run", flow.entries[at], None, module=repr(idle.name))
+        yield about(flow, "not_executed.module", flow.entries[at], None, module=repr(idle.name))
 
 
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -65,7 +64,7 @@ def _doubted(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     if first is not None:
         target = flow.entries[first.target]
         chain = (*flow.chain(after, first.source), target.name)
-        yield about(flow, "unknown", target, first.place or target.source, facts=[say("no_use")], chain=chain,
+        yield about(flow, "unknown", target, first.place or target.source, facts=[say("conditional")], chain=chain,
                     value=repr(flow.entries[first.source].name))  # fmt: skip
 
 
@@ -129,7 +128,7 @@ def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
             chain = (*dict.fromkeys(read.values()), entry.name)
             yield about(flow, "made_again", entry, line_of(other.source, text), chain=chain, text=f"`{text}`",
-                        again=repr(other.name), facts=[named(entry), say("new_tensor")])  # fmt: skip
+                        again=repr(other.name), facts=[named(entry)])  # fmt: skip
             return
 
 
@@ -150,9 +149,9 @@ def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     end, facts = _last(flow, after), _ends(flow, at, after)
     chain = flow.chain(after, end) if end != at else ()
     if end != at and is_returned(flow, end) and not any(entry.source for entry in flow.entries):
-        yield about(flow, "not_seen", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
+        yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
     else:
-        code = "not_selected" if _is_partial(flow, end) else "unused"
+        code = "unknown.selection" if _is_partial(flow, end) else "unused"
         yield about(flow, code, flow.entries[at], flow.entries[end].source, chain=chain, facts=facts)
 
 

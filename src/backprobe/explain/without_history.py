@@ -50,9 +50,8 @@ def hidden_findings(
             if of is not None and text != _name_in(flow, of, each):
                 continue
             chain = () if to is None or to == each else flow.chain(flow.after(each), to)
-            code = "copied_unseen" if use.kind == "copied" and text.isidentifier() else use.kind
             facts = [say("hidden_to" if of is None else "hidden_of", value=f"`{text}`")]
-            found.append(about(flow, code, flow.entries[each], line_of(place, use.text), facts=facts, chain=chain,
+            found.append(about(flow, use.kind, flow.entries[each], line_of(place, use.text), facts=facts, chain=chain,
                                value=f"`{text}`", plain=text, text=f"`{use.text}`"))  # fmt: skip
     return found
 
@@ -84,8 +83,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     chain = flow.chain(flow.after(leaves[0]), at) if leaves else ()
     text = ", ".join(f"`{text}`" for text in unseen_calls(entry))
     if text:
-        facts.append(say("call_unseen", text=text))
-        return about(flow, "frozen_unseen", entry, entry.source, facts=facts, chain=chain, text=text)
+        return about(flow, "frozen.call", entry, entry.source, facts=facts, chain=chain, text=text)
     code = "frozen" if flow.sources(at) or is_returned(flow, at) else "frozen_leaf"
     return about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain)
 
@@ -104,6 +102,5 @@ def made_leaves(flow: Dataflow) -> list[Finding]:
         entry = flow.entries[at]
         if entry.status is GradStatus.OK and entry.is_leaf and flow.sources(at):
             flag = flow.entries[flow.position.get(f"{entry.name}.requires_grad", at)]
-            facts = [say("no_edge_back", value=repr(entry.name))]
-            found.append(about(flow, "made_leaf", entry, flag.source, facts=facts))
+            found.append(about(flow, "made_leaf", entry, flag.source))
     return found

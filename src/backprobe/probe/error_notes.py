@@ -13,7 +13,7 @@ from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.usage import parsed
 from backprobe.errors import BackprobeError
-from backprobe.explain.graph_errors import cuts_before, note
+from backprobe.explain.graph_errors import cut_note, note
 from backprobe.record.entries import Record
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
@@ -69,10 +69,9 @@ def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Add to an error the lines that disconnect the result from every differentiated value."""
     returned = [value for value in run.trace.values.made if any(_is_returned(run, name) for name in value.names)]
     record, _ = so_far(run, returned)
-    lines = [] if record is None else cuts_before(record, record.outputs)
-    if lines:
-        error.add_note("\n".join(["backprobe: the result does not depend on any differentiated value",
-                                  *(f"  {line}" for line in lines)]))  # fmt: skip
+    said = None if record is None else cut_note(record)
+    if said is not None:
+        error.add_note(said)
 
 
 def _is_returned(run: Running, name: NamedAs) -> bool:

@@ -29,15 +29,15 @@ KINDS = {
     "backward through the graph a second time": "freed",
     "does not require grad and does not have a grad_fn": "no_history",
     "can be implicitly created only for scalar outputs": "not_scalar",
-    "appears to not have been used in the graph": "unused",
+    "appears to not have been used in the graph": "not_in_graph",
     "a leaf Variable that requires grad is being used in an in-place operation": "leaf_written",
     "a view of a leaf Variable that requires grad is being used in an in-place": "leaf_written",
     "is a view and is being modified inplace": "view_written",
     "A view was created in no_grad mode and is being modified inplace": "view_written",
     "Inference tensors cannot be saved for backward": "inference",
     "Inplace update to inference tensor": "inference",
-    "dtype can require gradients": "not_float",
-    "of floating point and complex dtype can require gradients": "not_float",
+    "dtype can require gradients": "integer_leaf",
+    "of floating point and complex dtype can require gradients": "integer_leaf",
 }
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
@@ -66,7 +66,7 @@ def failure(
         return _in_place(str(error), known, roots, steps)
     if kind == "freed":
         return _freed(known, roots, earlier)
-    if kind == "unused":
+    if kind == "not_in_graph":
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written"):
         return Failure(kind, values=known.positions(written[-1:]))
@@ -307,7 +307,7 @@ def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor]) -> 
         reached |= {(follower, at) for follower, at in node.next_functions if follower is not None}
     edges = [(tensor, gradient_edge(tensor) if tensor.requires_grad else None) for tensor in inputs]
     unused = [tensor for tensor, edge in edges if edge is None or key(edge) not in reached]
-    return Failure("unused", values=known.positions(unused))
+    return Failure("not_in_graph", values=known.positions(unused))
 
 
 # reading
