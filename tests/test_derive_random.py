@@ -15,8 +15,9 @@ import torch
 import backprobe as bp
 from backprobe.derive import derive
 from backprobe.derive.chain import Chain
-from backprobe.derive.notation import ATOM, Text, write
+from backprobe.derive.notation import ATOM, Text
 from backprobe.derive.paths import paths
+from backprobe.derive.tree import named
 from backprobe.record.graph import Graph
 
 COUNT = int(os.environ.get("RANDOM_DERIVATIONS", "200"))
@@ -72,17 +73,13 @@ def loaded(text, file):
 class Python(Text):
     """The same layout as the text, in a notation that Python reads."""
 
-    dot = "*"
+    forms, dot = {"brackets": "({})"}, "*"
 
     def name(self, name):
         return f"value[{name!r}]"
 
     def power(self, base, exponent):
-        text, binding = exponent
-        return f"{base}**{text if binding == ATOM else self.brackets(text)}"
-
-    def call(self, function, inside):
-        return f"{function}({inside})"
+        return f"{base}**{self.bracketed(exponent, ATOM)}"
 
     def follows(self, coefficient, factor):
         return False
@@ -124,7 +121,7 @@ def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
                 assert re.search(EXPLAINED, factor.why), f"{text}\n{factor}"
                 continue
             names = [rec.record.entries[symbol].name for symbol in factor.symbols]
-            printed = write(factor.tree, names, Python())[0]
+            printed = Python().write(named(factor.tree, names))[0]
             edge = chain.edges[factor.of, factor.wrt]
             with np.errstate(all="ignore"):
                 found = eval(printed, {**READ_BACK, "value": value})
@@ -137,7 +134,7 @@ def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
 def test_a_wrong_bracket_would_be_found():
     from backprobe.derive.formula import parse
 
-    tree = parse("(x + 1) * 2", [("x", "x")]).tree
-    printed = write(tree, ["x"], Python())[0]
+    tree = parse("(x + 1) * 2", [("x", 0)]).tree
+    printed = Python().write(named(tree, ["x"]))[0]
     assert eval(printed, {"value": {"x": 3.0}}) == 8.0
     assert eval(printed.replace("(", "").replace(")", ""), {"value": {"x": 3.0}}) == 5.0

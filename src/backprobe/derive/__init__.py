@@ -39,12 +39,13 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     from backprobe.derive.text import sentences
 
     chain = asked(recording, name, of)
-    arrays, notes = load_arrays(recording.record.backend), sentences(chain)
-    page = Page(chain, arrays, Text())
+    page, notes, text = Page(chain, load_arrays(recording.record.backend)), sentences(chain), Text()
+    blocks = page.blocks(notes)
     return Derivation(
-        text=page.written(notes), latex=Page(chain, arrays, Latex()).written(notes), value=chain.total,
+        text=text.page(blocks), latex=Latex().page(blocks), value=chain.total,
         paths=[tuple(chain.entries[at].name for at in path) for path in chain.listed], path_count=chain.between.count,
-        steps=tuple(map(Text().row, page.steps())), notes=tuple(notes), agrees=chain.agrees, symbol=page.head(),
+        steps=tuple(map(text.line, page.steps())), notes=tuple(notes), agrees=chain.agrees,
+        symbol=text.write(page.head)[0],
     )  # fmt: skip
 
 

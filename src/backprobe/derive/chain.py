@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy
+
 from backprobe.derive.evaluate import ROUNDINGS, Rounding, agree
-from backprobe.derive.factors import Factors, places, single, size, to_array
+from backprobe.derive.factors import Known, factor_of, formula_of, single, size, to_array
 from backprobe.derive.formula import Unwritten
 from backprobe.derive.paths import Paths
 from backprobe.record.entries import Entry
@@ -28,23 +30,23 @@ class Chain:
     and have no gradient of their own, so that no path leads through them.
     """
 
-    def __init__(
-        self, graph: Graph, between: Paths, *, recorded: bool, hidden: Sequence[int] = ()
-    ) -> None:  # fmt: skip
+    def __init__(self, graph: Graph, between: Paths, *, recorded: bool, hidden: Sequence[int] = ()) -> None:
         entries = self.entries = graph.entries
         self.between, self.recorded, self.hidden = between, recorded, hidden
         self.output, self.input = entries[between.start], entries[between.end]
         self.edges = {(of, to): edge for of in between.order for to, edge in between.inputs[of].items()}
-        made = Factors(graph)
-        self.formulas = {at: made.known(at) for at in between.order if at != between.end}
-        operands = [symbol for known in self.formulas.values() if known is not None for symbol in known.symbols]
+        self.formulas = {at: formula_of(graph, at) for at in between.order if at != between.end}
+        operands = [at for known in self.formulas.values() if isinstance(known, Known) for at in known.symbols]
         self.involved = list(dict.fromkeys([between.start, *between.order, between.end, *operands]))
         self.labels = label(entries, self.involved)
-        self.factors = {pair: made.factor(*pair, edge, self.labels) for pair, edge in self.edges.items()}
+        self.factors = {
+            (of, to): factor_of(graph, of, to, edge, self.formulas[of], self.labels)
+            for (of, to), edge in self.edges.items()
+        }
         self.scalars = all(factor.number is not None for factor in self.factors.values()) and size(self.input) == 1
         self.listed = between.listed() if 0 < between.count <= MOST_PATHS else []
         self.seed = self._seed()
-        self.totals = self._totals() if self.scalars else {}
+        self.totals = self._swept(lambda number: number) if self.scalars else {}
         self.total = self.input.grad if recorded else self.totals[between.end]
         self.sum_agrees = self._adds_up()
         adds_up = self.sum_agrees is not False or bool(hidden)
@@ -59,17 +61,17 @@ class Chain:
         except Unwritten:  # a complex cotangent
             return None
 
-    def _totals(self) -> dict[int, float]:
-        """The derivative of the output with respect to each value on the way, from the recorded partials alone."""
-        assert self.seed is not None
-        return self._swept({pair: self.number(*pair) for pair in self.edges}, self.seed)
+    def _swept(self, of_number: Callable[[float], float]) -> dict[int, float]:
+        """The derivative of the output with respect to each value on the way, from the recorded partials alone.
 
-    def _swept(self, numbers: Mapping[tuple[int, int], float], seed: float) -> dict[int, float]:
-        """The sum over all paths of the products along them, for each value on the way, in one pass."""
+        It is the sum over all paths of the products along them, in one pass: the output first, and each before its
+        inputs. Each number may be turned into another one before.
+        """
+        assert self.seed is not None
         found = dict.fromkeys(self.between.order, 0.0)
-        found[self.between.start] = seed
-        for (of, to), number in numbers.items():  # the output first, and each before its inputs
-            found[to] += found[of] * number
+        found[self.between.start] = of_number(self.seed)
+        for of, to in self.edges:
+            found[to] += found[of] * of_number(self.number(of, to))
         return found
 
     def is_one_of_several(self, of: int, to: int) -> bool:
@@ -86,7 +88,7 @@ class Chain:
     def product(self, path: Sequence[int]) -> float:
         """The product of the recorded partials along a path."""
         assert self.seed is not None
-        return math.prod((self.number(*pair) for pair in pairs(path)), start=self.seed)
+        return math.prod((self.number(*pair) for pair in pairwise(path)), start=self.seed)
 
     def contributions(self) -> dict[int, Any]:
         """What flows into the asked gradient from each value that it flows into directly."""
@@ -99,35 +101,23 @@ class Chain:
         rounding = Rounding.of(self.entries[at].dtype for at in self.between.order)
         try:
             if self.scalars:
-                magnitudes = self._swept({pair: abs(self.number(*pair)) for pair in self.edges}, abs(self.seed or 0.0))
-                slack = ROUNDINGS * (rounding.eps * magnitudes[self.between.end] * len(self.edges) + rounding.tiny)
+                magnitude = self._swept(abs)[self.between.end]
+                slack = ROUNDINGS * (rounding.eps * magnitude * len(self.edges) + rounding.tiny)
                 return agree(self.totals[self.between.end], slack, single(self.total), rounding)
             return self._sums_up(rounding)
         except Unwritten:
             return None
 
     def _sums_up(self, rounding: Rounding) -> bool | None:
-        import numpy
-
         shape = self.input.shape
         flows = list(self.contributions().values())
-        if shape is None or any(flow is None for flow in flows) or not flows:
+        if shape is None or any(flow is None for flow in flows):
             return None
-        chosen = places(shape)
-        found = [
-            to_array(each, shape) if chosen is None else numpy.asarray([single(each[place]) for place in chosen])
-            for each in (*flows, self.total)
-        ]
+        *found, total = (to_array(each, shape) for each in (*flows, self.total))
         with numpy.errstate(all="ignore"):
-            slack = ROUNDINGS * rounding.eps * sum(numpy.abs(each) for each in found)
-            return agree(
-                sum(found[:-1]), numpy.nan_to_num(slack, posinf=0.0) + ROUNDINGS * rounding.tiny, found[-1], rounding
-            )
-
-
-def pairs(path: Sequence[int]) -> Iterable[tuple[int, int]]:
-    """The edges along a path: consumer and input."""
-    return itertools.pairwise(path)
+            magnitudes = sum((numpy.abs(each) for each in found), numpy.abs(total))
+            slack = ROUNDINGS * (numpy.nan_to_num(rounding.eps * magnitudes, posinf=0.0) + rounding.tiny)
+            return agree(sum(found), slack, total, rounding)
 
 
 def label(entries: Sequence[Entry], involved: Iterable[int]) -> dict[int, str]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
-from backprobe.derive.tree import KINKED, Apply, Number, Tree, expanded, parts
+import numpy
+
+from backprobe.derive.tree import KINKED, Apply, Number, Symbol, Tree, expanded, parts
 
 ROUNDINGS = 8  # how many roundings of a framework's own functions one of ours stands for
 
@@ -38,24 +39,43 @@ DTYPES = {
 }  # fmt: skip
 
 
+def _add(*terms: Any) -> Any:
+    return sum(terms[1:], terms[0])
+
+
+def _multiply(*factors: Any) -> Any:
+    return math.prod(factors[1:], start=factors[0])
+
+
+ERF = numpy.frompyfunc(math.erf, 1, 1)
+JUMPING = ("step", "sign")
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **{name: getattr(numpy, name) for name in ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "abs",
+                                               "sign", "maximum", "minimum")},
+    "asin": numpy.arcsin, "acos": numpy.arccos, "atan": numpy.arctan,
+    "add": _add, "mul": _multiply, "neg": numpy.negative, "div": numpy.divide, "pow": numpy.power,
+    "erf": lambda x: numpy.asarray(ERF(x), numpy.float64),
+    "relu": lambda x: numpy.maximum(x, 0.0), "step": lambda x: numpy.heaviside(x, 0.5),
+    "sigmoid": lambda x: numpy.exp(-numpy.logaddexp(0.0, -x)),
+    "pi": lambda: numpy.float64(math.pi), "e": lambda: numpy.float64(math.e),
+}  # fmt: skip
+
+
 def evaluate(tree: Tree, values: Sequence[Any], rounding: Rounding) -> tuple[Any, Any]:
     """The formula at these arrays of doubles, and a bound on what rounding has moved it by."""
-    import numpy
-
     with numpy.errstate(all="ignore"):
         value, error = _evaluated(expanded(tree), values, rounding.eps)
         return value, ROUNDINGS * (numpy.nan_to_num(error, nan=0.0, posinf=0.0) + rounding.tiny)
 
 
 def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]:
-    import numpy
-
     if isinstance(tree, Number):
         value = numpy.float64(tree.value)
         return value, numpy.float64(0 if isinstance(tree.value, int) else abs(value) * eps)
-    if not isinstance(tree, Apply):
+    if isinstance(tree, Symbol):
         return values[tree.index], numpy.zeros_like(values[tree.index])
-    function = _functions()[tree.op]
+    assert isinstance(tree, Apply)
+    function = FUNCTIONS[tree.op]
     args = [_evaluated(arg, values, eps) for arg in tree.args]
     exact = [value for value, _ in args]
     result = function(*exact)
@@ -68,41 +88,12 @@ def _evaluated(tree: Tree, values: Sequence[Any], eps: float) -> tuple[Any, Any]
     return result, error
 
 
-JUMPING = ("step", "sign")
-
-
-@lru_cache(1)
-def _functions() -> Mapping[str, Callable[..., Any]]:
-    import numpy
-
-    def add(*terms: Any) -> Any:
-        return sum(terms[1:], terms[0])
-
-    def multiply(*factors: Any) -> Any:
-        return math.prod(factors[1:], start=factors[0])
-
-    erf = numpy.frompyfunc(math.erf, 1, 1)
-    named = ("exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt", "abs", "sign", "maximum", "minimum")
-    return {
-        **{name: getattr(numpy, name) for name in named},
-        "asin": numpy.arcsin, "acos": numpy.arccos, "atan": numpy.arctan,
-        "add": add, "mul": multiply, "neg": numpy.negative, "div": numpy.divide, "pow": numpy.power,
-        "erf": lambda x: numpy.asarray(erf(x), numpy.float64),
-        "relu": lambda x: numpy.maximum(x, 0.0), "step": lambda x: numpy.heaviside(x, 0.5),
-        "sigmoid": lambda x: numpy.exp(-numpy.logaddexp(0.0, -x)),
-        "pi": lambda: numpy.float64(math.pi), "e": lambda: numpy.float64(math.e),
-    }  # fmt: skip
-
-
 def kinks(tree: Tree, values: Sequence[Any], rounding: Rounding) -> list[tuple[Apply, int]]:
     """The functions in a formula that have a kink at one of these points, and at how many elements."""
-    import numpy
-
     found = []
     for part in parts(tree):
         if isinstance(part, Apply) and part.op in KINKED:
-            first = evaluate(part.args[0], values, rounding)[0]
-            second = evaluate(part.args[1], values, rounding)[0] if len(part.args) > 1 else 0.0
+            first, second = (evaluate(arg, values, rounding)[0] for arg in (*part.args, Number(0))[:2])
             ties = int(numpy.count_nonzero(numpy.equal(first, second)))
             if ties:
                 found.append((part, ties))
@@ -111,8 +102,6 @@ def kinks(tree: Tree, values: Sequence[Any], rounding: Rounding) -> list[tuple[A
 
 def agree(ours: Any, errors: Any, recorded: Any, rounding: Rounding) -> bool:
     """Are these the recorded numbers, to half the digits of their dtype? Rounding may explain more than that."""
-    import numpy
-
     with numpy.errstate(all="ignore"):
         same = (ours == recorded) | (numpy.isnan(ours) & numpy.isnan(recorded))
         allowed = math.sqrt(rounding.eps) * numpy.maximum(numpy.abs(ours), numpy.abs(recorded)) + errors

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import math
 import warnings
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from backprobe.derive.tree import ARITHMETIC, DEFINED, PRIMITIVE, Apply, Symbol, Tree, apply, number_of, subtract
 from backprobe.findings.phrasing import shorten
@@ -32,39 +33,40 @@ HARMLESS: Mapping[str, tuple[object, ...]] = {
 """Keywords, and the values with which they change nothing about what is computed."""
 
 
+Mention: TypeAlias = tuple[str, int]
+"""How the source spells a value, and the position of its entry."""
+
+
 class Unwritten(Exception):
     """There is no formula; the argument says in words why. It never leaves this package."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """What an expression computes, and the names of the entries that its symbols stand for."""
+    """What an expression computes, and the positions of the entries that its symbols stand for."""
 
     tree: Tree
-    names: tuple[str, ...]
+    symbols: tuple[int, ...]
 
 
 def parse(
-    expression: str,
-    reads: Sequence[tuple[str, str]],
-    members: Sequence[tuple[str, str]] = (),
-    calls: Sequence[str] | None = None,
+    expression: str, reads: Iterable[Mention], members: Iterable[Mention] = (), calls: Sequence[str] = ()
 ) -> Formula:
-    """The formula of an expression; ``reads`` are the values that it mentions, as it spells them and as they are named.
+    """The formula of an expression; ``reads`` are the values that it mentions, as it spells them.
 
-    ``members`` are the parameters and returned values of modules that flow into it, by path and name: a module's
+    ``members`` are the parameters and returned values of modules that flow into it, by their paths: a module's
     ``self.scale`` is the one whose path ends in ``scale``, and so is ``self.norm(x)``. ``calls`` are the functions that
     were called, as ``Source`` has them: what a name in the text stands for. Raises Unwritten.
 
-    >>> parse("2 * x + b", [("x", "x"), ("b", "/f:c")]).names
-    ('x', '/f:c')
+    >>> parse("2 * x + b", [("x", 3), ("b", 0)]).symbols
+    (3, 0)
     """
     node = _syntax(expression)
-    builder = _Builder(node, reads, members, calls)
+    builder = _Builder(node, list(reads), list(members), calls)
     tree = builder.build(node)
-    if not builder.names:
+    if not builder.symbols:
         raise Unwritten(f"{_shown(node)} mentions no recorded value")
-    return Formula(tree, tuple(builder.names))
+    return Formula(tree, tuple(builder.symbols))
 
 
 def _syntax(expression: str) -> ast.expr:
@@ -90,31 +92,27 @@ class _Builder:
     """One walk over one expression."""
 
     def __init__(
-        self, node: ast.expr, reads: Sequence[tuple[str, str]], members: Sequence[tuple[str, str]],
-        calls: Sequence[str] | None,
-    ) -> None:  # fmt: skip
-        self.known: dict[str, list[str]] = defaultdict(list)
-        for spelled, name in reads:
-            self.known[spelled].append(name)
+        self, node: ast.expr, reads: Sequence[Mention], members: Sequence[Mention], calls: Sequence[str]
+    ) -> None:
+        self.known: dict[str, list[int]] = defaultdict(list)
+        for spelled, at in reads:
+            self.known[spelled].append(at)
         self.members = members
-        self.calls = {id(call): at for at, call in _numbered(node)}
-        self.called = Counter(_last_name(part) for part in ast.walk(node) if isinstance(part, ast.Call))
-        self.names: list[str] = []
+        self.symbols: list[int] = []
         made = list(_as_called(node))
-        if calls is None:
-            calls = [f"{LIBRARIES[0]}.{_last_name(call)}" for call in made]
-        elif len(calls) != len(made):
+        if len(calls) != len(made):
             raise Unwritten(f"which functions {_shown(node)} called is not recorded")
-        self.origins = {id(call): origin for call, origin in zip(made, calls, strict=True)}
-        followed = [part for part in _in_order(node) if self.origins.get(id(part)) == ""]
-        results = [(spelled, name) for spelled, name in reads if "()" in spelled]
+        self.origins = dict(zip(made, calls, strict=True))
+        self.calls = [part for part in _in_order(node) if isinstance(part, ast.Call)]
+        followed = [call for call in self.calls if not self.origins[call]]
+        results = [mention for mention in reads if "()" in mention[0]]
         in_turn = len(results) == len(followed) and all(spelled.endswith("()") for spelled, _ in results)
-        self.results = {id(call): name for call, (_, name) in zip(followed, results, strict=False)} if in_turn else {}
+        self.results = {call: at for call, (_, at) in zip(followed, results, strict=True)} if in_turn else {}
 
     def build(self, node: ast.expr) -> Tree:
-        name = self.recorded(node)
-        if name is not None:
-            return self.symbol(name)
+        at = self.recorded(node)
+        if at is not None:
+            return self.symbol(at)
         match node:
             case ast.NamedExpr(target=target):
                 return self.build(target)
@@ -136,13 +134,13 @@ class _Builder:
                 raise Unwritten(f"{_shown(node)} is not recorded")
         raise Unwritten(f"{_shown(node)} is not arithmetic")
 
-    def symbol(self, name: str) -> Tree:
-        if name not in self.names:
-            self.names.append(name)
-        return Symbol(self.names.index(name))
+    def symbol(self, at: int) -> Tree:
+        if at not in self.symbols:
+            self.symbols.append(at)
+        return Symbol(self.symbols.index(at))
 
-    def recorded(self, node: ast.expr) -> str | None:
-        """The name of the entry that a part of the expression stands for."""
+    def recorded(self, node: ast.expr) -> int | None:
+        """The entry that a part of the expression stands for."""
         if isinstance(node, ast.Subscript) and len(set(self.known.get(ast.unparse(node), []))) == 1:
             return self.known[ast.unparse(node)][0]
         spelled = self.spelled(node)
@@ -155,10 +153,10 @@ class _Builder:
         found = list(dict.fromkeys(self.known.get(text, [])))
         return found[0] if len(found) == 1 else None if found else self.member(text)
 
-    def member(self, text: str) -> str | None:
+    def member(self, text: str) -> int | None:
         """The parameter, or what the module returned, that ``self.h.scale`` is: the only path that ends so."""
         owner, _, path = text.partition(".")
-        found = {name for member, name in self.members if f".{member}".endswith(f".{path}")}
+        found = {at for member, at in self.members if f".{member}".endswith(f".{path}")}
         return found.pop() if owner == "self" and path and len(found) == 1 else None
 
     def spelled(self, node: ast.expr) -> tuple[ast.expr, str] | None:
@@ -173,24 +171,24 @@ class _Builder:
                 return inside and (inside[0], f"{inside[1]}.{quote(str(key))}")
         return None
 
-    def returned(self, call: ast.Call, leaf: str) -> str | None:
+    def returned(self, call: ast.Call, leaf: str) -> int | None:
         """What a followed call of a user's function returned: calls return in the order in which they are made."""
-        if id(call) in self.results and not leaf:
-            return self.results[id(call)]
-        function = f"{quote(_last_name(call))}()"
-        found, made = self.known.get(function + leaf, []), self.called[_last_name(call)]
-        if len(found) == made:
-            return found[self.calls[id(call)]]
+        if call in self.results and not leaf:
+            return self.results[call]
+        name = _last_name(call)
+        found = self.known.get(f"{quote(name)}(){leaf}", [])
+        alike = [each for each in self.calls if _last_name(each) == name]
+        if len(found) == len(alike):
+            return found[alike.index(call)]
         if found:
-            raise Unwritten(f"which call of `{_last_name(call)}` returned which value is not recorded")
-        return self.member(ast.unparse(call.func)) if made == 1 and not leaf else None
+            raise Unwritten(f"which call of `{name}` returned which value is not recorded")
+        return self.member(ast.unparse(call.func)) if len(alike) == 1 and not leaf else None
 
     def call(self, node: ast.Call) -> Tree:
-        library, _, own = self.origins[id(node)].rpartition(".")
+        library, _, own = self.origins[node].rpartition(".")
         function = ALSO.get(own, own) if library in LIBRARIES else ""
-        if not self.origins[id(node)] or any(
-            spelled.startswith(f"{quote(_last_name(node))}()") for spelled in self.known
-        ):
+        result = f"{quote(_last_name(node))}()"
+        if not self.origins[node] or any(spelled.startswith(result) for spelled in self.known):
             raise Unwritten(f"`{_last_name(node)}` is a function of yours, and what this call returned is not recorded")
         if function == "matmul" or function not in OPERANDS:
             raise Unwritten(
@@ -214,15 +212,6 @@ class _Builder:
         while isinstance(base, ast.Attribute):
             base = base.value
         return [] if isinstance(base, ast.Name) else [owner]
-
-
-def _numbered(node: ast.expr) -> Iterator[tuple[int, ast.Call]]:
-    """Every call in an expression, and how many calls of a function of that name return before it."""
-    made: Counter[str] = Counter()
-    for part in _in_order(node):
-        if isinstance(part, ast.Call):
-            yield made[_last_name(part)], part
-            made[_last_name(part)] += 1
 
 
 def _as_called(node: ast.AST) -> Iterator[ast.Call]:

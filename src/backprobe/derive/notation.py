@@ -1,13 +1,18 @@
-"""How formulas, names and rows look: in plain text, and in LaTeX."""
+"""How formulas, names and rows look: in plain text, and in LaTeX.
+
+Everything that a derivation shows is a tree. A notation says how each leaf and each operation looks, by a form to fill
+in (``forms``), by a sign between operands (``joins``), or else as a function of its operands.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from backprobe.derive.tree import Apply, Number, Symbol, Tree
+from backprobe.derive.tree import ARITHMETIC, Apply, Leaf, Number, Tree
 from backprobe.show.text import printable
 
 SUM, MINUS, QUOTIENT, PRODUCT, POWER, ATOM = range(6)  # how tightly the outermost operation binds
@@ -23,16 +28,69 @@ Written: TypeAlias = tuple[str, int]
 class Row:
     """Equal terms, what they are about before them, and their place in the source behind them."""
 
-    terms: Sequence[str]
-    about: str = ""
-    where: str = ""
+    terms: Sequence[Tree]
+    about: Tree | None = None
+    where: Tree | None = None
 
 
 class Text:
     """Plain text in Unicode: ``2z+2``, ``cos(x)``, ``∂y/∂x``."""
 
-    dot, dots, arrow, comma = "·", "⋯", "←", ", "
-    calls: Mapping[str, str] = {"abs": "|{}|", "step": "[{}>0]", "pi": "π", "e": "exp(1)"}
+    forms: Mapping[str, str] = {
+        "abs": "|{}|", "step": "[{}>0]", "pi": "π", "e": "exp(1)", "brackets": "({})", "partial": "∂{}/∂{}",
+        "direct": "∂{}/∂{}|direct", "jacobian": "J[∂{}/∂{}: {}×{}]", "dots": "⋯",
+    }  # fmt: skip
+    joins: Mapping[str, str] = {"chain": " · ", "path": " ← ", "is": " = ", "listed": ", ", "beside": ""}
+    dot, short = "·", 1.0  # characters of a name
+
+    def write(self, tree: Tree) -> Written:
+        """A formula, and how tightly its outermost operation binds."""
+        if isinstance(tree, Leaf):
+            return getattr(self, tree.kind)(tree.text), ATOM
+        if isinstance(tree, Number):
+            return self.number(number_text(tree.value)), ATOM
+        assert isinstance(tree, Apply)
+        args = [self.write(arg) for arg in tree.args]
+        texts = [text for text, _ in args]
+        match tree.op:
+            case "add":
+                return _added(texts), SUM
+            case "total":  # of whole terms, each with room around it
+                return _added(texts, " "), SUM
+            case "neg":
+                return "-" + self.bracketed(args[0], QUOTIENT), MINUS
+            case "mul" | "times":
+                return self.product(tree, args)
+            case "div":
+                return self.fraction(*args)
+            case "pow":
+                return self.power(self.bracketed(args[0], ATOM), args[1]), POWER
+        if tree.op in self.joins:
+            return self.joins[tree.op].join(texts), ATOM
+        if tree.op in self.forms:
+            return self.forms[tree.op].format(*texts), ATOM
+        return self.function(tree.op) + self.forms["brackets"].format(", ".join(texts)), ATOM
+
+    def bracketed(self, written: Written, least: int) -> str:
+        """A text, in brackets where it binds less tightly than what is around it."""
+        text, binding = written
+        return text if binding >= least else self.forms["brackets"].format(text)
+
+    def product(self, tree: Apply, factors: Sequence[Written]) -> Written:
+        first, *rest = (self.bracketed(factor, PRODUCT) for factor in factors)
+        if factors[0][1] == MINUS:
+            first = factors[0][0]
+        if tree.op == "mul" and self.follows(*tree.args[:2]):
+            first, rest = first + rest[0], rest[1:]
+        return self.dot.join([first, *rest]), MINUS if first.startswith("-") else PRODUCT
+
+    def follows(self, coefficient: Tree, factor: Tree) -> bool:
+        """May a number stand before this factor without a dot? Before a short name or function, and a power of one."""
+        if isinstance(factor, Apply) and factor.op == "pow" and isinstance(factor.args[1], Number):
+            factor = factor.args[0]
+        name = factor.text if isinstance(factor, Leaf) else factor.op if isinstance(factor, Apply) else ""
+        is_short = 0 < len(name) <= self.short and name not in {*EXPONENTS, *ARITHMETIC}
+        return is_short and isinstance(coefficient, Number) and "e" not in number_text(coefficient.value)
 
     def name(self, name: str) -> str:
         shown = printable(name)
@@ -44,58 +102,50 @@ class Text:
     def word(self, word: str) -> str:
         return printable(word)
 
-    def brackets(self, inside: str) -> str:
-        return f"({inside})"
-
-    def call(self, function: str, inside: str) -> str:
-        return self.calls[function].format(inside) if function in self.calls else f"{function}({inside})"
+    def function(self, name: str) -> str:
+        return name
 
     def power(self, base: str, exponent: Written) -> str:
-        text, binding = exponent
-        if text.isdigit():
-            return base + text.translate(SUPERSCRIPTS)
-        return f"{base}^{text if binding == ATOM else self.brackets(text)}"
+        if exponent[0].isdigit():
+            return base + exponent[0].translate(SUPERSCRIPTS)
+        return f"{base}^{self.bracketed(exponent, ATOM)}"
 
     def fraction(self, above: Written, below: Written) -> Written:
-        return f"{bracketed(above, QUOTIENT, self)}/{bracketed(below, POWER, self)}", QUOTIENT
+        return f"{self.bracketed(above, QUOTIENT)}/{self.bracketed(below, POWER)}", QUOTIENT
 
-    def partial(self, above: str, below: str) -> str:
-        return f"∂{self.name(above)}/∂{self.name(below)}"
+    def line(self, line: Row | Tree) -> str:
+        """A row without repeated terms, or a line that holds no equation."""
+        if not isinstance(line, Row):
+            return self.unequal(self.write(line)[0])
+        terms = [self.write(term)[0] for term in line.terms]
+        kept = [term for at, term in enumerate(terms) if not at or _bare(term) != _bare(terms[at - 1])]
+        about, where = (each and self.write(each)[0] for each in (line.about, line.where))
+        return self.equal(kept, about or "", where or "")
 
-    def direct(self, partial: str) -> str:
-        """A partial that leaves out what flows along other paths."""
-        return f"{partial}|direct"
+    def equal(self, terms: Sequence[str], about: str, where: str) -> str:
+        return (f"{about}: " if about else "") + " = ".join(terms) + (f"  ({where})" if where else "")
 
-    def jacobian(self, partial: str, of: str, wrt: str) -> str:
-        """A Jacobian by its name and its shapes, not written out."""
-        return f"J[{partial}: {of}×{wrt}]"
-
-    def follows(self, coefficient: str, factor: str) -> bool:
-        """May a number stand before this factor without a dot?"""
-        letters = factor.rstrip("⁰¹²³⁴⁵⁶⁷⁸⁹")
-        plain = len(letters) == 1 and letters.isalpha() and letters not in EXPONENTS
-        return plain and coefficient.replace(".", "").isdigit()
-
-    def row(self, row: Row) -> str:
-        about = f"{row.about}: " if row.about else ""
-        return about + " = ".join(row.terms) + (f"  ({row.where})" if row.where else "")
-
-    def line(self, text: str) -> str:
-        """A line that holds no equation."""
+    def unequal(self, text: str) -> str:
         return text
 
-    def page(self, blocks: Sequence[Sequence[str]]) -> str:
-        return "\n\n".join("\n".join(block) for block in blocks if block)
+    def page(self, blocks: Sequence[Sequence[Row | Tree]]) -> str:
+        return "\n\n".join("\n".join(map(self.line, block)) for block in blocks if block)
 
 
-class Latex:
+class Latex(Text):
     """LaTeX that MathJax and LaTeX read alike: one ``aligned`` environment, for ``$$`` or an ``equation``."""
 
-    dot, dots, arrow, comma = r" \cdot ", r"\cdots", r"\leftarrow", r",\ "
-    calls: Mapping[str, str] = {
+    forms: Mapping[str, str] = {
         "abs": r"\left|{}\right|", "step": r"\left[{}>0\right]", "sqrt": r"\sqrt{{{}}}", "pi": r"\pi",
-        "e": r"\exp\left(1\right)",
+        "e": r"\exp\left(1\right)", "brackets": r"\left({}\right)",
+        "partial": r"\frac{{\partial {}}}{{\partial {}}}",
+        "direct": r"\left.\frac{{\partial {}}}{{\partial {}}}\right|_{{\mathrm{{direct}}}}",
+        "jacobian": r"J\left[\frac{{\partial {}}}{{\partial {}}}:\ {} \times {}\right]", "dots": r"\cdots",
     }  # fmt: skip
+    joins: Mapping[str, str] = {
+        "chain": r" \cdot ", "path": r" \leftarrow ", "is": " = ", "listed": r",\ ", "beside": "",
+    }  # fmt: skip
+    dot, short = r" \cdot ", math.inf  # a name of several letters looks like one
 
     def name(self, name: str) -> str:
         """A letter as it is, a Greek one by its command, ``x1`` with an index, and all else upright.
@@ -109,26 +159,26 @@ class Latex:
             return r"\langle\mathrm{π}\rangle"  # the constant is \pi
         indexed = re.fullmatch("([A-Za-z])([0-9]*)", name)
         if indexed is None:
-            return upright(name)
+            return self.word(name)
         return indexed[1] + (f"_{{{indexed[2]}}}" if indexed[2] else "")
 
     def number(self, text: str) -> str:
         if text in ("inf", "-inf"):
             return text.replace("inf", r"\infty")
         if not re.fullmatch(r"[-+0-9.e, \[\]]*", text):
-            return upright(text)
+            return self.word(text)
         return re.sub(r"e\+?(-?)0*(\d+)", r" \\times 10^{\1\2}", text).replace(", ", r",\ ")
 
     def word(self, word: str) -> str:
-        return upright(word)
+        """Any text in upright letters within a formula.
 
-    def brackets(self, inside: str) -> str:
-        return rf"\left({inside}\right)"
+        >>> print(Latex().word("u#1"), Latex().word("/f:d.`a$b`"))
+        \\mathrm{u\\#1} \\mathrm{{/}f{:}d.\\text{`}a\\$b\\text{`}}
+        """
+        return rf"\mathrm{{{''.join(ESCAPES.get(each, each) for each in printable(word))}}}"
 
-    def call(self, function: str, inside: str) -> str:
-        if function in self.calls:
-            return self.calls[function].format(inside)
-        return FUNCTIONS.get(function, rf"\operatorname{{{function}}}") + self.brackets(inside)
+    def function(self, name: str) -> str:
+        return FUNCTIONS.get(name, rf"\operatorname{{{name}}}")
 
     def power(self, base: str, exponent: Written) -> str:
         return f"{base}^{{{exponent[0]}}}"
@@ -136,34 +186,18 @@ class Latex:
     def fraction(self, above: Written, below: Written) -> Written:
         return rf"\frac{{{above[0]}}}{{{below[0]}}}", PRODUCT
 
-    def partial(self, above: str, below: str) -> str:
-        return rf"\frac{{\partial {self.name(above)}}}{{\partial {self.name(below)}}}"
+    def equal(self, terms: Sequence[str], about: str, where: str) -> str:
+        first, *rest = terms
+        shown = (rf"{about}:\quad " if about else "") + f"{first} &" + (f"= {' = '.join(rest)}" if rest else "")
+        return shown + (rf" \qquad ({where})" if where else "")
 
-    def direct(self, partial: str) -> str:
-        return rf"\left.{partial}\right|_{{\mathrm{{direct}}}}"
-
-    def jacobian(self, partial: str, of: str, wrt: str) -> str:
-        return rf"J\left[{partial}:\ {of} \times {wrt}\right]"
-
-    def follows(self, coefficient: str, factor: str) -> bool:
-        plain = not factor[0].isdigit() and factor[0] not in EXPONENTS
-        return plain and "\\" not in coefficient and not factor.startswith((r"\left", r"\frac"))
-
-    def row(self, row: Row) -> str:
-        first, *rest = row.terms
-        about = rf"{row.about}:\quad " if row.about else ""
-        where = rf" \qquad ({row.where})" if row.where else ""
-        return f"{about}{first} &" + (f"= {' = '.join(rest)}" if rest else "") + where
-
-    def line(self, text: str) -> str:
+    def unequal(self, text: str) -> str:
         return f"& {text}"
 
-    def page(self, blocks: Sequence[Sequence[str]]) -> str:
-        lines = " \\\\\n".join(line for block in blocks for line in block)
+    def page(self, blocks: Sequence[Sequence[Row | Tree]]) -> str:
+        lines = " \\\\\n".join(self.line(line) for block in blocks for line in block)
         return f"\\begin{{aligned}}\n{lines}\n\\end{{aligned}}"
 
-
-Notation: TypeAlias = Text | Latex
 
 GREEK = frozenset({
     "alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi",
@@ -182,52 +216,14 @@ ESCAPES = {
 }  # fmt: skip
 
 
-def upright(text: str) -> str:
-    """Any text in upright letters within a formula.
-
-    >>> print(upright("u#1"), upright("/f:d.`a$b`"))
-    \\mathrm{u\\#1} \\mathrm{{/}f{:}d.\\text{`}a\\$b\\text{`}}
-    """
-    return rf"\mathrm{{{''.join(ESCAPES.get(each, each) for each in printable(text))}}}"
+def _added(terms: Sequence[str], room: str = "") -> str:
+    """A sum: a term that begins with a minus is subtracted."""
+    signed = [(term[0], term[1:]) if term.startswith("-") else ("+", term) for term in terms[1:]]
+    return terms[0] + "".join(f"{room}{sign}{room}{term}" for sign, term in signed)
 
 
-def write(tree: Tree, names: Sequence[str], notation: Notation) -> Written:
-    """A formula, its symbols called by these names, and how tightly its outermost operation binds."""
-    if isinstance(tree, Symbol):
-        return notation.name(names[tree.index]), ATOM
-    if isinstance(tree, Number):
-        return notation.number(number_text(tree.value)), ATOM
-    args = [write(arg, names, notation) for arg in tree.args]
-    match tree.op:
-        case "add":
-            return _sum(args, notation), SUM
-        case "neg":
-            return "-" + bracketed(args[0], QUOTIENT, notation), MINUS
-        case "mul":
-            return _product(tree, args, notation), PRODUCT
-        case "div":
-            return notation.fraction(*args)
-        case "pow":
-            return notation.power(bracketed(args[0], ATOM, notation), args[1]), POWER
-    return notation.call(tree.op, ", ".join(text for text, _ in args)), ATOM
-
-
-def bracketed(written: Written, least: int, notation: Notation) -> str:
-    """A text, in brackets where it binds less tightly than what is around it."""
-    text, binding = written
-    return text if binding >= least else notation.brackets(text)
-
-
-def _sum(terms: Sequence[Written], notation: Notation) -> str:
-    first, *rest = (bracketed(term, SUM if not at else MINUS, notation) for at, term in enumerate(terms))
-    return first + "".join(term if term.startswith("-") else f"+{term}" for term in rest)
-
-
-def _product(tree: Apply, factors: Sequence[Written], notation: Notation) -> str:
-    first, *rest = (bracketed(factor, PRODUCT, notation) for factor in factors)
-    if isinstance(tree.args[0], Number) and rest and notation.follows(first, rest[0]):
-        first, rest = first + rest[0], rest[1:]
-    return notation.dot.join([first, *rest])
+def _bare(term: str) -> str:
+    return term.replace(" ", "")
 
 
 def rounded(value: float) -> str:

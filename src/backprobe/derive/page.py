@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
+import numpy
+
+from backprobe.backends.numpy import nested_text
 from backprobe.backends.tensors import Arrays
-from backprobe.derive.chain import Chain, pairs
-from backprobe.derive.factors import Factor, single, size
+from backprobe.derive.chain import Chain
+from backprobe.derive.factors import Factor, Known, single, size
 from backprobe.derive.formula import Unwritten
-from backprobe.derive.notation import ATOM, MINUS, PRODUCT, Notation, Row, Written, bracketed, rounded, write
+from backprobe.derive.notation import Row, rounded
+from backprobe.derive.tree import Apply, Leaf, Tree, apply, named
 from backprobe.errors import BackprobeError
 from backprobe.findings.phrasing import listed, place
 from backprobe.record.entries import Entry, GradStatus, plain_text
@@ -24,136 +29,113 @@ MOST_VALUES = 12
 
 
 class Page:
-    """The rows of a derivation in one notation."""
+    """The rows of a derivation, in no notation yet: every formula, number and word is a tree."""
 
-    def __init__(self, chain: Chain, arrays: Arrays, notation: Notation) -> None:
-        self.chain, self.arrays, self.notation = chain, arrays, notation
+    def __init__(self, chain: Chain, arrays: Arrays) -> None:
+        self.chain, self.arrays = chain, arrays
+        self.seed = word("cotangent") if chain.seed is None else number(chain.seed)
+        self.head = self._product([self.partial(chain.between.start, chain.between.end)], "chain")
+        # a plain number where all values have one element, whatever their shape
+        self.result = number(single(chain.total)) if chain.scalars else self.shown(chain.total)
+
+    def blocks(self, notes: Sequence[str]) -> list[list[Row | Tree]]:
+        """The whole derivation, with these notes at its end."""
+        shown = [f"note: {note}" for note in notes[:MOST_NOTES]]
+        more = [f"note: and {len(notes) - MOST_NOTES} more"] if len(notes) > MOST_NOTES else []
+        below: list[Row | Tree] = [*self.values(), *self.renamed(), *map(word, shown + more)]
+        return [[*self.rows()], _first(self.factor_rows()), _first(self.steps()), below]
 
     def rows(self) -> list[Row]:
         """The derivative: the paths, and their sum."""
         chain, between = self.chain, self.chain.between
-        if between.start == between.end:
-            # the output with respect to itself: 1, or the given cotangent
-            return [self._row([self.head(), *([] if chain.seed == 1 else [self._seed()]), self.result()])]
+        if between.start == between.end:  # 1, or the given cotangent
+            return [Row([self.head, self.seed, self.result])]
         if not between.count:
-            return [Row([self.head(), self.result()])]
+            return [Row([self.head, self.result])]
         if len(chain.listed) == 1:
-            rows = [self._row([self.head(), *self._path(chain.listed[0])])]
+            rows = [Row([self.head, *self._path(chain.listed[0])])]
         elif chain.listed:
             rows = [*map(self._along, chain.listed), *self._sum()]
         else:
             rows = [self._rule()]
         if chain.sum_agrees is False:
-            given = self.notation.word("the recorded partials give")
-            rows = [Row(row.terms[row.terms[0] == self.head() :], row.about or given) for row in rows]
-            rows.append(Row([self.head(), self.result()], self.notation.word("recorded")))
+            given = word("the recorded partials give")
+            rows = [Row([term for term in row.terms if term != self.head], row.about or given) for row in rows]
+            rows.append(Row([self.head, self.result], word("recorded")))
         return rows
 
-    def head(self) -> str:
-        return self._with_seed([self.partial(self.chain.between.start, self.chain.between.end)])
+    # what formulas consist of
 
-    def partial(self, of: int, to: int) -> str:
-        return self.notation.partial(self.chain.labels[of], self.chain.labels[to])
+    def name(self, at: int) -> Tree:
+        return Leaf("name", self.chain.labels[at])
 
-    def local(self, of: int, to: int) -> str:
+    def partial(self, of: int, to: int) -> Tree:
+        return apply("partial", self.name(of), self.name(to))
+
+    def local(self, of: int, to: int) -> Tree:
         """The symbol of a local partial: marked where other paths make the total derivative a different one."""
-        symbol = self.partial(of, to)
-        return self.notation.direct(symbol) if self.chain.is_one_of_several(of, to) else symbol
+        direct = self.chain.is_one_of_several(of, to)
+        return apply("direct" if direct else "partial", self.name(of), self.name(to))
 
-    def result(self) -> str:
-        """The derivative: a plain number where all values have one element, whatever their shape."""
-        total = self.chain.total
-        return self.notation.number(self._shown(single(total) if self.chain.scalars else total))
+    def formula(self, factor: Factor) -> Tree:
+        """A factor as a formula, or else its recorded number, its name, or its Jacobian's shape."""
+        of, to = self.chain.entries[factor.of], self.chain.entries[factor.wrt]
+        if factor.tree is not None:
+            return self.named(factor.tree, factor.symbols)
+        if factor.number is not None:
+            return number(factor.number)
+        if size(of) != 1:
+            shapes = word(str(of.shape)), word(str(to.shape))
+            return apply("jacobian", self.name(factor.of), self.name(factor.wrt), *shapes)
+        shown = None if "complex" in (to.dtype or "") else self.in_numbers(factor)
+        return shown or self.partial(factor.of, factor.wrt)
 
-    def _row(self, terms: Sequence[str], about: str = "") -> Row:
-        """A row without repeated terms."""
-        kept = [term for at, term in enumerate(terms) if not at or _bare(term) != _bare(terms[at - 1])]
-        return Row(kept, about)
+    def in_numbers(self, factor: Factor) -> Tree | None:
+        """A factor in numbers, where these are few."""
+        if factor.number is not None:
+            return number(factor.number)
+        if factor.numbers is not None and factor.numbers.size <= SMALL:
+            return Leaf("number", nested_text(factor.numbers.tolist()))
+        partial = self.chain.edges[factor.of, factor.wrt].partial
+        small = size(self.chain.entries[factor.of]) == 1 and size(self.chain.entries[factor.wrt]) <= SMALL
+        return self.shown(partial) if small and partial is not None else None
 
-    def _seed(self) -> str:
-        seed = self.chain.seed
-        return self.notation.word("cotangent") if seed is None else self.notation.number(rounded(seed))
+    def shown(self, tensor: Any) -> Tree:
+        return Leaf("number", describe(tensor, self.arrays))
 
-    def _with_seed(self, factors: Sequence[str]) -> str:
-        seeded = factors if self.chain.seed == 1 else [self._seed(), *factors]
-        return f" {self.notation.dot.strip()} ".join(self._elided(seeded))
+    def named(self, tree: Tree, symbols: Sequence[int]) -> Tree:
+        return named(tree, [self.chain.labels[at] for at in symbols])
 
-    def _elided(self, factors: Sequence[str]) -> list[str]:
-        if len(factors) <= MOST_FACTORS:
-            return list(factors)
-        return [*factors[:ENDS], self.notation.dots, *factors[-ENDS:]]
+    def _product(self, factors: Sequence[Tree], op: str = "times") -> Tree:
+        """A product that begins with the gradient of the output itself, unless that is 1."""
+        seeded = factors if self.chain.seed == 1 else [self.seed, *factors]
+        return Apply(op, _elided(seeded)) if len(seeded) > 1 else seeded[0]
 
     # one path
 
-    def _path(self, way: Sequence[int]) -> list[str]:
+    def _path(self, way: Sequence[int]) -> list[Tree]:
         """The product along a path: by names, as formulas, in numbers, and its value."""
-        factors = [self.chain.factors[pair] for pair in pairs(way)]
-        terms = [self._with_seed([self.local(*pair) for pair in pairs(way)]), self._formulas(factors)]
-        return [*terms, *self._numbers(factors), *self._comes_to(way)]
+        factors = [self.chain.factors[pair] for pair in pairwise(way)]
+        numbers = [shown for shown in map(self.in_numbers, factors) if shown is not None]
+        return [
+            self._product([self.local(*pair) for pair in pairwise(way)], "chain"),
+            self._product([self.formula(factor) for factor in factors]),
+            *([self._product(numbers)] if len(numbers) == len(factors) else []),
+            *self._comes_to(way),
+        ]
 
     def _along(self, way: Sequence[int]) -> Row:
-        names = [self.notation.name(self.chain.labels[at]) for at in way]
-        return self._row(self._path(way), f" {self.notation.arrow} ".join(self._elided(names)))
+        return Row(self._path(way), Apply("path", _elided([self.name(at) for at in way])))
 
-    def _formulas(self, factors: Sequence[Factor]) -> str:
-        return self._product([self.formula(factor) for factor in factors])
-
-    def _product(self, factors: Sequence[Written]) -> str:
-        if self.chain.seed != 1:
-            factors = [(self._seed(), MINUS if (self.chain.seed or 0) < 0 else ATOM), *factors]
-        if len(factors) == 1:
-            return factors[0][0]
-        texts = [
-            text if not at and binding == MINUS else bracketed((text, binding), PRODUCT, self.notation)
-            for at, (text, binding) in enumerate(factors)
-        ]
-        return self.notation.dot.join(self._elided(texts))
-
-    def formula(self, factor: Factor) -> Written:
-        """A factor as a formula, or else its recorded number, its name, or its Jacobian's shape."""
-        chain = self.chain
-        if factor.tree is not None:
-            return write(factor.tree, [chain.labels[at] for at in factor.symbols], self.notation)
-        if factor.number is not None:
-            return self._signed(factor.number)
-        of, to = chain.entries[factor.of], chain.entries[factor.wrt]
-        partial = chain.edges[factor.of, factor.wrt].partial
-        if size(of) == 1 and partial is not None and size(to) <= SMALL and "complex" not in (to.dtype or ""):
-            return self.notation.number(self._shown(partial)), ATOM
-        if size(of) == 1:
-            return self.partial(factor.of, factor.wrt), ATOM
-        return self.notation.jacobian(self.partial(factor.of, factor.wrt), _shape(of), _shape(to)), ATOM
-
-    def _signed(self, number: float) -> Written:
-        return self.notation.number(rounded(number)), MINUS if number < 0 else ATOM
-
-    def _numbers(self, factors: Sequence[Factor]) -> list[str]:
-        """The product in numbers, where each factor is small enough to be shown."""
-        shown = [self.in_numbers(factor) for factor in factors]
-        whole = [written for written in shown if written is not None]
-        return [self._product(whole)] if len(whole) == len(shown) else []
-
-    def in_numbers(self, factor: Factor) -> Written | None:
-        if factor.number is not None:
-            return self._signed(factor.number)
-        if factor.numbers is not None and factor.numbers.size <= SMALL:
-            from backprobe.backends.numpy import nested_text  # here, because it imports NumPy
-
-            return self.notation.number(nested_text(factor.numbers.tolist())), ATOM
-        partial = self.chain.edges[factor.of, factor.wrt].partial
-        small = size(self.chain.entries[factor.of]) == 1 and size(self.chain.entries[factor.wrt]) <= SMALL
-        return (self.notation.number(self._shown(partial)), ATOM) if small and partial is not None else None
-
-    def _comes_to(self, way: Sequence[int]) -> list[str]:
+    def _comes_to(self, way: Sequence[int]) -> list[Tree]:
         """The contribution of one path to the asked gradient, where it is known for this path alone."""
         chain = self.chain
         if len(chain.listed) == 1 and chain.sum_agrees is not False:
-            return [self.result()]
+            return [self.result]
         if chain.scalars:
-            return [self._signed(chain.product(way))[0]]
+            return [number(chain.product(way))]
         flow = chain.contributions()[way[-2]]
-        alone = chain.between.counts[way[-2]] == 1 and flow is not None
-        return [self.notation.number(self._shown(flow))] if alone else []
+        return [self.shown(flow)] if chain.between.counts[way[-2]] == 1 and flow is not None else []
 
     # several paths
 
@@ -161,140 +143,104 @@ class Page:
         chain = self.chain
         if chain.scalars:
             products = [chain.product(way) for way in chain.listed]
-            total = self.result() if chain.sum_agrees is not False else self._signed(sum(products))[0]
-            return [self._row([self.head(), self._added([self._signed(each) for each in products]), total])]
+            total = self.result if chain.sum_agrees is not False else number(sum(products))
+            return [Row([self.head, _added(map(number, products)), total])]
         if chain.sum_agrees is False:
             return []
         every = chain.contributions()
         flows = [every[at] for at in dict.fromkeys(way[-2] for way in chain.listed)]
         if size(chain.input) <= SMALL and all(flow is not None for flow in flows):
-            added = self._added([(self.notation.number(self._shown(flow)), ATOM) for flow in flows])
-        else:
-            added = self.notation.word(f"the sum of the contributions of {len(flows)} values")
-        return [self._row([self.head(), added, self.result()])]
+            return [Row([self.head, _added(map(self.shown, flows)), self.result])]
+        return [Row([self.head, word(f"the sum of the contributions of {len(flows)} values"), self.result])]
 
     def _rule(self) -> Row:
         """The rule at the asked value alone, where there are too many paths to list: one term for each consumer."""
-        chain, end = self.chain, self.chain.between.end
+        chain, start, end = self.chain, self.chain.between.start, self.chain.between.end
         consumers = list(chain.contributions())
-        terms = [self._added([self._rest(at, self.local(at, end)) for at in consumers])]
-        terms.append(self._added([self._rest(at, self._formula_of(at, end)) for at in consumers]))
+        before = {at: [self.partial(start, at)] if at != start else [] for at in consumers}
+        terms = [
+            _added(self._product([*before[at], self.local(at, end)]) for at in consumers),
+            _added(self._product([*before[at], self.formula(chain.factors[at, end])]) for at in consumers),
+        ]
         if chain.scalars:
-            numbers = [(self._product_of(chain.totals[at], chain.number(at, end)), PRODUCT) for at in consumers]
-            terms.append(self._added(numbers))
+            terms.append(_added(apply("times", number(chain.totals[at]), number(chain.number(at, end)))
+                                for at in consumers))  # fmt: skip
         given = chain.scalars and chain.sum_agrees is False
-        terms.append(self._signed(chain.totals[end])[0] if given else self.result())
-        return self._row([self.head(), *terms])
-
-    def _formula_of(self, of: int, to: int) -> str:
-        return bracketed(self.formula(self.chain.factors[of, to]), PRODUCT, self.notation)
-
-    def _rest(self, at: int, last: str) -> Written:
-        """A term of the rule: the derivative with respect to a consumer, times its last factor."""
-        chain = self.chain
-        if at == chain.between.start:
-            return self._with_seed([last]), PRODUCT
-        return self.notation.dot.join([self._with_seed([self.partial(chain.between.start, at)]), last]), PRODUCT
-
-    def _product_of(self, left: float, right: float) -> str:
-        return self._signed(left)[0] + self.notation.dot + bracketed(self._signed(right), ATOM, self.notation)
-
-    def _added(self, terms: Sequence[Written]) -> str:
-        """A sum: a term that begins with a minus is subtracted."""
-        texts = [text for text, _ in terms]
-        if len(texts) > MOST_FACTORS:
-            texts = [*texts[:ENDS], self.notation.dots, *texts[-ENDS:]]
-        first, *rest = texts
-        return first + "".join(f" - {text[1:]}" if text.startswith("-") else f" + {text}" for text in rest)
+        return Row([self.head, *terms, number(chain.totals[end]) if given else self.result])
 
     # below the equations
 
     def factor_rows(self) -> list[Row]:
         """Between tensors: each factor that has a formula, with its numbers or their size."""
-        if self.chain.scalars:
-            return []
-        rows = []
-        for pair, factor in self.chain.factors.items():
-            if factor.tree is not None:
-                shown = self.in_numbers(factor)
-                numbers = shown[0] if shown is not None else self.notation.word(self._magnitude(factor))
-                rows.append(self._row([self.partial(*pair), self.formula(factor)[0], numbers]))
-        return rows
+        return [
+            Row([self.partial(*pair), self.formula(factor), self.in_numbers(factor) or self._magnitude(factor)])
+            for pair, factor in self.chain.factors.items() if factor.tree is not None and not self.chain.scalars
+        ]  # fmt: skip
 
-    def _magnitude(self, factor: Factor) -> str:
-        import numpy
-
+    def _magnitude(self, factor: Factor) -> Tree:
         elements = size(self.chain.entries[factor.of])
         shape = "×".join(map(str, self.chain.entries[factor.of].shape or ()))
-        sampled = f" at {factor.numbers.size} of {elements:,} elements" if factor.numbers.size < elements else ""
+        sampled = f" at {factor.numbers.size:,} of {elements:,} elements" if factor.numbers.size < elements else ""
         with numpy.errstate(all="ignore"):
             rms, largest = math.sqrt(float(numpy.mean(factor.numbers**2))), float(numpy.max(numpy.abs(factor.numbers)))
-        return f"{shape} rms {rms:.3g} max {largest:.3g}{sampled}"
+        return word(f"{shape} rms {rms:.3g} max {largest:.3g}{sampled}")
 
     def steps(self) -> list[Row]:
         """The formula or expression of each value on the way, with its line."""
-        return [
-            row for at in self.chain.between.order if at != self.chain.between.end
-            for row in [self._step(at, self.chain.entries[at])] if row is not None
-        ]  # fmt: skip
+        return [row for at in self.chain.between.order if at != self.chain.between.end for row in self._step(at)]
 
-    def _step(self, at: int, entry: Entry) -> Row | None:
-        source, name = entry.source, self.notation.name(self.chain.labels[at])
+    def _step(self, at: int) -> list[Row]:
+        source, known = self.chain.entries[at].source, self.chain.formulas[at]
         if source is None:
-            return None
-        where = self.notation.word(place(source.file, source.line))
-        known = self.chain.formulas[at]
-        if known is not None:
-            formula = write(known.tree, [self.chain.labels[each] for each in known.symbols], self.notation)[0]
-            return Row([name, formula], where=where)
+            return []
+        where = word(place(source.file, source.line))
+        if isinstance(known, Known):
+            return [Row([self.name(at), self.named(known.tree, known.symbols)], where=where)]
         if source.expression:
-            return Row([name, self.notation.word(" ".join(source.expression.split()))], where=where)
-        return Row([self.notation.word(source.text)], name, where)
+            return [Row([self.name(at), word(" ".join(source.expression.split()))], where=where)]
+        return [Row([word(source.text)], self.name(at), where)]
 
-    def values(self) -> str:
+    def values(self) -> list[Tree]:
         """The point at which the derivative is taken, where it is a few numbers."""
         chain = self.chain
         if not chain.scalars or len(chain.involved) > MOST_VALUES:
-            return ""
-        shown = []
-        for at in sorted(chain.involved):
-            number = _number(chain.entries[at])
-            if number is not None:
-                shown.append(f"{self.notation.name(chain.labels[at])} = {self.notation.number(number)}")
-        return self.notation.word("at ") + self.notation.comma.join(shown) if shown else ""
+            return []
+        numbers = {at: _number(chain.entries[at]) for at in sorted(chain.involved)}
+        shown = [apply("is", self.name(at), Leaf("number", text)) for at, text in numbers.items() if text is not None]
+        return [apply("beside", word("at "), Apply("listed", tuple(shown)))] if shown else []
 
-    def renamed(self) -> str:
+    def renamed(self) -> list[Tree]:
         """The full names of what short names in the formulas stand for."""
-        own = {at: name for at, name in sorted(self.chain.labels.items()) if name != self.chain.entries[at].name}
-        shown = [f"{name} is {self.chain.entries[at].name}" for at, name in own.items()]
-        return self.notation.word("here " + listed(shown, MOST_VALUES)) if shown else ""
-
-    def _shown(self, tensor: Any) -> str:
-        return rounded(tensor) if isinstance(tensor, float) else describe(tensor, self.arrays)
-
-    # all of it
-
-    def written(self, notes: Sequence[str]) -> str:
-        """The whole derivation, with these notes at its end."""
-        notation, more = self.notation, len(notes) - MOST_NOTES
-        shown = [*notes[:MOST_NOTES], *([f"and {more} more"] if more > 0 else [])]
-        below = [self.values(), self.renamed(), *(notation.word(f"note: {note}") for note in shown)]
-        equations = [notation.row(row) for row in self.rows()]
-        lines = [notation.line(line) for line in below if line]
-        return notation.page([equations, self._first(self.factor_rows()), self._first(self.steps()), lines])
-
-    def _first(self, rows: Sequence[Row]) -> list[str]:
-        """Rows as lines; of many the first ones, and how many more there are."""
-        shown, more = [self.notation.row(row) for row in rows[:MOST_LINES]], len(rows) - MOST_LINES
-        return shown if more <= 0 else [*shown, self.notation.line(self.notation.word(f"and {more:,} more"))]
+        entries = self.chain.entries
+        shown = [f"{name} is {entries[at].name}" for at, name in sorted(self.chain.labels.items())
+                 if name != entries[at].name]  # fmt: skip
+        return [word("here " + listed(shown, MOST_VALUES))] if shown else []
 
 
-def _bare(term: str) -> str:
-    return term.replace(" ", "")
+def word(text: str) -> Tree:
+    return Leaf("word", text)
 
 
-def _shape(entry: Entry) -> str:
-    return str(entry.shape)
+def number(value: float) -> Tree:
+    """A recorded number: a negative one is negated, so that sums and products are written as they must be."""
+    return apply("neg", number(-value)) if value < 0 else Leaf("number", rounded(value))
+
+
+def _elided(terms: Sequence[Tree]) -> tuple[Tree, ...]:
+    """Terms, of many the first and the last."""
+    if len(terms) <= MOST_FACTORS:
+        return tuple(terms)
+    return (*terms[:ENDS], apply("dots"), *terms[-ENDS:])
+
+
+def _added(terms: Iterable[Tree]) -> Tree:
+    return Apply("total", _elided(list(terms)))
+
+
+def _first(rows: Sequence[Row]) -> list[Row | Tree]:
+    """Of many rows the first ones, and how many more there are."""
+    more = [word(f"and {len(rows) - MOST_LINES:,} more")] if len(rows) > MOST_LINES else []
+    return [*rows[:MOST_LINES], *more]
 
 
 def _number(entry: Entry) -> str | None:

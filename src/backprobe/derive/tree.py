@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -22,14 +22,25 @@ class Symbol:
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A text that is shown within a formula: a ``name``, a ``number`` that was recorded, or a ``word``."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
 class Apply:
-    """An operation (``add``, ``mul``, ``neg``, ``div``, ``pow``) or a function by name, and what it is applied to."""
+    """An operation (``add``, ``mul``, ``neg``, ``div``, ``pow``) or a function by name, and what it is applied to.
+
+    What is shown of a derivation is written as operations too: ``partial`` of two names, ``chain`` of its factors.
+    """
 
     op: str
     args: tuple[Tree, ...]
 
 
-Tree: TypeAlias = Number | Symbol | Apply
+Tree: TypeAlias = Number | Symbol | Leaf | Apply
 
 ARITHMETIC = {"add": 2, "sub": 2, "mul": 2, "div": 2, "pow": 2, "neg": 1}
 KINKED = {"relu": 1, "abs": 1, "maximum": 2, "minimum": 2}
@@ -70,6 +81,13 @@ def expanded(tree: Tree) -> Tree:
         return tree
     args = tuple(map(expanded, tree.args))
     return expanded(DEFINED[tree.op](*args)) if tree.op in DEFINED else Apply(tree.op, args)
+
+
+def named(tree: Tree, names: Sequence[str]) -> Tree:
+    """The tree with these names in place of its symbols."""
+    if isinstance(tree, Apply):
+        return Apply(tree.op, tuple(named(arg, names) for arg in tree.args))
+    return Leaf("name", names[tree.index]) if isinstance(tree, Symbol) else tree
 
 
 def parts(tree: Tree) -> Iterator[Tree]:
