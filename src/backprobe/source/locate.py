@@ -22,6 +22,9 @@ EXECUTED = "<string>"
 """The file of code made by exec; from Python 3.13 on, ``linecache`` has the text of ``python -c`` under that name."""
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.alias)
+"""Nodes without a function inside: most of a syntax tree."""
 
 
 @dataclass(frozen=True)
@@ -134,17 +137,22 @@ def _parse_lines(file: str, lines: tuple[str, ...]) -> Parsed:
             next="put the function into a cell or file of plain Python",
         ) from error
     functions: dict[tuple[str, int], list[tuple[FunctionNode, tuple[str, ...]]]] = {}
-    for node, classes in _walk(tree, ()):
+    for node, classes in _functions(tree):
         first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
         functions.setdefault((getattr(node, "name", "<lambda>"), first), []).append((node, classes))
     return Parsed(lines, tuple(_imports(tree)), functions)
 
 
-def _walk(node: ast.AST, classes: tuple[str, ...]) -> Iterator[tuple[FunctionNode, tuple[str, ...]]]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield child, classes
-        yield from _walk(child, (*classes, child.name) if isinstance(child, ast.ClassDef) else classes)
+def _functions(tree: ast.Module) -> Iterator[tuple[FunctionNode, tuple[str, ...]]]:
+    """Every function of a file, with the classes around it."""
+    pending: list[tuple[ast.AST, tuple[str, ...]]] = [(tree, ())]
+    while pending:
+        node, classes = pending.pop()
+        if isinstance(node, FUNCTIONS):
+            yield node, classes
+        elif isinstance(node, ast.ClassDef):
+            classes = (*classes, node.name)
+        pending += [(child, classes) for child in ast.iter_child_nodes(node) if not isinstance(child, LEAVES)]
 
 
 def _imports(node: ast.AST) -> Iterator[ast.stmt]:
