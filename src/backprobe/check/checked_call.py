@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.recheck import Operation
+from backprobe.backends.recheck import RecordedCall
 from backprobe.check.differences import TRUSTED, Slope, slope
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
@@ -84,10 +84,10 @@ class BackwardRaises(Exception):
 class CheckedCall:
     """One call, repeated at other values of its inputs."""
 
-    def __init__(self, operation: Operation, seed: int = 0) -> None:
+    def __init__(self, operation: RecordedCall, seed: int = 0) -> None:
         self.operation = operation
         self.random = numpy.random.default_rng(seed)
-        self.values = [held.value for held in operation.inputs]
+        self.values = [held.value for held in operation.inputs.values()]
         outputs = operation.run(self.values)
         self.shapes = [output.shape for output in outputs]
         self.is_complex = [numpy.iscomplexobj(output) for output in outputs]

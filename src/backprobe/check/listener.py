@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType
 from typing import Any
 
-from backprobe.backends.recheck import HELD, Operation, Recheck
+from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.check.skips import Skips
 from backprobe.errors import NoSource
 from backprobe.record.names import quote
@@ -21,7 +21,7 @@ from backprobe.source.sites import CallSite, Site, operator_of
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.scope import LOOKS_AT_FRAME
 
-Check = Callable[["CallListener", CallSite, Operation | Reason], None]
+Check = Callable[["CallListener", CallSite, RecordedCall | Reason], None]
 """Takes each call that computes something differentiable: as an operation, or the reason why it can't be repeated."""
 
 
@@ -93,20 +93,22 @@ class CheckedProgram:
 
     def instantiate(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
         """Make an object of a class that the user wrote, which may compute."""
-        if self.calls.hear(_given, args, kwargs) not in (None, HELD):
+        since = self.calls.now()
+        made = kind(*args, **kwargs)
+        if self.calls.now() > since:
             self.note("class_not_followed", name=kind.__qualname__)
-        return kind(*args, **kwargs)
+        return made
 
     def call(self, listener: CallListener, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make one of the program's calls, and check it."""
         self.last = listener, site
         since = self.calls.now()
-        heard = self.calls.hear(function, args, kwargs)
+        made = self.calls.record(function, args, kwargs)
         result = function(*args, **kwargs)
-        if isinstance(heard, Reason):
-            made: Operation | Reason | None = heard if self.calls.now() > since else None
-        else:
-            made = None if heard is None else heard.returned(result)
+        if isinstance(made, RecordedCall):
+            made = made.returned(result)
+        elif self.calls.now() == since:
+            made = None
         if made is not None:
             self.calls.account_for(since)
             self.check(listener, site, made)
@@ -128,10 +130,6 @@ def runs_user_code(kind: type) -> bool:
         if not file.startswith("<") and package(file) is None:
             return True
     return False
-
-
-def _given(*args: Any, **kwargs: Any) -> None:
-    """Stands for a call with these arguments, to ask whether any of them is differentiated."""
 
 
 class CallsToFollow(FollowedCalls[CallListener | None]):

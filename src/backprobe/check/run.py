@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.discover import is_model
 from backprobe.backends.protocol import Backend
-from backprobe.backends.recheck import Operation
+from backprobe.backends.recheck import RecordedCall
 from backprobe.backends.refusals import refuse
 from backprobe.check.listener import CallListener, CheckedProgram
 from backprobe.check.report import CheckReport
@@ -39,15 +39,18 @@ class CheckRun:
     def report(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> CheckReport:
         if not is_model(self.backend, self.target):
             self._refuse_arguments(args, kwargs)
+        undo: list[Callable[[], None]] = []
         given = {str(at): value for at, value in enumerate(args)} | dict(kwargs)
         try:
-            self.calls.run(self._run, self.target, given)
+            self.calls.run(self._run, self.target, given, undo)
         except BackprobeError:
             raise
         except BaseException as error:
             self._add_notes(error)
             raise
         finally:
+            for put_back in reversed(undo):
+                put_back()
             unseen = self.calls.unaccounted()
             self.calls.release()
         self.skips.refuse_unused(name_of(self.target))
@@ -90,12 +93,13 @@ class CheckRun:
         site = CallSite("", 0, "", spelled=name_of(self.target))
         return CallListener(self.program, None, "", "", (site,)).call(target, False, 0)
 
-    def _check(self, listener: CallListener, site: CallSite, made: Operation | Reason) -> None:
+    def _check(self, listener: CallListener, site: CallSite, made: RecordedCall | Reason) -> None:
         if isinstance(made, Reason):
             self.results.add(listener, site, [], Verdict(unchecked=made))
         else:
-            verdict = check_call(made, self.results.known(site, made.inputs))
-            self.results.add(listener, site, made.inputs, verdict)
+            inputs = list(made.inputs.values())
+            verdict = check_call(made, self.results.known(site, inputs))
+            self.results.add(listener, site, inputs, verdict)
 
     def _add_notes(self, error: BaseException) -> None:
         """Add to an error of the program where the check was."""

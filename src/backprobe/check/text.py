@@ -30,7 +30,6 @@ SENTENCES = {
     "initialises_parameters": "it has parameters that this call initialises",
     "layer_not_built": "it is a layer that has no Variables yet",
     "bound_module": "it is a module bound to variables that are not among its arguments",
-    "meta_device": "its tensors are on the meta device, and have no numbers",
     "layout": "an argument is a tensor of layout {layout}",
     "random": "it draws random numbers, and TensorFlow would draw others each time it is called",
     "writes_variable": "it writes to a Variable, and would do so each time it is called",

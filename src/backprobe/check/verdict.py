@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.recheck import Operation
+from backprobe.backends.recheck import RecordedCall
 from backprobe.check.checked_call import BackwardRaises, CheckedCall, Comparison, Outline, Uncheckable
 from backprobe.check.locate_error import Element, Wrong, locate_error
 from backprobe.check.text import relative_error
@@ -36,7 +36,7 @@ class Verdict:
         self.remarks.append((Reason(code, fields), at))
 
 
-def check_call(operation: Operation, known: Set[int] = frozenset()) -> Verdict:
+def check_call(operation: RecordedCall, known: Set[int] = frozenset()) -> Verdict:
     """Compare the derivative of a call with differences of it.
 
     For ``known`` inputs, whose error was located in an earlier call, it is not located again.

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import is_lazy
 
 from backprobe.backends.patching import listening
 from backprobe.backends.pure_calls import contents
@@ -36,7 +35,9 @@ class ModuleCopy:
 
     def __init__(self, original: torch.nn.Module, module: torch.nn.Module) -> None:
         self.module = module
-        self.wanted = [path for path, parameter in original.named_parameters() if parameter.requires_grad]
+        self.own: dict[int, Tensor] = {
+            id(of): own for of, own in zip(original.parameters(), module.parameters(), strict=True)
+        }
         self.buffers = {path: buffer.clone() for path, buffer in module.named_buffers()}
         self.dtypes = {path: held.dtype for path, held in (*module.named_parameters(), *module.named_buffers())}
 
@@ -53,8 +54,6 @@ class ModuleCopy:
             module = deepcopy(original, memo)
         except Exception as error:  # noqa: BLE001  # whatever is in it may refuse to be copied
             return Reason("module_not_copied", {"error": first_line(error)})
-        if any(is_lazy(held) for held in (*module.parameters(), *module.buffers())):
-            return Reason("initialises_parameters")
         for parameter in module.parameters():
             parameter.grad = None
         return cls(original, module)
@@ -66,20 +65,21 @@ class ModuleCopy:
                 if held.is_floating_point():
                     held.data = held.data.to(torch.float64 if double else self.dtypes[path])
 
-    def parameters(self) -> Iterator[tuple[str, Tensor]]:
-        """Those that are differentiated, by path."""
-        own = dict(self.module.named_parameters())
-        return ((path, own[path].detach()) for path in self.wanted)
+    def fill(self, values: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Put these values into the parameters, and the buffers back as they were. Returns the parameters.
 
-    def fill(self, values: Mapping[str, Tensor]) -> list[Tensor]:
-        """Put these values into the parameters, and the buffers back as they were. Returns the parameters."""
-        own = dict(self.module.named_parameters())
+        All are by identity of the original's parameters.
+        """
+        filled = {key: own for key, own in self.own.items() if key in values}
         with torch.no_grad():
-            for path, value in values.items():
-                own[path].copy_(value)
+            for key, own in filled.items():
+                own.copy_(values[key])
             for path, buffer in self.module.named_buffers():
                 buffer.copy_(self.buffers[path])
-        return [own[path] for path in self.wanted]
+        return filled
+
+    def call(self, held: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return self.module(*args, **kwargs)
 
 
 class Lent:
