@@ -11,6 +11,7 @@ from explain_cases import BLOCKS, FUNCTIONS, W, X
 from nonfinite_cases import CASES
 
 SENTENCES = reasons.render
+LARGE = torch.tensor(float("inf"))
 
 
 def arguments():
@@ -18,9 +19,9 @@ def arguments():
 
 
 def found(report):
-    """What findings are, but for their words."""
+    """What findings are, but for their words: ``why`` is a code itself."""
     places = [(one.source.file, one.source.line) if one.source is not None else None for one in report.findings]
-    return [(one.kind, place, one.name, one.chain, len(one.facts), bool(one.remedy))
+    return [(one.kind, place, one.name, one.chain, one.fields.get("why"), len(one.facts), bool(one.remedy))
             for one, place in zip(report.findings, places, strict=True)]  # fmt: skip
 
 
@@ -97,6 +98,54 @@ def limited():
     return rec
 
 
+def scaled_steps():
+    """Two steps of training in a block: a scale that overflows, a mask, and a learning rate that is infinite."""
+    net, scaler = torch.nn.Linear(2, 1), torch.amp.GradScaler("cpu", init_scale=2.0**100)
+    optimizer = torch.optim.SGD(net.parameters(), lr=float("inf"))
+    with bp.probe(nonfinite=True) as rec:
+        for _ in range(2):
+            masked = torch.softmax(net(torch.ones(3, 2)).masked_fill(torch.eye(3, 1) > 0, float("-inf")), 0)
+            loss = (masked * 1e30).sum()
+            scaler.scale(loss).backward()
+            optimizer.step()
+    return rec
+
+
+def a_buffer():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1)).eval()
+    model[1].running_mean.fill_(float("nan"))
+    model[2].weight.data.fill_(float("inf"))
+    return bp.probe(model, of=torch.sum, nonfinite=True)(torch.ones(3, 2))
+
+
+def at_a_pole(x):
+    r = torch.sqrt(x)
+    s = x * 3
+    return (r + s).sum()
+
+
+def a_scaled_pole():
+    x = torch.tensor([0.0, 4.0], requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        loss = at_a_pole(x)
+        (loss * 4.0).backward()
+    return rec
+
+
+def by_what_is_written(x):
+    y = x * torch.inf
+    z = x * LARGE
+    return y.sum() + z.sum()
+
+
+def in_turns(x):
+    total = 0.0
+    for k in range(4):
+        y = torch.log(x - k % 2)
+        total = total + y.sum()
+    return total
+
+
 PROGRAMS = {
     **{f"function {one.name}": lambda one=one: bp.probe(one.program)(*arguments()) for one in FUNCTIONS},
     **{f"block {one.name}": lambda one=one: one.program(*arguments(), bp.probe) for one in BLOCKS},
@@ -104,7 +153,10 @@ PROGRAMS = {
        for one in CASES},
     **{f"NaN in a block {one.program.__name__}": lambda one=one: in_a_block(one) for one in CASES},
     "a model": lambda: bp.probe(Steps())(torch.ones(3, 2)), "steps": steps, "a hook": hooked, "a long list": many,
-    "a limited backward": limited,
+    "a limited backward": limited, "NaN by steps": scaled_steps, "NaN in a model": a_buffer,
+    "NaN at a pole under a scale": a_scaled_pole, "NaN by itself": lambda: bp.probe(at_a_pole)(torch.zeros(2)),
+    "NaN as it is written": lambda: bp.probe(by_what_is_written, nonfinite=True)(torch.ones(2)),
+    "NaN in turns": lambda: bp.probe(in_turns, nonfinite=True)(torch.zeros(2)),
 }  # fmt: skip
 
 

@@ -26,9 +26,7 @@ def test_what_a_step_makes_of_finite_gradients_is_born_there():
     rec, report = trained(lr=float("inf"))
     (found,) = report.findings
     assert (found.kind, found.name) == ("born", "model.bias")
-    assert found.headline == (
-        "Inf is written into 'model.bias', 'model.weight' at `opt.step()`: their gradients are finite"
-    )
+    assert found.headline == ("Inf is written into 'model.bias', 'model.weight' at `opt.step()`, from finite gradients")
     assert found.source.text == "opt.step()"
     assert found.facts == ("the optimizer: SGD, lr inf",)
 
@@ -38,7 +36,7 @@ def test_what_comes_of_a_gradient_is_no_birth_of_its_own():
     assert [(finding.kind, finding.name) for finding in report.findings][0] == ("unknown", "loss")
     (spread,) = [finding for finding in report.findings if "written" in finding.headline]
     assert spread.kind == "propagated"
-    assert spread.headline.endswith("at `opt.step()`: their gradients hold NaN")
+    assert spread.headline.endswith("at `opt.step()`, from gradients that hold NaN")
 
 
 def test_a_gradient_that_was_spoiled_after_backward():
@@ -51,7 +49,7 @@ def test_a_gradient_that_was_spoiled_after_backward():
         optimizer.step()
     found = bp.explain(rec).findings[0]
     assert (found.kind, found.source.text) == ("came_in", "optimizer.step()")
-    assert found.headline == "NaN is written into 'w' at `optimizer.step()`: its gradient holds NaN"
+    assert found.headline == "NaN is written into 'w' at `optimizer.step()`, from gradients that hold NaN"
 
 
 def test_a_healthy_step_is_nothing():
@@ -83,7 +81,7 @@ def test_around_a_model_the_line_is_not_known(clear):
     assert (found.kind, found.source) == ("born", None)
     assert found.headline == (
         "Inf is written into 'model.bias', 'model.weight' at a statement after backward(), such as a step of an "
-        "optimizer: their gradients are finite"
+        "optimizer, from finite gradients"
     )
     assert found.remedy.startswith("with bp.probe(nonfinite=True) as rec: around the same lines")
 

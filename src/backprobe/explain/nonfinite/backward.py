@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy
 
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import ForwardPass, Moment
-from backprobe.explain.nonfinite.module_births import to_look_into
 from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
-from backprobe.explain.nonfinite.text import (
-    BETWEEN,
-    DOUBLE_WHERE,
-    MASKED,
-    SEE_BETWEEN,
-    SEE_OPERATION,
-    SEE_WHICH,
-    scaled,
-)
+from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import Graph, reached
@@ -31,9 +22,6 @@ from backprobe.source.sites import operation as operation_of
 
 MASKING = ("where", "masked_fill", "masked_fill_", "select")
 REENTRANT = "CheckpointFunction"
-MOST = 4  # names of a headline
-
-Following = Callable[[int], Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -51,16 +39,6 @@ class Birth:
     made: State
     others: tuple[int, ...] = ()  # the entries whose backward it may be as well
 
-    @property
-    def word(self) -> str:
-        """What is born, and of what."""
-        return f"{WORDS[self.made]} is born" + (" of Inf" if self.given is State.INF else "")
-
-    @property
-    def came(self) -> str:
-        """What came to the operation."""
-        return WORDS.get(self.given, "a finite gradient")
-
 
 class BackwardPass:
     """Where the gradients of one record become NaN or Inf, given where its values do."""
@@ -74,7 +52,7 @@ class BackwardPass:
         visited = {at: nth for nth, at in enumerate(self.known.record.backward)}
         order = sorted(range(len(self.entries)), key=lambda at: (visited.get(at, len(visited)), -at))
         if not self.known.sees_operations:
-            return list(self._between(order, self.followers.__getitem__))
+            return list(self._between(order, self.followers))
         seen = [
             Birth(at, one.operation, one.at, RECORDED[one.given], RECORDED[one.made])
             for at in order for one in self.known.made(at)
@@ -85,27 +63,25 @@ class BackwardPass:
         """A birth, or those inside of it: a reentrant checkpoint is one operation that runs a backward of its own."""
         if birth.operation != REENTRANT:
             return [birth]
-        inside = self._between(order, self._mentioning)  # no edge leads into what was computed again
+        inside = self._between(order, self.known.consumers)  # no edge leads into what was computed again
         return [one for one in inside if one.wrt == birth.wrt] or [birth]
 
-    def _between(self, order: Sequence[int], following: Following) -> Iterator[Birth]:
+    def _between(self, order: Sequence[int], consumers: Sequence[Sequence[int]]) -> Iterator[Birth]:
         """Where only entries are seen: a gradient that is worse than those of all that its value flows into."""
         for at in order:
-            state, consumers = self.known.grads[at], following(at)
-            given = self.known.worst_grad(consumers)
-            if state.is_bad and consumers and state > given:
-                for owner, *others in self._suspects(at, consumers):
+            state, following = self.known.grads[at], self._differentiated(consumers[at])
+            given = self.known.worst_grad(following)
+            if state.is_bad and following and state > given:
+                for owner, *others in self._suspects(at, following):
                     yield Birth(owner, self._operation(owner, at), at, given, state, tuple(others))
 
     @cached_property
     def followers(self) -> Sequence[Sequence[int]]:
         """For each entry those that its value flows into and that have a gradient."""
-        inputs = Graph.of(self.known.record).inputs
-        return [[one for one in self._mentioning(at) if at in inputs[one]] for at in range(len(self.entries))]
+        return [self._differentiated(consumers) for consumers in Graph.of(self.known.record).consumers]
 
-    def _mentioning(self, at: int) -> Sequence[int]:
-        """Those with a gradient that an entry is a source of, by an edge or by what their expressions mention."""
-        return [one for one in self.known.consumers[at] if self.entries[one].status is GradStatus.OK]
+    def _differentiated(self, places: Sequence[int]) -> Sequence[int]:
+        return [at for at in places if self.entries[at].status is GradStatus.OK]
 
     def _operation(self, owner: int, wrt: int) -> str:
         """What an entry's line computes, if that is all that lies between its value and one that it is applied to."""
@@ -139,17 +115,9 @@ class BackwardPass:
     def _has_pole(self, owner: int, at: int) -> bool:
         """Has the operation of an entry an infinite derivative where a value lies?"""
         birth = Birth(owner, self._operation(owner, at), at, State.FINITE, self.known.grads[at])
-        return mechanism.INFINITE in self._mechanism(birth)
+        return _is_pole(self._mechanism(birth))
 
     # what follows from what
-
-    def folded(self) -> Mapping[int, Sequence[str]]:
-        """For entries where NaN or Inf is born forward and goes on to the output: what their backward makes, too."""
-        found: dict[int, list[str]] = {}
-        for birth in self.made:
-            if birth.owner in self.forward.origins and self._is_consequence(birth):
-                found.setdefault(birth.owner, []).append(f"its backward makes {WORDS[birth.made]} of {birth.came} too")
-        return {at: tuple(dict.fromkeys(facts)) for at, facts in found.items()}
 
     @cached_property
     def owners(self) -> Set[int]:
@@ -192,70 +160,60 @@ class BackwardPass:
                 yield (self.known.began[at], True), self._appeared(at)
 
     def _birth(self, birth: Birth) -> Finding:
-        known, owner, told = self.known, birth.owner, self._mechanism(birth)
-        headline = f"{birth.word} in the backward of {known.name(owner)}" + (f": {told}" if told else "")
-        operation = f"the operation {birth.operation}" if birth.operation else "an unknown operation of it"
-        facts = [f"{operation} was given {birth.came} and made {WORDS[birth.made]}", known.gradient(owner)]
+        known, owner, why = self.known, birth.owner, self._mechanism(birth)
+        made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
+        facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
         if birth.wrt is not None:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         if owner in known.bad_values:
-            facts += [known.value(owner), *self.forward.healing(owner)]
+            facts.append(known.value(owner))
         masked = self._masked(birth)
         facts += masked
-        if birth.made is State.INF and mechanism.INFINITE not in told:
+        if birth.made is State.INF and not _is_pole(why):
             facts += scaled(known.record.scales)
         facts += self.forward.use(owner)
-        remedy = DOUBLE_WHERE if masked else "" if birth.operation else self._to_look_into(owner)
-        return known.finding("born_backward", owner, headline, facts, self._chain(birth), remedy)
+        remedy = say("double_where") if masked else "" if birth.operation else self._to_look_into(owner)
+        said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
+        return known.finding(owner, "born_backward", facts=facts, remedy=remedy, why=why, **said)
 
     def _to_look_into(self, at: int) -> str:
         """What to type to see which operation it was."""
-        return to_look_into(self.entries[at], []) if self.entries[at].source is None else SEE_OPERATION
+        entry = self.entries[at]
+        return see_inside(split(entry.name)[0]) if entry.source is None else say("see_operation")
 
     def _unclear(self, birth: Birth) -> Finding:
         """One of several lines made it, and which of them is not known: none is blamed."""
         assert birth.wrt is not None
         known, suspects = self.known, (birth.owner, *birth.others)
-        names = " or ".join(map(known.name, suspects[:MOST])) + " …" * (len(suspects) > MOST)
-        headline = f"{birth.word} in the backward of {names}, on the way to {known.name(birth.wrt)}"
-        facts = [self._line(one) for one in suspects[:MOST]]
-        facts += [f"they received {birth.came}", known.gradient(birth.wrt), known.value(birth.wrt)]
+        facts = [*map(known.line, suspects[:MOST]), say("received", given=given(birth.given))]
+        facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         has_flows = any(edge.contribution is not None for one in suspects for edge in self.entries[one].inputs)
-        remedy = "" if has_flows else SEE_WHICH
-        return Finding("unknown", self.entries[birth.wrt].name, headline, None, tuple(facts), (), remedy)
+        names = " or ".join(map(known.name, suspects[:MOST])) + " …" * (len(suspects) > MOST)
+        return finding(
+            "born_backward_of_one", self.entries[birth.wrt].name, None, facts=facts, suspects=names,
+            remedy="" if has_flows else say("see_which"), born=born(birth.made, birth.given), wrt=known.name(birth.wrt),
+        )  # fmt: skip
 
-    def _line(self, at: int) -> str:
-        """A value and the line that computes it."""
-        source = self.entries[at].source
-        text = "no line of it is recorded" if source is None else source.text.strip()
-        return f"{self.known.name(at)}{self.known.at_line(at)}: {text}"
-
-    def _mechanism(self, birth: Birth) -> str:
-        word = WORDS[birth.made].lower()
-        if not birth.operation:
-            return ""
-        if birth.wrt is None:
-            return mechanism.backward(birth.operation, word, mechanism.Place(None, None), "")
+    def _mechanism(self, birth: Birth) -> Mechanism | None:
+        if not birth.operation or birth.wrt is None:
+            return mechanism.backward(birth.operation, birth.made, None, None, "")
         grad = self.known.grad_numbers(birth.wrt)
         if grad is None:
-            return ""
+            return None
         bad = ~numpy.isfinite(grad)
-        values, given = self.known.numbers(birth.wrt), self.known.grad_numbers(birth.owner)
-        place = mechanism.Place(mechanism.at(values, bad), mechanism.at(given, bad))
-        return mechanism.backward(birth.operation, word, place, self.entries[birth.wrt].dtype or "")
+        values, came = self.known.numbers(birth.wrt), self.known.grad_numbers(birth.owner)
+        dtype = self.entries[birth.wrt].dtype or ""
+        return mechanism.backward(
+            birth.operation, birth.made, mechanism.at(values, bad), mechanism.at(came, bad), dtype
+        )  # fmt: skip
 
     def _masked(self, birth: Birth) -> list[str]:
         """For a birth behind a ``where``: the branch that it lies in, which the condition did not select there."""
-        behind, pending = {birth.owner}, [birth.owner]
-        while pending:
-            at = pending.pop(0)  # the nearest first
+        behind = reached([birth.owner], self.known.consumers.__getitem__)
+        for at in sorted(behind):  # the nearest first
             branch = self._branch(at, behind, birth.operation.lower() if at == birth.owner else "")
             if branch:
-                where = f"{self.entries[at].op}{self.known.at_line(at)}"
-                return [MASKED.format(branch=branch, where=where)]
-            new = [one for one in self.known.consumers[at] if one not in behind]
-            behind |= set(new)
-            pending += new
+                return [say("masked", branch=branch, where=self.entries[at].op + self.known.at_line(at))]
         return []
 
     def _branch(self, at: int, behind: Set[int], operation: str) -> str:
@@ -299,20 +257,16 @@ class BackwardPass:
 
     def _appeared(self, at: int) -> Finding:
         """A gradient that is not finite, and what may have made it so."""
-        known, name, word = self.known, self.known.name(at), WORDS[self.known.grads[at]]
-        kind, remedy, facts = "came_in_backward", "", [known.gradient(at)]
+        known, facts = self.known, [self.known.gradient(at)]
+        appeared = partial(known.finding, at, facts=facts, word=WORDS[known.grads[at]])
         outputs = [one for one in self.followers[at] if one in known.record.outputs]
         starts = [one for one in outputs if self.entries[one].source is None]
         if at in known.record.outputs:
-            headline = f"{word} comes in with the gradient that backward starts from, at {name}"
-            remedy = SEE_BETWEEN if starts else ""
-        elif starts:  # the hooks of a block are there when backward comes to the first value that is recorded
-            kind, remedy = "unknown", SEE_BETWEEN
-            headline = f"{word} comes to the gradient of {name} on the way from {known.name(starts[0])}: by {BETWEEN}"
-            facts += scaled(known.record.scales)
-        else:
-            headline = f"{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients"
-        return known.finding(kind, at, headline, facts, remedy=remedy)
+            return appeared("started_bad", remedy=say("see_between") if starts else "")
+        if not starts:
+            return appeared("came_in_backward")
+        facts += scaled(known.record.scales)  # the hooks of a block are there when backward comes to what is recorded
+        return appeared("came_on_the_way", start=known.name(starts[0]), remedy=say("see_between"))
 
     def _is_read_where_made(self, at: int) -> bool:
         """Was a value written over, or mentioned, where NaN or Inf was made, though no edge leads there?
@@ -325,3 +279,7 @@ class BackwardPass:
     def _places(self) -> Set[int]:
         """The entries where something is made, forward or backward."""
         return {birth.owner for birth in self.made} | set(self.forward.origins)
+
+
+def _is_pole(why: Mechanism | None) -> bool:
+    return why is not None and why.code in mechanism.POLE

@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from backprobe.backends.tensors import Arrays
-from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.sources import Sources
-from backprobe.explain.nonfinite.states import State, of_grad, of_value
+from backprobe.explain.nonfinite.states import State, number, of_grad, of_value
+from backprobe.explain.nonfinite.text import finding, say
 from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
@@ -69,22 +69,17 @@ class Evidence:
         return found
 
     @cached_property
-    def first_bad_backward(self) -> int:
-        """The first output from which a bad gradient came; the number of entries where there is none."""
-        bad = [end for at, end in enumerate(self.began) if self.grads[at].is_bad or self.made(at)]
-        return min(bad, default=len(self.entries))
-
-    @cached_property
     def first_bad(self) -> int:
-        """The first entry, or output that backward ran from, where something was bad."""
-        return min([self.first_bad_backward, *self.bad_values])
+        """The first entry, or output that backward ran from, where something was bad; the number of entries if none."""
+        ends = [end for at, end in enumerate(self.began) if self.grads[at].is_bad or self.made(at)]
+        return min([*ends, *self.bad_values], default=len(self.entries))
 
     # numbers
 
     def numbers(self, at: int) -> Any:
         """The numbers of a value; None where they are not held."""
         held = self.entries[at].held_value
-        return self.arrays.numbers(held) if self.arrays.is_tensor(held) else mechanism.number(held)
+        return self.arrays.numbers(held) if self.arrays.is_tensor(held) else number(held)
 
     def grad_numbers(self, at: int) -> Any:
         """The numbers of a gradient; None where there is none."""
@@ -96,12 +91,10 @@ class Evidence:
 
     # words
 
-    def finding(
-        self, kind: str, at: int, headline: str, facts: Iterable[str], chain: tuple[str, ...] = (), remedy: str = ""
-    ) -> Finding:  # fmt: skip
+    def finding(self, at: int, code: str, **said: Any) -> Finding:
         """A finding at an entry's line."""
         entry = self.entries[at]
-        return Finding(kind, entry.name, headline, entry.source, tuple(facts), chain, remedy)
+        return finding(code, entry.name, entry.source, name=repr(entry.name), **said)
 
     def names(self, places: Iterable[int]) -> list[str]:
         return [self.entries[at].name for at in places]
@@ -109,30 +102,41 @@ class Evidence:
     def name(self, at: int) -> str:
         return repr(self.entries[at].name)
 
+    def by_op(self, at: int) -> str:
+        """The name of an entry, and the operation that computes it."""
+        op = self.entries[at].op
+        return say("by_op", name=self.name(at), op=op) if op else self.name(at)
+
     def at_line(self, at: int) -> str:
         """`` (file:line)``, or nothing."""
         source = self.entries[at].source
         return "" if source is None else f" ({place(source.file, source.line)})"
 
+    def line(self, at: int) -> str:
+        """A value, and the line that computes it."""
+        source, named = self.entries[at].source, self.name(at) + self.at_line(at)
+        return say("no_line", at=named) if source is None else f"{named}: {source.text.strip()}"
+
     def value(self, at: int, what: str = "") -> str:
         """What a value is: its shape, and how many numbers of it are NaN or Inf, or between which it lies."""
         entry = self.entries[at]
-        shown = (what or repr(entry.name)) + ("" if entry.shape is None else f" of shape {entry.shape}")
+        value = what or self.name(at)
+        value = value if entry.shape is None else say("of_shape", value=value, shape=entry.shape)
         count = None if entry.finiteness is None else entry.finiteness.value
         if count is not None and not count.is_finite:
-            return f"{shown}: {count}"
+            return say("holds", value=value, count=count)
         if self.values[at] is State.UNKNOWN:
-            return f"{shown} is not known"
+            return say("not_known", value=value)
         if self.is_number(at):
-            return f"{shown} is {entry.held_value}"
+            return say("is_number", value=value, number=entry.held_value)
         numbers = self.numbers(at)
         if numbers is None or numbers.dtype.kind == "c" or not numbers.size:
-            return f"{shown} is finite"
-        low, high = numbers.min(), numbers.max()
-        return f"{shown} is finite, " + (f"{low:.6g}" if low == high else f"between {low:.6g} and {high:.6g}")
+            return say("is_finite", value=value)
+        low, high = f"{numbers.min():.6g}", f"{numbers.max():.6g}"
+        return say("is_number" if low == high else "is_between", value=value, number=low, low=low, high=high)
 
     def gradient(self, at: int) -> str:
         """How many numbers of a gradient are NaN or Inf."""
         finiteness = self.entries[at].finiteness
         count = None if finiteness is None else finiteness.grad
-        return f"the gradient of {self.name(at)}: " + ("not there" if count is None else str(count))
+        return say("gradient", name=self.name(at), count=say("no_gradient") if count is None else count)

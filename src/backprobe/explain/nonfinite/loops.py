@@ -13,6 +13,8 @@ from typing import Any
 import numpy
 
 from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.text import say
+from backprobe.findings.phrasing import listed
 from backprobe.record.names import split
 
 STEP = "step"
@@ -88,3 +90,10 @@ def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]
         elif not sources and (not loop.is_bad(at, loop.first) or outside):
             follows.add(at)  # given by the step before, or from outside of the loop
     return begins, follows
+
+
+def begun(loop: Loop, steps: Sequence[int]) -> str:
+    """In which steps of a loop something begins, in the order in which they ran."""
+    first, *others = map(loop.counted, steps)
+    said = say("begins", step=first)
+    return say("begins_again", begins=said, steps=listed(others)) if others else said

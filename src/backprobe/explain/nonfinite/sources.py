@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from backprobe.cuts.mentions import NO_NUMBERS
-from backprobe.cuts.usage import uses
+from backprobe.cuts import usage
+from backprobe.cuts.mentions import mentions_of
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
-from backprobe.record.inputs import IndirectInput
 from backprobe.record.names import split, strip
 from backprobe.record.source import Source
 from backprobe.source.sites import operation
 
-COMPUTING = (ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda)
+COMPUTING = (
+    ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.Call,
+)  # fmt: skip
 LEAF = re.compile(r"(\.\w+)+")  # of a container: ``pair.0``
 
-Place = tuple[str, int, str]
-"""File and line of an expression, and the scope that it ran in."""
+Parts = Mapping[str, int]
+"""The entries of the parts of an expression, by their texts."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,9 @@ class Sources:
     """For each entry: its sources, its consumers, and the names that its expression mentions and no entry holds."""
 
     direct: Sequence[tuple[int, ...]]
-    unknown: Sequence[tuple[str, ...]]
+    unknown: Sequence[Sequence[str]]
     consumers: Sequence[Sequence[int]]
-    parts: Sequence[Mapping[str, int]]  # by the text of a part of the expression
+    parts: Sequence[Parts]
     scopes: Sequence[str]  # with all counts
 
     @classmethod
@@ -43,33 +44,28 @@ class Sources:
         """Look through a record once, in the order of execution."""
         graph = Graph.of(record)
         scopes = [split(name)[0] for name in graph.full_names]
-        made: dict[Place, dict[str, int]] = {}  # what each expression of a line computed last
+        made: dict[tuple[str, int, str], dict[str, int]] = {}  # what each expression of a line computed last
         direct: list[tuple[int, ...]] = []
         unknown, every = [], []
         for at, entry in enumerate(record.entries):
-            source = entry.source if entry.source is not None and entry.source.expression else None
-            same_line = {} if source is None else made.setdefault((source.file, source.line, scopes[at]), {})
-            parts = {} if source is None else {**{read.spelled: read.at for read in entry.reads}, **same_line}
-            mentioned, unresolved = _mentioned(entry, parts)
-            inputs = list(graph.inputs[at])
-            items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
-            parts, unresolved = {**parts, **items}, tuple(name for name in unresolved if name not in items)
-            returned = _returned_unseen(entry, parts, {*inputs, *mentioned}, direct)
-            passed = [way.at for way in entry.indirect if _gives_numbers(way)]
-            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *mentioned, *returned, *passed) if one != at)))
+            inputs, source = list(graph.inputs[at]), entry.source
+            parts, found, unresolved = dict[str, int](), list[int](), list[str]()
+            if source is not None and source.expression:
+                same_line = made.setdefault((source.file, source.line, scopes[at]), {})
+                parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
+                same_line[source.expression] = at
+                tree = parsed(source.expression)
+                found, unresolved = mentioned([] if tree is None else _walk(tree, parts, is_whole=True))
+                items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
+                parts |= items
+                unresolved = [name for name in unresolved if name not in items]
+            returned = _returned_unseen(entry, parts, {*inputs, *found}, direct)
+            numbers = {mention.source for mention in mentions_of(at, entry)} if entry.indirect else ()
+            passed = [way.at for way in entry.indirect if way.at in numbers]
+            direct.append(tuple(dict.fromkeys(one for one in (*inputs, *found, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
-            if source is not None:
-                same_line[source.expression] = at
         return cls(direct, unknown, inverted(direct), every, scopes)
-
-
-def _mentioned(entry: Entry, parts: Mapping[str, int]) -> tuple[list[int], tuple[str, ...]]:
-    """The positions that an expression mentions directly, and the names in it without an entry."""
-    tree = None if entry.source is None else parsed(entry.source.expression)
-    found: list[int] = []
-    unknown = () if tree is None else dict.fromkeys(_walk(tree, parts, found, is_whole=True))
-    return found, tuple(unknown)
 
 
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
@@ -78,104 +74,101 @@ def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]
     return {name: one for name, one in zip(known, inputs, strict=True) if name in names and known.count(name) == 1}
 
 
-def _gives_numbers(way: IndirectInput) -> bool:
-    """Is more than the dtype or shape of a value passed on?"""
-    found = None if way.source is None else uses(way.source.expression or way.source.text, way.spelled)
-    return found is None or any(use.kind != NO_NUMBERS for use in found)
-
-
-def _returned_unseen(
-    entry: Entry, parts: Mapping[str, int], found: set[int], direct: Sequence[tuple[int, ...]]
-) -> list[int]:
+def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequence[tuple[int, ...]]) -> list[int]:
     """Results of functions that the line called and the expression does not spell: ``vmap(f)(x)`` calls ``f``."""
     told = found.union(*(direct[one] for one in found if one < len(direct)))
     calls = [parts.get(read.spelled) for read in entry.reads if read.spelled.endswith("()")]
     return [at for at in calls if at is not None and at not in told]
 
 
-@lru_cache(4096)
-def parsed(expression: str) -> ast.expr | None:
-    """The expression of a source as a tree; None where there is none."""
-    try:
-        return ast.parse(expression, mode="eval").body if expression else None
-    except SyntaxError:  # such as part of a statement, which is not an expression by itself
-        return None
+def parsed(text: str) -> ast.expr | None:
+    """The expression of a source as a tree; None where it is none by itself, as part of a statement."""
+    match usage.parsed(text):
+        case ast.Module(body=[ast.Expr(value=value)]):
+            return value
+    return None
 
 
 MODES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_", "zero_grad"})
 """Functions with "grad" in their names that return no gradients."""
+LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
+WRITTEN = ("inf", "nan", "infinity")
 
 
 @lru_cache(4096)
 def reads_gradients(source: Source) -> bool:
     """Does a line mention ``.grad``, or call a function with gradients in its name, as ``clip_grad_norm_``?"""
-    tree = parsed(source.expression) or statement(source.text)
-    nodes = list(ast.walk(tree)) if tree is not None else []
+    nodes = _nodes(source)
     called = {operation(node) for node in nodes if isinstance(node, ast.Call)} - MODES
     attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     return "grad" in attributes or any("grad" in name for name in called)
 
 
-LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
-WRITTEN = ("inf", "nan", "infinity")
-
-
 def writes_nonfinite(source: Source) -> bool:
     """Does a line write NaN or Inf itself?"""
-    tree = parsed(source.expression) if source.expression else statement(source.text)
-    return tree is not None and any(
+    return any(
         (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
         or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
-        for node in ast.walk(tree)
+        for node in _nodes(source)
     )
 
 
-def statement(text: str) -> ast.Module | None:
-    """A line of a source as a tree; None where it is not a whole statement."""
-    try:
-        return ast.parse(text.strip())
-    except SyntaxError:
-        return None
+def _nodes(source: Source) -> list[ast.AST]:
+    tree = usage.parsed(source.expression or source.text)
+    return [] if tree is None else list(ast.walk(tree))
 
 
-def _walk(node: ast.AST, parts: Mapping[str, int], found: list[int], *, is_whole: bool = False) -> Iterator[str]:
-    """Add the positions of the parts that have an entry to ``found``; yields the names that have none."""
-    if isinstance(node, ast.expr) and not is_whole:
-        known = _known(node, parts)
-        if known:
-            found += known
-            return
-    if isinstance(node, ast.expr) and _is_dotted(node):
-        yield ast.unparse(node)
-    elif isinstance(node, ast.Call):
-        called = _returned(node, parts)
-        found += called
-        if not called:
-            yield from _walk_callee(node.func, parts, found)
-            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-                yield from _walk(argument, parts, found)
-    else:
-        for child in ast.iter_child_nodes(node):
-            yield from _walk(child, parts, found)
+# down to the parts that have entries
+
+Walked = tuple[ast.AST, Sequence[int]]
+"""A node of an expression, and the entries that hold it."""
 
 
-def _walk_callee(function: ast.expr, parts: Mapping[str, int], found: list[int]) -> Iterator[str]:
-    """In ``x.sqrt``, the object of the method; ``torch.sqrt`` mentions no value."""
-    owner = function.value if isinstance(function, ast.Attribute) else None
-    if owner is not None and _is_dotted(owner):
-        found += _known(owner, parts)
-    elif owner is not None:
-        yield from _walk(owner, parts, found)
+def _walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Walked]:
+    """The nodes of an expression, but for what lies in those that have entries."""
+    held = [] if is_whole or not isinstance(node, ast.expr) else known_as(node, parts)
+    if isinstance(node, ast.Call) and not held:
+        held = _returned(node, parts)
+    yield node, held
+    if not held and not _is_dotted(node):
+        for child in _inside(node, parts):
+            yield from _walk(child, parts)
 
 
-def _is_dotted(node: ast.expr) -> bool:
+def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
+    """The parts of a node; of a call those that are values."""
+    if not isinstance(node, ast.Call):
+        return ast.iter_child_nodes(node)
+    return [*_applied_to(node, parts), *(keyword.value for keyword in node.keywords)]
+
+
+def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
+    """The arguments of a call, and before them the object of a method: ``torch.sqrt`` mentions no value."""
+    match call.func:
+        case ast.Attribute(value=owner) if not _is_dotted(owner) or known_as(owner, parts):
+            return [owner, *call.args]
+    return call.args
+
+
+def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
+    """The entries that expressions mention, and the names in them without an entry."""
+    found, unknown = list[int](), dict[str, None]()
+    for node, held in walked:
+        found += held
+        if not held and _is_dotted(node):
+            unknown[ast.unparse(node)] = None
+    return found, list(unknown)
+
+
+def _is_dotted(node: ast.AST) -> bool:
     """Is it a name, or attributes of one?"""
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name)
 
 
-def _known(node: ast.expr, parts: Mapping[str, int]) -> list[int]:
+def known_as(node: ast.expr, parts: Parts) -> list[int]:
+    """The entries that hold a part of an expression: itself, or the leaves of a container."""
     text = ast.unparse(node)
     if text in parts:
         return [parts[text]]
@@ -184,7 +177,7 @@ def _known(node: ast.expr, parts: Mapping[str, int]) -> list[int]:
     ]
 
 
-def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:
+def _returned(node: ast.Call, parts: Parts) -> list[int]:
     """The result of a function that was followed, which a read spells ``func()``."""
     match node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
@@ -192,43 +185,29 @@ def _returned(node: ast.Call, parts: Mapping[str, int]) -> list[int]:
     return []
 
 
-def applied_to(expression: str, parts: Mapping[str, int]) -> tuple[list[int], list[str]] | None:
-    """What an expression of one operation is applied to: positions of entries, and names that no entry holds.
+def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | None:
+    """What an expression of one operation is applied to: entries, and names that no entry holds.
 
     None where it computes more than that, and so where nothing is known of what is in between.
     """
-    tree, found = parsed(expression), list[int]()
+    tree = parsed(expression)
     named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
-    given = [*operands(expression, parts), *named]
-    if any(_computes(node, parts) for node in given):
-        return None
-    unknown = [name for node in given for name in _walk(node, parts, found)]
-    return found, unknown
+    walked = [part for node in (*operands(expression, parts), *named) for part in _walk(node, parts)]
+    return None if any(not held and _computes(node) for node, held in walked) else mentioned(walked)
 
 
-def _computes(node: ast.AST, parts: Mapping[str, int]) -> bool:
-    """Is something computed in a part of an expression that has no entry?"""
-    if isinstance(node, ast.expr) and _known(node, parts):
-        return False
-    if isinstance(node, ast.Call):
-        return not _returned(node, parts)
+def _computes(node: ast.AST) -> bool:
     is_literal = isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
-    return (isinstance(node, COMPUTING) and not is_literal) or any(
-        _computes(child, parts) for child in ast.iter_child_nodes(node)
-    )
+    return isinstance(node, COMPUTING) and not is_literal
 
 
-def operands(expression: str, parts: Mapping[str, int]) -> list[ast.expr]:
+def operands(expression: str, parts: Parts) -> list[ast.expr]:
     """What the outermost operation of an expression is applied to: of a method, its object first."""
     match parsed(expression):
         case ast.BinOp(left=left, right=right):
             return [left, right]
-        case ast.UnaryOp(operand=operand):
-            return [operand]
-        case ast.Subscript(value=value):
+        case ast.UnaryOp(operand=value) | ast.Subscript(value=value):
             return [value]
-        case ast.Call(func=ast.Attribute(value=owner), args=args) if not _is_dotted(owner) or _known(owner, parts):
-            return [owner, *args]
-        case ast.Call(args=args):
-            return list(args)
+        case ast.Call() as call:
+            return _applied_to(call, parts)
     return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from enum import IntEnum
 from typing import Any
 
@@ -45,7 +44,8 @@ def of_count(count: Nonfinite | None) -> State:
 def of_value(entry: Entry) -> State:
     """How bad the value of an entry is."""
     if entry.status is GradStatus.NOT_TENSOR:  # float("inf") in the middle of a line is the line's own business
-        return State.FINITE if entry.name.endswith("()") else _of_number(entry.held_value)
+        held = None if entry.name.endswith("()") else number(entry.held_value)
+        return State.FINITE if held is None else of_numbers(held)
     if entry.status is GradStatus.NOT_FLOAT:
         return State.FINITE
     return State.UNKNOWN if entry.finiteness is None else of_count(entry.finiteness.value)
@@ -58,9 +58,11 @@ def of_grad(entry: Entry) -> State:
     return of_count(entry.finiteness.grad)
 
 
-def _of_number(number: Any) -> State:
-    parts = (number.real, number.imag) if isinstance(number, complex) else (number,)
-    floats = [part for part in parts if isinstance(part, float)]
-    if any(map(math.isnan, floats)):
-        return State.NAN
-    return State.INF if any(map(math.isinf, floats)) else State.FINITE
+def number(value: object) -> Any:
+    """A plain number as an array; None for anything else, and for an integer that no float holds."""
+    if not isinstance(value, int | float | complex):
+        return None
+    try:
+        return numpy.asarray(value, complex if isinstance(value, complex) else float)
+    except OverflowError:
+        return None

@@ -1,63 +1,194 @@
-"""The words that reports about NaN and Inf share."""
+"""The words of reports about NaN and Inf: one sentence for each code, and the one place that makes findings of them.
+
+``word`` is NaN or Inf, ``name`` the entry that a finding is about, and ``born`` says what is born, and of what.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from backprobe.explain.nonfinite.loops import Loop
+from backprobe.explain.nonfinite.states import WORDS, State
+from backprobe.findings.report import Finding
+from backprobe.record import reasons
+from backprobe.record.source import Source
 
-LATE = (
-    "recorded without nonfinite=True: the kept values were checked now, and the operations that made gradients NaN or "
-    "Inf are not known"
-)
-SEE_MORE = "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward"
-UPDATED = "gradients held NaN or Inf before that: parameters updated with them may have brought it in"
-BEGUN = "it begins in step {} of the loop, counted from 0"
-AGAIN = ", and again in {}, where its inputs are finite"
-HELD = "the buffer {!r} held {} before the model ran"
-NOTHING = "no output and no gradient holds NaN or Inf"
-NO_TENSOR = "it is a plain number, and nothing seen to use it holds NaN or Inf"
-NOT_SEEN = "the module's other inputs are not recorded"
-BEFORE = (
-    "backward() ran on a value that holds {word}: it arose between {between} and that value, or came in with something "
-    "else; no line in between is recorded"
-)
-SEE_BETWEEN = (
-    "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable, to record them"
-)
-NO_SCALE = "; under a GradScaler an overflow is expected now and then: it skips the step and lowers the scale"
-LOWER_SCALE = (
-    "a smaller scale, such as a lower init_scale of the GradScaler: gradients are divided by it before the step"
-)
-MASKED = "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient"
-DOUBLE_WHERE = (
-    "substitute a harmless number before the operation, too: safe = where(condition, x, 1), then "
-    "where(condition, f(safe), other); the values stay the same, and no zero gradient meets an infinite derivative"
-)
-SEE_OPERATION = (
-    "bind each operation of the line to a variable of its own; or, outside a block, select '**:*()' too, to see which "
-    "one it was"
-)
-SEE_WHICH = "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f, to see which one it was"
-BETWEEN = "an operation between them, a hook, or the sum of the incoming gradients"
-MOST_STEPS = 8
-MOST_LISTED = 4  # names within a sentence
+MOST = 4
+"""Names within a sentence."""
+
+SENTENCES = {
+    # headlines of the forward pass
+    "came_in": "{word} comes in with {name}",
+    "came_in_parameter": "{word} comes in with the parameter {name}",
+    "came_in_buffer": "{word} comes in with the buffer {buffers}, at {name}",
+    "born": "{born} at {name}",
+    "born_or_from": "{word} is born at {name}, or came there from {lost}, whose value is not known",
+    "born_or_with": "{born} at {name}, or came in with {lost}, which {verb} not recorded",
+    "born_within": "{word} is born inside {place}, between {given} and its output {name}",
+    "born_within_or_before": "{word} comes out of {place}: created inside it, or already in its inputs",
+    "born_before_backward": (
+        "backward() ran on a value that holds {word}: it arose between {given} and that value, or came in with "
+        "something else; no line in between is recorded"
+    ),
+    "healed": "{bad} is healed at {healer}",
+    "written_finite": "{word} is written into {parameters} at {line}, from finite gradients",
+    "written_inf": "{word} is written into {parameters} at {line}, from gradients that hold Inf",
+    "written_nan": "{word} is written into {parameters} at {line}, from gradients that hold NaN",
+    "written_none": "{word} is written into {parameters} at {line}, without gradients",
+    "output_unexplained": "the output {name} holds {word}, and where that began is not known",
+    "gradient_unexplained": "the gradient of {name} holds {word}, and where that began is not known",
+    "propagated": "NaN and Inf spread from there",
+    "propagated_to": "NaN and Inf spread from there, and come to the output {outputs}",
+    # headlines of the backward pass
+    "born_backward": "{born} in the backward of {name}",
+    "born_backward_of_one": "{born} in the backward of {suspects}, on the way to {wrt}",
+    "started_bad": "{word} comes in with the gradient that backward starts from, at {name}",
+    "came_on_the_way": (
+        "{word} comes to the gradient of {name} on the way from {start}: by an operation between them, a hook, or the "
+        "sum of the incoming gradients"
+    ),
+    "came_in_backward": "{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients",
+    # what is born, of what, and where
+    "what_is_recorded": "what is recorded",
+    "is_born": "{word} is born",
+    "is_born_of_inf": "{word} is born of Inf",
+    "module": "the module {path}",
+    "model": "the model",
+    # by which arithmetic
+    "zero_zero": "0/0",
+    "zero_inf": "0 · Inf",
+    "inf_minus_inf": "Inf − Inf",
+    "inf_inf": "Inf/Inf",
+    "by_zero": "division by zero",
+    "rsqrt": "division by zero: 1/sqrt(0)",
+    "remainder": "the remainder of a division by zero",
+    "zero_to_negative": "0 to a negative power",
+    "fractional_power": "a negative number to a fractional power",
+    "negative_root": "the square root of a negative number",
+    "at": "{op}({limit})",
+    "below": "{op} of a number below {limit}",
+    "outside": "{op} of a number outside −1…1",
+    "infinite_row": "Inf − Inf: a row that is Inf or all −Inf",
+    "infinite_terms": "0 · Inf or Inf − Inf",
+    "too_few": "0/0: of too few numbers",
+    "overflow": "overflow",
+    "overflow_of": "overflow: {dtype} ends at {limit}",
+    "overflow_by_scale": "overflow: {dtype} ends at {limit}: the loss {loss} times its scale {scale}",
+    "scale_not_finite": "the loss {loss} is multiplied by a scale that is itself {word}",
+    "written_out": "it is written there",
+    "pole": "the derivative of {op} is infinite at {places}",
+    "pole_nan": "0 · Inf: the derivative of {op} is infinite at {places}",
+    "pole_zero": "0 · Inf: a zero gradient, and the derivative of {op} is infinite at {places}",
+    "zero_gradient_nan": "0 · NaN: a zero gradient",
+    "zero_gradient_inf": "0 · Inf: a zero gradient",
+    "zero_gradient": "0 · Inf or 0 · NaN: a zero gradient",
+    "infinite_gradient": "0 · Inf: a gradient of Inf",
+    # facts about values and gradients
+    "its_value": "its value",
+    "of_shape": "{value} of shape {shape}",
+    "holds": "{value}: {count}",
+    "not_known": "{value} is not known",
+    "is_number": "{value} is {number}",
+    "is_finite": "{value} is finite",
+    "is_between": "{value} is finite, between {low} and {high}",
+    "gradient": "the gradient of {name}: {count}",
+    "no_gradient": "not there",
+    # facts
+    "made": "the operation {operation} was given {given} and made {word}",
+    "made_unknown": "an unknown operation of it was given {given} and made {word}",
+    "received": "they received {given}",
+    "finite_gradient": "a finite gradient",
+    "no_line": "{at}: no line of it is recorded",
+    "first_used": "it is first used by {line}",
+    "begins": "it begins in step {step} of the loop, counted from 0",
+    "begins_again": "{begins}, and again in {steps}, where its inputs are finite",
+    "buffer_held": "the buffer {buffer} held {count} before the model ran",
+    "masked": "it lies in the branch {branch} of {where}, where unselected elements receive a zero gradient",
+    "scaled": "the loss was multiplied by {scales} before backward; under a GradScaler an overflow is expected now and "
+              "then: it skips the step and lowers the scale",
+    "unknown_number": "an unknown number",
+    "inputs_unseen": "the module's other inputs are not recorded",
+    "repeated": "this happens {times}: {names}",
+    "spread_to": "{counted}: {names}",
+    "optimizer": "the optimizer: {optimizer}",
+    "written_before": "{word} had been written into {parameters} before, at {line}",
+    "unseen_line": "a statement after backward(), such as a step of an optimizer",
+    "and_more": "{names} and {more} more",
+    # remedies
+    "see_inside": "bp.probe(model, {selection}, nonfinite=True), to see the line",
+    "see_between": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable, "
+                   "to record them",
+    "see_line": "with bp.probe(nonfinite=True) as rec: around the same lines: it records which of them writes to "
+                "parameters",
+    "see_operation": "bind each operation of the line to a variable of its own; or, outside a block, select '**:*()' "
+                     "too, to see which one it was",
+    "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f, to see which one it "
+                 "was",
+    "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
+    "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler: gradients are divided by it before "
+                   "the step",
+    "double_where": "substitute a harmless number before the operation, too: safe = where(condition, x, 1), then "
+                    "where(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
+                    "infinite derivative",
+    # headings and notes
+    "clean": "no NaN or Inf comes to an output or a gradient: {values} values and {grads} gradients were checked",
+    "begins_at": "NaN or Inf begins at {places}, first at {first}",
+    "late": "recorded without nonfinite=True: the kept values were checked now, and the operations that made gradients "
+            "NaN or Inf are not known",
+    "harmless": "{word} at {at} does no harm: no output and no gradient holds NaN or Inf because of it",
+    "harmless_healed": "{word} at {at} does no harm: finite again at {healers}",
+    "by_op": "{name}, by {op}",
+}  # fmt: skip
 
 
-def some(names: Sequence[str]) -> str:
-    """The first of some names, as text."""
-    return ", ".join(map(repr, names[:MOST_LISTED])) or "what is recorded"
+KINDS = {
+    "came_in_parameter": "came_in", "came_in_buffer": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
+    "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
+    "born_backward_of_one": "unknown", "started_bad": "came_in_backward", "came_on_the_way": "unknown",
+    "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",
+    "written_finite": "born", "written_inf": "came_in", "written_nan": "came_in", "written_none": "unknown",
+}  # fmt: skip
+"""The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""
+
+
+class Mechanism(reasons.Reason):
+    """The arithmetic by which something became NaN or Inf."""
+
+    def __str__(self) -> str:
+        return say(self.code, **self.fields)
+
+
+def say(code: str, **fields: object) -> str:
+    """The sentence of a code."""
+    return reasons.render(code, SENTENCES[code], fields)
+
+
+def finding(
+    code: str, about: str, source: Source | None, /, *, facts: Sequence[str] = (), chain: tuple[str, ...] = (),
+    remedy: str = "", why: Mechanism | None = None, **fields: str,
+) -> Finding:  # fmt: skip
+    """The finding of a code about the entry of that name; ``why`` ends the headline, where it is known."""
+    headline = say(code, **fields) + ("" if why is None else f": {why}")
+    parts = fields if why is None else {**fields, "why": why.code}
+    return Finding(KINDS.get(code, code), about, headline, source, tuple(facts), chain, remedy, parts)
+
+
+def born(state: State, given: State) -> str:
+    """What is born, and of what."""
+    return say("is_born_of_inf" if given is State.INF else "is_born", word=WORDS[state])
+
+
+def given(state: State) -> str:
+    """What came to an operation."""
+    return WORDS.get(state) or say("finite_gradient")
 
 
 def scaled(scales: Sequence[float | None]) -> list[str]:
     """By how much a loss was multiplied before backward, where it was."""
     large = [scale for scale in scales if scale is None or abs(scale) > 1]
-    by = "an unknown number" if None in large else ", ".join(f"{scale:.6g}" for scale in large)
-    return [f"the loss was multiplied by {by} before backward" + NO_SCALE] if large else []
+    numbers = say("unknown_number") if None in large else ", ".join(f"{scale:.6g}" for scale in large)
+    return [say("scaled", scales=numbers)] if large else []
 
 
-def begun(loop: Loop, steps: Sequence[int]) -> str:
-    """In which steps of a loop something begins, in the order in which they ran."""
-    first, *others = map(loop.counted, steps)
-    more = ", ".join(map(str, others[:MOST_STEPS])) + ", …" * (len(others) > MOST_STEPS)
-    return BEGUN.format(first) + (AGAIN.format(more) if others else "")
+def see_inside(path: str) -> str:
+    """What to type to see the lines inside of a module."""
+    return say("see_inside", selection=repr(f"{path}:*" if path else "**:*"))

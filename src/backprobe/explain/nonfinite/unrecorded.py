@@ -10,17 +10,23 @@ import ast
 import builtins
 from collections.abc import Sequence
 
+from backprobe.cuts.usage import MODULES
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.sources import LITERALS, parsed
 from backprobe.explain.nonfinite.states import State, of_count
-from backprobe.record.names import split
-
-LIBRARIES = ("torch.", "math.", "np.", "numpy.", "tf.", "jnp.", "jax.", "F.", "nn.")
+from backprobe.record.names import split, strip
 
 
-def mentioned(known: Evidence, at: int) -> list[str]:
+def unrecorded(known: Evidence, at: int) -> list[str]:
     """The values and modules that an expression mentions and no entry holds, as it spells them."""
-    return [*_names(known, at), *_modules(known, at)]
+    paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}  # self.w as "w"
+    values = []
+    for name in known.sources.unknown[at]:
+        root, dot, last = name.partition(".")[0], "." in name, name.split(".")[-1]
+        is_held = (dot and (last in paths or root in MODULES)) or f"{name}()" in known.parts[at]
+        if not is_held and last not in LITERALS:
+            values.append(name)
+    return [*values, *_modules(known, at)]
 
 
 def brought(known: Evidence, at: int, names: Sequence[str], state: State) -> list[str]:
@@ -29,18 +35,9 @@ def brought(known: Evidence, at: int, names: Sequence[str], state: State) -> lis
     if entry.source is not None:
         spelled = [_member(known, at, name) for name in names if "." in name]  # of self
     else:
-        module = _without_counts(entry.name)
+        module = split(strip(entry.name))[0]
         spelled = [name for name in buffers if name.rpartition(".")[0] == module]
     return [name for name in spelled if name in buffers and of_count(buffers[name]) >= state]
-
-
-def _names(known: Evidence, at: int) -> list[str]:
-    paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}  # self.w as "w"
-    return [
-        name for name in known.sources.unknown[at]
-        if ("." not in name or name.split(".")[-1] not in paths) and name.split(".")[-1] not in LITERALS
-        and not name.startswith(LIBRARIES) and f"{name}()" not in known.parts[at]
-    ]  # fmt: skip
 
 
 def _modules(known: Evidence, at: int) -> list[str]:
@@ -64,10 +61,5 @@ def _is_recorded(known: Evidence, path: str) -> bool:
 
 def _member(known: Evidence, at: int, name: str) -> str:
     """The path of ``self.scale`` in the code of the module that an entry's line belongs to."""
-    module = _without_counts(known.sources.scopes[at].partition("/")[0])
+    module = strip(known.sources.scopes[at]).partition("/")[0]
     return f"{module}." * bool(module) + name.partition(".")[2]
-
-
-def _without_counts(scope: str) -> str:
-    """The path of a module, without the counts of its calls."""
-    return split(scope)[0].partition("#")[0]

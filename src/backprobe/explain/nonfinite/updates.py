@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.explain.nonfinite.states import RECORDED, WORDS
-from backprobe.explain.nonfinite.text import MOST_LISTED, some
-from backprobe.findings.phrasing import place
+from backprobe.explain.nonfinite.text import MOST, finding, say
+from backprobe.findings.phrasing import place, plural, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
@@ -16,14 +16,6 @@ from backprobe.record.source import Source
 
 FORWARD = ("born", "came_in", "unknown")
 AFTERWARDS = ("came_in", "unknown")  # what may be so because of a step before
-GIVEN = {
-    "finite": ("its gradient is finite", "their gradients are finite"),
-    "inf": ("its gradient holds Inf", "their gradients hold Inf"),
-    "nan": ("its gradient holds NaN", "their gradients hold NaN"),
-    "none": ("it has no gradient", "they have no gradients"),
-}
-NO_LINE = "a statement after backward(), such as a step of an optimizer"
-SEE_LINE = "with bp.probe(nonfinite=True) as rec: around the same lines: it records which of them writes to parameters"
 
 
 def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
@@ -40,8 +32,7 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
     for update in reversed(updates):
         after = len(record.entries) if update.after is None else update.after
         later = [
-            at for at, finding in enumerate(found)
-            if finding.kind in FORWARD and positions.get(finding.name, -1) > after
+            at for at, one in enumerate(found) if one.kind in FORWARD and positions.get(one.name, -1) > after
         ]  # fmt: skip
         for at in later:
             if found[at].kind in AFTERWARDS:
@@ -53,9 +44,9 @@ def with_updates(births: Sequence[Finding], record: Record) -> list[Finding]:
 
 def spread(record: Record, births: Sequence[Finding]) -> Iterator[Finding]:
     """The updates from gradients that were not finite, which are not births."""
-    for finding in map(_finding, filter(_came_with_gradient, record.updates)):
-        if finding not in births:
-            yield replace(finding, kind="propagated")
+    for found in map(_finding, filter(_came_with_gradient, record.updates)):
+        if found not in births:
+            yield replace(found, kind="propagated")
 
 
 def _stands_at(source: Source | None, lines: Sequence[Source | None]) -> bool:
@@ -68,27 +59,24 @@ def _came_with_gradient(update: Update) -> bool:
 
 
 def _finding(update: Update) -> Finding:
-    given = GIVEN[update.gradient][update.size > 1]
-    headline = f"{WORDS[RECORDED[update.made]]} is written into {_parameters(update)} at {_line(update)}: {given}"
-    kind = "unknown" if update.gradient == "none" else "came_in" if _came_with_gradient(update) else "born"
-    facts = (f"the optimizer: {update.optimizer}",) if update.optimizer else ()
-    name = update.parameters[0] if update.parameters else ""
-    return Finding(kind, name, headline, update.source, facts, (), "" if update.source else SEE_LINE)
+    facts = [say("optimizer", optimizer=update.optimizer)] if update.optimizer else []
+    word, parameters, line = _said(update)
+    return finding(
+        f"written_{update.gradient}", next(iter(update.parameters), ""), update.source, facts=facts,
+        remedy="" if update.source else say("see_line"), word=word, parameters=parameters, line=line,
+    )  # fmt: skip
 
 
-def _parameters(update: Update) -> str:
-    shown = some(update.parameters) if update.parameters else ""
-    more = update.size - min(len(update.parameters), MOST_LISTED)
-    if not more:
-        return shown
-    return f"{shown} and {more} more" if shown else f"{more} parameter{'s' * (more > 1)}"
-
-
-def _line(update: Update) -> str:
-    return NO_LINE if update.source is None else f"`{update.source.text}`"
+def _said(update: Update) -> tuple[str, str, str]:
+    """What was written, into which parameters, and by which line."""
+    shown = quoted(update.parameters[:MOST])
+    more = update.size - min(len(update.parameters), MOST)
+    parameters = say("and_more", names=shown, more=more) if shown and more else shown or plural(more, "parameter")
+    line = say("unseen_line") if update.source is None else f"`{update.source.text}`"
+    return WORDS[RECORDED[update.made]], parameters, line
 
 
 def _before(update: Update) -> str:
+    word, parameters, line = _said(update)
     where = "" if update.source is None else f" ({place(update.source.file, update.source.line)})"
-    word = WORDS[RECORDED[update.made]]
-    return f"{word} had been written into {_parameters(update)} before, at {_line(update)}{where}"
+    return say("written_before", word=word, parameters=parameters, line=line + where)
