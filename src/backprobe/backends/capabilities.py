@@ -1,4 +1,4 @@
-"""The optional part of a backend: each capability is an attribute that may be None.
+"""The optional part of a backend: each capability is an attribute that may be None, or a class that a tape may be.
 
 Of a ``Backend``:
 
@@ -13,21 +13,23 @@ Of a ``Backend``:
 Of a ``Tape``:
 
 - ``tap``: the program goes on with another tensor in the place of each that it makes
-- ``versions``: a tensor can get other contents and stay the same object
-- ``writes``: a write also reaches other names, through shared memory
-- ``late``: a captured tensor may begin to require a gradient later
-- ``recompute``: parts of the program run once more in the course of backward, as checkpoints do
-- ``calls``: the framework calls functions in ways of its own: modules, transformations, compiled code
-- ``staging``: it traces whole functions, and may throw a trace away
 - ``unfinished``, ``unnamed``: what is known of captures before backward, and of tensors without a name
 
-Where one is None, what needs it is refused in the words of ``backprobe.backends.refusals``, or does not happen. A
-framework's class may be several of these at once.
+And a tape may be one or several of these classes:
+
+- ``Versions``: a tensor can get other contents and stay the same object
+- ``Writes``: a write also reaches other names, through shared memory
+- ``Late``: a captured tensor may begin to require a gradient later
+- ``Recompute``: parts of the program run once more in the course of backward, as checkpoints do
+- ``Staging``: the framework traces whole functions, and may throw a trace away
+- ``Differentiator``, of a block: backward runs when the block is over
+
+Where one is missing, what needs it is refused in the words of ``backprobe.backends.refusals``, or does not happen.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType, FrameType
@@ -41,7 +43,7 @@ from backprobe.record.source import Source
 # writes, late histories, recomputation
 
 
-class Versions(Protocol):
+class Versions(ABC):
     """Tensors that can get other contents and stay the same object."""
 
     @abstractmethod
@@ -55,7 +57,7 @@ class Versions(Protocol):
         ...
 
 
-class Writes(Protocol):
+class Writes(ABC):
     """Writes that reach other names, through shared memory."""
 
     @abstractmethod
@@ -98,7 +100,7 @@ class Writes(Protocol):
         ...
 
 
-class Late(Protocol):
+class Late(ABC):
     """Histories that come late: a captured tensor may begin to require a gradient."""
 
     @abstractmethod
@@ -117,7 +119,7 @@ class Late(Protocol):
         ...
 
 
-class Recompute(Protocol):
+class Recompute(ABC):
     """Parts of the program that run once more in the course of backward."""
 
     @abstractmethod
@@ -139,7 +141,7 @@ class Recompute(Protocol):
 # staging, models
 
 
-class Staging(Protocol):
+class Staging(ABC):
     """A framework that traces functions as a whole."""
 
     @abstractmethod
@@ -224,7 +226,7 @@ class ModuleObserver:
 # blocks
 
 
-class Differentiator(Protocol):
+class Differentiator(ABC):
     """What differentiates a block when it is over, where the program does not do so itself."""
 
     @abstractmethod
@@ -245,11 +247,6 @@ class Differentiator(Protocol):
 
 class Block(Protocol):
     """What a tape adds for a block, which it only observes."""
-
-    @property
-    def differentiator(self) -> Differentiator | None:
-        """What runs backward; None where the program does so itself."""
-        return None
 
     @abstractmethod
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:

@@ -18,24 +18,14 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from backprobe.backends.capabilities import (
-    Block,
-    Late,
-    Models,
-    ModuleObserver,
-    Program,
-    Recompute,
-    Staging,
-    Versions,
-    Writes,
-)
+from backprobe.backends.capabilities import Block, Models, ModuleObserver, Program
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
 from backprobe.source.followed_calls import Callables
 
 
-class Tape(Tensors, Protocol):
+class Tape(Tensors, Callables, Protocol):
     """One recording in a framework: captures values while the program runs, then differentiates."""
 
     @abstractmethod
@@ -83,42 +73,14 @@ class Tape(Tensors, Protocol):
         """(value) -> what the program goes on with in its place: the same for the same tensor."""
         return None
 
-    @property
-    def versions(self) -> Versions | None:
-        return None
+    unfinished: Callable[[Sequence[Any]], Backward] | None = None
+    """(captures) -> what is known of them before backward has run."""
 
-    @property
-    def writes(self) -> Writes | None:
-        return None
+    unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]] | None = None
+    """(captures) -> what the program has read and is differentiated, of which none of these captures is.
 
-    @property
-    def late(self) -> Late | None:
-        return None
-
-    @property
-    def recompute(self) -> Recompute | None:
-        return None
-
-    @property
-    def calls(self) -> Callables | None:
-        return None
-
-    @property
-    def staging(self) -> Staging | None:
-        return None
-
-    @property
-    def unfinished(self) -> Callable[[Sequence[Any]], Backward] | None:
-        """(captures) -> what is known of them before backward has run."""
-        return None
-
-    @property
-    def unnamed(self) -> Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]] | None:
-        """(captures) -> what the program has read and is differentiated, of which none of these captures is.
-
-        Each with what the framework calls it, and how many of the captures were made before it was read.
-        """
-        return None
+    Each with what the framework calls it, and how many of the captures were made before it was read.
+    """
 
 
 class BlockTape(Tape, Block, Protocol):

@@ -43,7 +43,7 @@ class BlockRun(Form):
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
-        refuse_options_of_block(probe, self.tape.differentiator)
+        refuse_options_of_block(probe, isinstance(self.tape, Differentiator))
         self.outputs: dict[Value, None] = {}
         self.versions: Versions = {}
         self.installed = ExitStack()
@@ -81,8 +81,8 @@ class BlockRun(Form):
             if error is not None and not isinstance(error, BackprobeError):
                 self.add_notes(error)
             try:
-                if error is None and self.tape.differentiator is not None:
-                    self.noting(partial(self._differentiate, self.tape.differentiator))
+                if error is None and isinstance(self.tape, Differentiator):
+                    self.noting(partial(self._differentiate, self.tape))
             finally:
                 self.trace.close()
                 record = self._record()
@@ -155,9 +155,9 @@ class ModelBlock(BlockRun):
             Modules(self, self.versions if self.probe.options.nonfinite else None),
             unfit_buffers(self),
         )
-        observer, differentiator = self.modules.observer(), self.tape.differentiator
-        if differentiator is not None:
-            observer = replace(observer, given=lambda inputs: differentiator.follow(_leaves(inputs)))
+        observer, tape = self.modules.observer(), self.tape
+        if isinstance(tape, Differentiator):
+            observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
         return self.blocks.observing(self.probe.target, observer)
 
     def judged(self, record: Record) -> Record:
@@ -188,8 +188,8 @@ class PlainBlock(BlockRun):
         if self.selection.asks_operations:
             self._refuse_operations()
         read = tensors_read(self.frame, self.tape)
-        if self.tape.differentiator is not None:
-            self.tape.differentiator.follow(_leaves(list(read.values())))
+        if isinstance(self.tape, Differentiator):
+            self.tape.follow(_leaves(list(read.values())))
         observer = FrameObserver(self.trace, self.tape)
         observer.start(self.frame, read)
         try:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from backprobe.backends.capabilities import Differentiator
 from backprobe.errors import BadOption
 from backprobe.probe.request import Request, name_of
 
 
-def refuse_options_of_block(probe: Request, differentiator: Differentiator | None) -> None:
+def refuse_options_of_block(probe: Request, is_run_backward: bool) -> None:
     """Raise BadOption for an option that says how to run: a block, and in PyTorch its backward, runs as written."""
     options = probe.options
     target = "" if probe.target is None else name_of(probe.target) + ", "
@@ -17,7 +16,7 @@ def refuse_options_of_block(probe: Request, differentiator: Differentiator | Non
         "wrt": (probe.wrt is not None, "rec = bp.probe(f, wrt=...)(x), with the block in a function f"),
     }
     why = "the program runs as it is written; the block only observes it"
-    if differentiator is None:
+    if not is_run_backward:
         why = "the program runs forward and backward itself; the block only observes it"
         taken |= {
             "of": (probe.of is not None, "loss.backward() in the block says of what"),

@@ -18,7 +18,6 @@ from backprobe.record.entries import Record
 from backprobe.record.names import strip
 from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.patterns import selection
-from backprobe.source.followed_calls import PlainCallables
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
 from backprobe.tracing.trace import Trace
@@ -41,7 +40,6 @@ class Form:
             chosen = self.looked_into
         self.selection = selection(chosen, self.in_function)
         self.tape = self.opened()
-        self.calls = self.tape.calls or PlainCallables()
         self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         file = self.file()

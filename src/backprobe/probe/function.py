@@ -25,7 +25,7 @@ class FunctionRun(Run):
     def starts_at(self) -> Any:
         """The function to rewrite: for a callable object, the one that a call of it runs."""
         target = self.probe.target
-        called = self.calls.called(target, False)
+        called = self.tape.called(target, False)
         if called is not None:
             return called[0]
         method = type(target).__call__
@@ -43,7 +43,7 @@ class FunctionRun(Run):
         self.lifted_numbers = [name for name, value in given.items()
                                if isinstance(value, int | float) and inputs[name] is not value]  # fmt: skip
         given.update(inputs)
-        called = self.calls.called(self.probe.target, False)
+        called = self.tape.called(self.probe.target, False)
         if called is None:
             return self.reporting(*self.bound.args, **self.bound.kwargs)
         return self.trace.following.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)

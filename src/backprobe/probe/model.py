@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver
+from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver, Staging
 from backprobe.errors import BadOption, NoSource
 from backprobe.probe.form import Form
 from backprobe.probe.run import Run
@@ -132,8 +132,7 @@ class ModelRun(Run):
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         modules = Modules(self)
-        staging = self.tape.staging
-        run = self.call.run if staging is None else functools.partial(staging.staged, self.call.run)
+        run = functools.partial(self.tape.staged, self.call.run) if isinstance(self.tape, Staging) else self.call.run
         returned = self.trace.following.call_settled(run, inputs, modules.observer())
         result = self.call.finish(returned, self.undo)
         modules.name_unseen(self.call)

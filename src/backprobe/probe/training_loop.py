@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
+from backprobe.backends.capabilities import Recompute
 from backprobe.backends.discover import load_backend
 from backprobe.errors import NoSource
 from backprobe.probe.block import PlainBlock
@@ -82,7 +83,7 @@ class TrainingLoop:
 
     def _is_over(self, block: PlainBlock) -> bool:
         values, tape = block.trace.values.made, block.tape
-        is_backward = tape.recompute is not None and tape.recompute.repeated() is not None
+        is_backward = isinstance(tape, Recompute) and tape.repeated() is not None
         if is_backward or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
         if block.outputs:

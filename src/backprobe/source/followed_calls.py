@@ -36,10 +36,6 @@ class Callables(Protocol):
         return None
 
 
-class PlainCallables(Callables):
-    """Those of a framework that calls functions as Python does."""
-
-
 class Note(Protocol):
     """Takes the code of a note on what was not followed, and its fields."""
 

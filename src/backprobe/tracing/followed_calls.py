@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from backprobe.backends.capabilities import Staging
 from backprobe.backends.protocol import Tape
 from backprobe.record.patterns import Selection
-from backprobe.source.followed_calls import Callables, FollowedCalls
+from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
 from backprobe.tracing.values import ScopeId, ScopeNames, Value, Values
@@ -21,9 +22,6 @@ class Program(Protocol):
 
     @property
     def tape(self) -> Tape: ...
-
-    @property
-    def calls(self) -> Callables: ...
 
     @property
     def selection(self) -> Selection: ...
@@ -46,7 +44,7 @@ class Following(FollowedCalls[ScopeNames]):
     """Functions run as copies that report to the trace of their caller; modules have paths of their own."""
 
     def __init__(self, trace: Program) -> None:
-        super().__init__(trace.calls, trace.note, trace.home, follows_modules=trace.selection.in_function)
+        super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
         self.trace = trace
 
     def reporting(self, function: Any, caller: ScopeNames, label: str) -> Any:
@@ -54,14 +52,14 @@ class Following(FollowedCalls[ScopeNames]):
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may run a function several times and keep but one of these runs: the others leave no trace."""
-        staging = self.trace.tape.staging
-        if staging is None:
+        tape = self.trace.tape
+        if not isinstance(tape, Staging):
             return function(*args, **kwargs)
         first = len(self.trace.values.made)
         result = function(*args, **kwargs)
         among = self.trace.values.made[first:]
         made = [value for value in among if value.capture is not None]
-        lost = {value: None for value in made if staging.is_discarded(value.capture)}
+        lost = {value: None for value in made if tape.is_discarded(value.capture)}
         if lost:
             kept = {scope: None for v in made if v not in lost for name in v.names for scope in _and_callers(name[0])}
             again = {(scope.parent, scope.path) for scope in kept}

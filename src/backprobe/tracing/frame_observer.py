@@ -10,6 +10,7 @@ from operator import itemgetter
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
+from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
@@ -203,9 +204,9 @@ class ObservedFrame:
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
-            late = self.scope.log.tape.late
-            if late is not None:
-                late.look_again((self.scope.names.id.file, self.scope.sites[event.site].line))
+            tape = self.scope.log.tape
+            if isinstance(tape, Late):
+                tape.look_again((self.scope.names.id.file, self.scope.sites[event.site].line))
         else:
             site = self.scope.sites[event.site]
             self.scope.log.note("binding_unseen", name=site.local, line=str(site.line))
@@ -283,7 +284,9 @@ class FrameObserver:
     """Which of the frames that are entered are watched: the user's own functions, called from a frame that is."""
 
     def __init__(self, trace: Trace, tape: BlockTape) -> None:
-        self.trace, self.tape, self.late, self.recompute = trace, tape, tape.late, tape.recompute
+        self.trace, self.tape = trace, tape
+        self.late = tape if isinstance(tape, Late) else None
+        self.recompute = tape if isinstance(tape, Recompute) else None
         self.tracer = Tracer(self._entered)
         self.users: dict[CodeType, bool] = {}
         self.callers: dict[Any, ScopeNames] = {}  # of what a checkpoint will compute again
@@ -380,7 +383,7 @@ class FrameObserver:
         owner = name_in(frame, code.co_varnames[0]) if code.co_argcount else UNKNOWN
         if owner is UNKNOWN:
             return ""
-        called = self.trace.calls.called(owner, True) if distance else None
+        called = self.tape.called(owner, True) if distance else None
         function = type(owner).__call__ if code.co_name == "__call__" and called is None else called and called[0]
         inner = innermost(function)
         return type(owner).__name__ if inner is not None and inner.__code__ is code else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
+from backprobe.backends.capabilities import Recompute
 from backprobe.backends.protocol import Tape
 from backprobe.tracing.values import Transcript, Value
 
@@ -33,7 +34,8 @@ class Repeats(Generic[T]):
     """The parts of one program that are computed again, and what was named in their first runs."""
 
     def __init__(self, trace: T) -> None:
-        self.trace, self.recompute = trace, trace.tape.recompute
+        tape = trace.tape
+        self.trace, self.recompute = trace, tape if isinstance(tape, Recompute) else None
         self.first: dict[Hashable, Transcript] = {}
         self.again: dict[Hashable, tuple[T, Transcript]] = {}  # runs that are not over yet
 

@@ -14,7 +14,6 @@ from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
-from backprobe.source.followed_calls import Callables
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
@@ -41,9 +40,6 @@ class Log(Protocol):
 
     @property
     def tap(self) -> Callable[[Any], Any] | None: ...
-
-    @property
-    def calls(self) -> Callables: ...
 
     @property
     def effect(self) -> Callable[[Any, bool], Effect]:
@@ -216,7 +212,7 @@ class Scope(CodeListener):
             if followed is not None:
                 self.names.calls.append("")
                 return followed
-        called = log.calls.called(function, False)
+        called = log.tape.called(function, False)
         self.names.calls.append(_origin(function if called is None else called[0]))
         watched = self._watched(function, log.effect(function, flagged))
         may_be_module = not log.selection.in_function and not isinstance(function, NO_MODULES)

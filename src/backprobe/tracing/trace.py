@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from backprobe.backends import capabilities
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged, holds, leaves
@@ -17,7 +18,6 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
-from backprobe.source.followed_calls import PlainCallables
 from backprobe.source.listener import Opener
 from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
@@ -37,8 +37,8 @@ class Trace:
 
     def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
         self.tape, self.selection, self.home = tape, selection, home
-        self.tap, self.writes, self.calls = tape.tap, tape.writes, tape.calls or PlainCallables()
-        self.effect = _reads if tape.versions is None else tape.versions.effect
+        self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
+        self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.names_operations = selection.asks_operations
         self.is_recording = True

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from backprobe.backends import capabilities
 from backprobe.backends.protocol import Tape
 from backprobe.source.sites import Site
 from backprobe.tracing.provenance import Parameters, explain_written, mentions
@@ -22,8 +23,9 @@ class Versions:
         self, tape: Tape, values: Values, live: Iterable[ScopeNames], parameters: Parameters, *, by_line: bool
     ) -> None:
         self.tape, self.values, self.live, self.parameters, self.by_line = tape, values, live, parameters, by_line
-        self.writes, self.late = tape.writes, tape.late
-        self.version = _unchanging if tape.versions is None else tape.versions.version
+        self.writes = tape if isinstance(tape, capabilities.Writes) else None
+        self.late = tape if isinstance(tape, capabilities.Late) else None
+        self.version = tape.version if isinstance(tape, capabilities.Versions) else _unchanging
         self.renewed: set[Value] = set()  # by the statement that is being recorded
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
         self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight, by identity

@@ -23,7 +23,6 @@ from backprobe.backends.protocol import Tape
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
-from backprobe.source.followed_calls import Callables
 
 
 class JaxTape(calls.JaxCallables, Tape, Staging):
@@ -39,14 +38,6 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         self.depth = 0  # of the calls that JAX is tracing
 
     # capabilities
-
-    @property
-    def calls(self) -> Callables:
-        return self
-
-    @property
-    def staging(self) -> Staging:
-        return self
 
     # what a tensor is
 

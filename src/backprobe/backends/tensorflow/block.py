@@ -10,9 +10,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.capabilities import Block
+from backprobe.backends.capabilities import Differentiator
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.patching import listening
+from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
@@ -27,7 +28,7 @@ GIVING = ("gradient", "jacobian", "batch_jacobian")
 BACKWARD = tuple(getattr(tf.GradientTape, name).__code__ for name in GIVING)
 
 
-class TensorflowBlockTape(TensorflowTape, Block):
+class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     """TensorFlow's ``BlockTape``, and the ``Differentiator`` of its blocks."""
 
     def __init__(self, options: Options) -> None:
@@ -36,10 +37,6 @@ class TensorflowBlockTape(TensorflowTape, Block):
         self.passed: Backward | None = None
         self.user_tapes = UserTapes(self.log, self.version)
         self.given: list[range] = []  # positions in the log at which a tape of the program's own ran backward
-
-    @property
-    def differentiator(self) -> TensorflowBlockTape:
-        return self
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())

@@ -23,10 +23,9 @@ from backprobe.backends.tensorflow.tensors import describe, is_differentiable, i
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
-from backprobe.source.followed_calls import Callables
 
 
-class TensorflowTape(Tape, Callables, Versions):
+class TensorflowTape(Tape, Versions):
     """TensorFlow's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
@@ -41,14 +40,6 @@ class TensorflowTape(Tape, Callables, Versions):
     @property
     def tap(self) -> Callable[[Any], Any] | None:
         return self._tap if self.options.partials else None
-
-    @property
-    def calls(self) -> Callables:
-        return self
-
-    @property
-    def versions(self) -> Versions:
-        return self
 
     # what a tensor is
 

@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node
 
-from backprobe.backends.capabilities import Block, Late, Recompute
+from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options
+from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.backward_passes import (
@@ -96,7 +97,7 @@ def _with_history(capture: Capture) -> Capture:
     return capture
 
 
-class TorchBlockTape(TorchTape, Block, Late, Recompute):
+class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     """PyTorch's ``BlockTape``."""
 
     refused = ()
@@ -148,14 +149,6 @@ class TorchBlockTape(TorchTape, Block, Late, Recompute):
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
         assert capture.edge is not None
         self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
-
-    @property
-    def late(self) -> Late:
-        return self
-
-    @property
-    def recompute(self) -> Recompute:
-        return self
 
     def capture(
         self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False

@@ -32,7 +32,6 @@ from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
-from backprobe.source.followed_calls import Callables
 
 TOGETHER = Reason("versions_share_gradient")
 EXCHANGED = Reason("data_replaced")
@@ -43,7 +42,7 @@ UNSEEN = -1  # no version of any tensor: what was written to this memory is not 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
-class TorchTape(Tape, Callables, Versions, Writes):
+class TorchTape(Tape, Versions, Writes):
     """PyTorch's ``Tape``."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
@@ -87,20 +86,6 @@ class TorchTape(Tape, Callables, Versions, Writes):
 
     def describe(self, tensor: Tensor) -> Description:
         return describe(tensor)
-
-    # capabilities
-
-    @property
-    def calls(self) -> Callables:
-        return self
-
-    @property
-    def versions(self) -> Versions:
-        return self
-
-    @property
-    def writes(self) -> Writes:
-        return self
 
     version = staticmethod(version)
 
