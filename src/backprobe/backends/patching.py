@@ -1,78 +1,93 @@
-"""Functions patched for a while, for one thread: its calls go through a listener, and others see the original."""
+"""Functions patched for a while, for one thread: its calls go another way, and other threads see the original."""
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MethodType
 from typing import Any
 
-Listener = Callable[..., Any]
-"""Called as listener(next, *args, **kwargs), ``next`` being what it stands before."""
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""(what it stands before) -> what is called in its place."""
 
 LOCK = threading.Lock()
 
 
 class Patched:
-    """Stands for a function: calls in a thread that listens go through its listeners, all others to the function."""
+    """Stands for a function: calls in a thread that has patched it go through its wraps, all others to the function."""
 
-    def __init__(self, original: Any, *, is_found_elsewhere: bool = False) -> None:
-        functools.update_wrapper(self, original)
-        self.original = original
-        self.is_found_elsewhere = is_found_elsewhere  # an instance's method, on its class
-        self.listeners: dict[int, list[Listener]] = {}  # by thread
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+        self.own = vars(owner).get(name)  # None for an instance's method, which is on its class
+        self.original = getattr(owner, name) if self.own is None else self.own
+        self.wraps: dict[int, list[Wrap]] = {}  # by thread
+        self.calls: dict[int, Callable[..., Any]] = {}  # by thread: what they make of the original
+        functools.update_wrapper(self, self.original)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = self.listeners.get(threading.get_ident())
-        if not own:
-            return self.original(*args, **kwargs)
-        if len(own) == 1:
-            return own[0](self.original, *args, **kwargs)
-        return self._through(own[:], *args, **kwargs)
+        return self.calls.get(threading.get_ident(), self.original)(*args, **kwargs)
 
-    def _through(self, listeners: list[Listener], /, *args: Any, **kwargs: Any) -> Any:
-        """The last listener is called, and calls those before it."""
-        if not listeners:
-            return self.original(*args, **kwargs)
-        return listeners[-1](functools.partial(self._through, listeners[:-1]), *args, **kwargs)
+    def __getattr__(self, name: str) -> Any:
+        """To whoever looks at it, it is the function that it stands for."""
+        return getattr(self.original, name)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """A copy of the owner gets the function that the copy would have without us."""
+        copied = memo.get(id(self.owner))
+        if self.own is not None or copied is None:
+            return copy.deepcopy(self.original, memo)
+        return getattr(type(self.owner), self.name).__get__(copied)
+
+    def __reduce__(self) -> Any:
+        return (getattr, (self.owner, self.name)) if self.own is None else (copy.copy, (self.own,))
+
+    def renew(self, thread: int) -> None:
+        """The wraps of a thread are others: the last is called, and calls those before it."""
+        self.calls[thread] = functools.reduce(lambda call, wrap: wrap(call), self.wraps[thread], self.original)
 
 
 @contextmanager
-def listening(owner: Any, name: str, listener: Listener) -> Iterator[None]:
-    """Within this context this thread's calls of ``owner.name`` go to ``listener``; the last one out puts it back.
+def patched(owner: Any, name: str, wrap: Wrap) -> Iterator[None]:
+    """Within this context this thread's calls of ``owner.name`` go to what ``wrap`` makes of it.
 
-    The owner's dictionary is read and, of an instance, written past its ``__setattr__``, which may do anything.
+    The last one out puts it back. The owner's dictionary is read and, of an instance, written past its
+    ``__setattr__``, which may do anything.
     """
     thread = threading.get_ident()
     with LOCK:
-        own = vars(owner).get(name)
-        standing = own if isinstance(own, Patched) else None
-        if standing is None:
-            found = getattr(owner, name) if own is None else own
-            standing = Patched(found, is_found_elsewhere=own is None)
-            _put(owner, name, standing)
-        standing.listeners.setdefault(thread, []).append(listener)
+        found = vars(owner).get(name)
+        standing = found if isinstance(found, Patched) else Patched(owner, name)
+        _put(owner, name, standing)
+        standing.wraps.setdefault(thread, []).append(wrap)
+        standing.renew(thread)
     try:
         yield
     finally:
         with LOCK:
-            standing.listeners[thread].remove(listener)
-            if not standing.listeners[thread]:
-                del standing.listeners[thread]
-            if not standing.listeners and vars(owner).get(name) is standing:
-                if standing.is_found_elsewhere:
+            standing.wraps[thread].remove(wrap)
+            standing.renew(thread)
+            if not standing.wraps[thread]:
+                del standing.wraps[thread], standing.calls[thread]
+            if not standing.wraps and vars(owner).get(name) is standing:  # or the user has put another
+                if standing.own is None:
                     del vars(owner)[name]
                 else:
-                    _put(owner, name, standing.original)
+                    _put(owner, name, standing.own)
+
+
+def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
+    """The same with calls listener(next, *args, **kwargs), ``next`` being what it stands before."""
+    return patched(owner, name, lambda following: functools.partial(listener, following))
 
 
 def original(owner: Any, name: str) -> Any:
-    """The function itself, whoever listens to it."""
+    """The function itself, whoever has patched it."""
     found = getattr(owner, name)
     return found.original if isinstance(found, Patched) else found
 

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from backprobe.backends.patching import Listener, listening
+from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import OperationLog
@@ -57,7 +57,7 @@ class UserTapes:
     @contextmanager
     def observed(self) -> Iterator[None]:
         """Within this context tapes tell when they record, and what they watch."""
-        listeners: dict[str, Listener] = {
+        listeners: dict[str, Callable[..., Any]] = {
             private.PUSH: self._pushing,
             private.POP: self._popping,
             "watch": self._watching,

@@ -6,11 +6,10 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from copy import deepcopy
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cached_property, partial
-from types import FunctionType, MethodType
+from types import FunctionType
 from typing import Any
 from weakref import WeakSet
 
@@ -19,7 +18,8 @@ from torch.nn import Module, Parameter
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from backprobe.backends.capabilities import ModuleObserver
+from backprobe.backends.capabilities import ModelCall, ModuleObserver
+from backprobe.backends.patching import original, patched
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 
@@ -28,13 +28,12 @@ IN_SCRIPT = Reason("script_module")
 
 
 @dataclass(frozen=True)
-class TorchModelCall:
+class TorchModelCall(ModelCall):
     """PyTorch's ``ModelCall``: nothing of the model is altered, and the flags ``requires_grad`` stand."""
 
     model: Module
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
-    inputs: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def forward(self) -> Any:
@@ -62,9 +61,6 @@ class TorchModelCall:
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         with observing(self.model, observer):
             return self.model(*self.args, **self.kwargs)
-
-    def finish(self, returned: Any, later: Any) -> Any:
-        return returned
 
 
 def parts(model: Module) -> list[tuple[str, Module]]:
@@ -112,7 +108,7 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
     with ExitStack() as installed:
         for module, every in paths.items():
             for path in filter(observer.wants_locals, every[:1]):
-                reporting = observer.rewritten(path, original_forward(module))
+                reporting = observer.rewritten(path, original(module, "forward"))
                 if reporting is not None:
                     installed.enter_context(_replaced(module, reporting))
             wanted = list(filter(observer.wants_output, every))
@@ -195,74 +191,10 @@ class _Reporter:
 
 # forwards exchanged for one call
 
-LOCK = threading.Lock()
 
-
-class _ReplacedForward:
-    """Stands in a module's ``__dict__`` for its forward: each thread gets its own, and threads that probe nothing the
-    original. The last one out puts back what was there."""
-
-    def __init__(self, module: Module) -> None:
-        self.module, self.had = module, module.__dict__.get("forward")
-        self.original = module.forward
-        self.by_thread: dict[int, list[Callable[..., Any]]] = {}
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        """Programs ask a model which arguments it takes, as ``generate`` of transformers does."""
-        return inspect.signature(self.original)
-
-    def __getattr__(self, name: str) -> Any:
-        """To whoever looks at it, it is the forward that it stands for."""
-        if name == "original":
-            raise AttributeError(name)
-        return getattr(self.original, name)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A copy of the module gets the forward that the copy would have without us."""
-        copied = memo.get(id(self.module))
-        if self.had is not None or copied is None:
-            return deepcopy(self.original, memo)
-        return MethodType(type(self.module).forward, copied)
-
-    def __reduce__(self) -> Any:
-        return (_itself, (self.had,)) if self.had is not None else (getattr, (self.module, "forward"))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = self.by_thread.get(threading.get_ident())
-        return (own[-1] if own else self.original)(*args, **kwargs)
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-def original_forward(module: Module) -> Callable[..., Any]:
-    forward = module.forward
-    return forward.original if isinstance(forward, _ReplacedForward) else forward
-
-
-@contextmanager
-def _replaced(module: Module, forward: Callable[..., Any]) -> Iterator[None]:
+def _replaced(module: Module, forward: Callable[..., Any]) -> AbstractContextManager[None]:
     """Put a forward on the instance, past Module.__setattr__, for this thread and this context."""
-    thread = threading.get_ident()
-    with LOCK:
-        found = module.__dict__.get("forward")
-        standing = found if isinstance(found, _ReplacedForward) else _ReplacedForward(module)
-        module.__dict__["forward"] = standing
-        standing.by_thread.setdefault(thread, []).append(forward)
-    try:
-        yield
-    finally:
-        with LOCK:
-            standing.by_thread[thread].remove(forward)
-            if not standing.by_thread[thread]:
-                del standing.by_thread[thread]
-            if not standing.by_thread and module.__dict__.get("forward") is standing:  # or the user put another
-                if standing.had is None:
-                    del module.__dict__["forward"]
-                else:
-                    module.__dict__["forward"] = standing.had
+    return patched(module, "forward", lambda _: forward)
 
 
 def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import parameter
 from torch.nn.utils.parametrize import is_parametrized
 
+from backprobe.backends.patching import original
 from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
 from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall, UncheckedCalls
@@ -166,7 +167,7 @@ class TorchRecheck(Recheck):
             return None
         if any(vars(function).get(name) for name in BACKWARD_HOOKS):
             self.hooked[type(function).__name__] = None
-        return models.original_forward(function), partial(models.call_with, function)
+        return original(function, "forward"), partial(models.call_with, function)
 
     def record(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason | None:
         return super().record(function, args, kwargs) if torch.is_grad_enabled() else None
@@ -264,7 +265,7 @@ def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
 
 
 def _is_users(module: torch.nn.Module) -> bool:
-    inner = innermost(models.original_forward(module))
+    inner = innermost(original(module, "forward"))
     return inner is not None and package(inner.__code__.co_filename) is None
 
 

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from backprobe.backends.capabilities import Versions, Writes
 from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
+from backprobe.backends.patching import original
 from backprobe.backends.protocol import Tape
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
@@ -213,7 +214,7 @@ class TorchTape(Tape, Versions, Writes):
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):
             return None
-        return models.original_forward(function), partial(models.call_with, function)
+        return original(function, "forward"), partial(models.call_with, function)
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         found = effects.targets(function, args, kwargs)
