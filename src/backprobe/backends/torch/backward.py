@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
+from backprobe.backends.facts import Options
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture, ViewWrite
 from backprobe.backends.torch.graph import Key, key
@@ -62,13 +63,10 @@ class Arrivals:
         return gradient
 
 
-def arrive(
-    output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture], *, create_graph: bool, retain_graph: bool,
-    to_leaves: bool = False,
-) -> Arrivals:  # fmt: skip
-    """Run backward once, over the edges of all captures; ``to_leaves`` as far as ``backward()`` would run."""
+def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]) -> Arrivals:
+    """Run backward once, over the edges of all captures."""
     wanted: dict[Key, GradientEdge] = {key(c.edge): c.edge for c in captures if c.edge is not None}
-    if to_leaves and wanted:
+    if options.nonfinite and wanted:  # NaN on the way to a leaf that was not selected is made in some line, too
         wanted |= {(node, 0): GradientEdge(node, 0) for node in graph.nodes(output) if node.name() == graph.LEAF}
     around: dict[Node, Tensor] = {}
     after_hooks: dict[Key, Tensor] = {}
@@ -88,7 +86,8 @@ def arrive(
                 hooks.enter_context(removing(capture.edge.node.register_prehook(take)))
         found = torch.autograd.grad(
             [output], list(wanted.values()), [cotangent] if cotangent is not None else None, allow_unused=True,
-            create_graph=create_graph, retain_graph=retain_graph or create_graph,
+            create_graph=options.create_graph,
+            retain_graph=bool(options.partials) or options.retain_graph or options.create_graph,
         ) if wanted else ()  # fmt: skip
     return Arrivals(dict(zip(wanted, found, strict=True)), after_hooks, around)
 

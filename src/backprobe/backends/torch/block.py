@@ -39,10 +39,9 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
-from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, hooks_noted, outcome, with_leaves
+from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, edges, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.record.entries import GradStatus
-from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
@@ -361,11 +360,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         missing, limit = self._why_missing(), self._limit()
         outcomes = []
         for at, capture in enumerate(captures):
-            sources = graph.inputs(capture.edge, recorded) if capture.edge is not None else []
-            links = tuple(map(Edge, sources))
-            found = outcome(
-                capture, gradients.get(at), links, self.options.create_graph, self._why_of_leaf(capture) or missing
-            )
+            sources = edges(graph.inputs(capture.edge, recorded))
+            why = self._why_of_leaf(capture) or missing
+            found = outcome(capture, gradients.get(at), sources, self.options.create_graph, why)
             outcomes.append(replace(found, cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
         outcomes = with_leaves(captures, outcomes, self._begun_at())
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
@@ -18,11 +19,11 @@ def key(edge: GradientEdge) -> Key:
     return edge.node, edge.output_nr
 
 
-def inputs(edge: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
+def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
     """The recorded values that flow into an edge with no other recorded one between."""
     found: dict[int, None] = {}
     visited: set[Node] = set()
-    pending = [edge.node]
+    pending = [] if edge is None else [edge.node]
     while pending:
         node = pending.pop()
         for follower, output in node.next_functions:
@@ -43,7 +44,7 @@ def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) ->
     The engine takes, of the nodes whose consumers have all run, the one made last in the forward pass, and leaves
     first of all (torch/csrc/autograd/engine.cpp, ``CompareNodeTaskTime``); the same queue is run here.
     """
-    waiting = _consumer_counts(root.node)
+    waiting = Counter(follower for node in all_nodes([root.node]) for follower, _ in node.next_functions)
     outputs: dict[Node, list[int]] = {}
     for node, output in recorded:
         outputs.setdefault(node, []).append(output)
@@ -63,19 +64,6 @@ def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) ->
     return order
 
 
-def _consumer_counts(root: Node) -> dict[Node, int]:
-    counts: dict[Node, int] = {root: 0}
-    pending = [root]
-    while pending:
-        for follower, _ in pending.pop().next_functions:
-            if follower is not None:
-                if follower not in counts:
-                    counts[follower] = 0
-                    pending.append(follower)
-                counts[follower] += 1
-    return counts
-
-
 def nodes(root: Tensor) -> list[Node]:
     """Every node that backward from this tensor may reach."""
     return all_nodes([get_gradient_edge(root).node])
@@ -93,6 +81,11 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
     return list(seen)
 
 
+def leaves(found: Iterable[Node]) -> list[Tensor]:
+    """The leaves that some of these nodes add gradients to."""
+    return [node.variable for node in found if node.name() == LEAF]  # type: ignore[attr-defined]
+
+
 def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
     """When the first node that uses each leaf was made, by the leaf's identity, in the engine's count of nodes.
 
@@ -101,10 +94,8 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
     uses: dict[int, int] = {}
     found = all_nodes(roots)
     for node in found:
-        for follower, _ in node.next_functions:
-            if follower is not None and follower.name() == LEAF:
-                leaf = id(follower.variable)  # type: ignore[attr-defined]
-                uses[leaf] = min(uses.get(leaf, node._sequence_nr()), node._sequence_nr())
+        for leaf in leaves(follower for follower, _ in node.next_functions if follower is not None):
+            uses[id(leaf)] = min(uses.get(id(leaf), node._sequence_nr()), node._sequence_nr())
     return uses, min((node._sequence_nr() for node in found if is_custom(node)), default=math.inf)
 
 
@@ -113,7 +104,7 @@ def leading_to_lost(made: Iterable[Node], reached: Iterable[Node], lost: Iterabl
 
     ``lost`` are leaves that nothing came to, though the graph may lead there. What a reentrant checkpoint hides may be.
     """
-    known = {id(node.variable) for node in all_nodes(reached) if node.name() == LEAF}  # type: ignore[attr-defined]
+    known = set(map(id, leaves(all_nodes(reached))))
     known.difference_update(map(id, lost))
     users: dict[Node, list[Node]] = {}
     pending = []
@@ -121,8 +112,7 @@ def leading_to_lost(made: Iterable[Node], reached: Iterable[Node], lost: Iterabl
         for follower, _ in node.next_functions:
             if follower is not None:
                 users.setdefault(follower, []).append(node)
-        is_lost = node.name() == LEAF and id(node.variable) not in known  # type: ignore[attr-defined]
-        if is_lost or node.name() == "CheckpointFunctionBackward":
+        if any(id(leaf) not in known for leaf in leaves([node])) or node.name() == "CheckpointFunctionBackward":
             pending.append(node)
     found = set(pending)
     while pending:

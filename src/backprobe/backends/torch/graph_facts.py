@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 from torch.autograd.graph import Node
@@ -12,7 +10,7 @@ from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
 from backprobe.backends.torch.checkpoints import REENTRANT
 from backprobe.backends.torch.errors import broken
-from backprobe.backends.torch.graph import LEAF, Key, key, nodes
+from backprobe.backends.torch.graph import Key, key, leaves, nodes
 from backprobe.backends.torch.tensors import describe
 
 FREED, WRITTEN = "second time", "modified by an inplace operation"
@@ -28,8 +26,8 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
         is_leaf=tensor.is_leaf, is_retained=tensor.retains_grad, is_inference=tensor.is_inference(),
         is_floating=tensor.is_floating_point() or tensor.is_complex(), op=_operation(tensor),
         is_reached=edge is not None and (output is tensor or key(edge) in _edges(output, reached)),
-        leaves=tuple(_leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
-        output_leaves=tuple(_leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
+        leaves=tuple(leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
+        output_leaves=tuple(leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
         written=tuple(node.name() for node in reached if any(broken(node, WRITTEN))),
         is_freed=any(any(broken(node, FREED)) for node in reached),
         own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, torch._C._FunctionBase))),
@@ -50,10 +48,6 @@ def _edges(output: Tensor, reached: list[Node]) -> set[Key]:
     edge = gradient_edge(output) if output.requires_grad else None
     own = set() if edge is None else {key(edge)}
     return own | {(follower, at) for node in reached for follower, at in node.next_functions if follower is not None}
-
-
-def _leaves(reached: list[Node]) -> Iterator[Tensor]:
-    return (node.variable for node in reached if node.name() == LEAF)  # type: ignore[attr-defined]
 
 
 def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:
@@ -77,6 +71,6 @@ def _shared(tensor: Tensor, reached: list[Node]) -> tuple[Tensor, ...]:
         return ()
     place = tensor.untyped_storage()._cdata, tensor.storage_offset()
     return tuple(
-        leaf for leaf in _leaves(reached) if leaf is not tensor and leaf.layout is torch.strided
+        leaf for leaf in leaves(reached) if leaf is not tensor and leaf.layout is torch.strided
         and (leaf.untyped_storage()._cdata, leaf.storage_offset()) == place
     )  # fmt: skip

@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 
 from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
-from backprobe.backends.torch.graph import LEAF
+from backprobe.backends.torch.graph import leaves
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 from backprobe.record.source import Source
@@ -80,8 +80,7 @@ class Updates:
     def backward(self, nodes: Iterable[Node]) -> None:
         """Backward is about to run through these nodes."""
         self.look(None)
-        leaves = [node.variable for node in nodes if node.name() == LEAF]  # type: ignore[attr-defined]
-        self.awaited, self.has_begun = [self._leaf(tensor) for tensor in leaves], False
+        self.awaited, self.has_begun = [self._leaf(tensor) for tensor in leaves(nodes)], False
         queue_callback(self._arrived)
 
     def _arrived(self) -> None:

@@ -6,8 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward, Options, Outcome
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward import Gradients, arrive
+from backprobe.backends.torch.backward import arrive
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.partials import Partials, local_partials
@@ -31,56 +30,49 @@ NOT_CONNECTED = Reason("no_path")
 HOOKED = Reason("hooked")
 
 
-class HookedGradients:
-    """What the hooks of the strategy ``hooks`` saw, in the order in which they were called."""
-
-    def __init__(self) -> None:
-        self.order: list[Capture] = []
-        self.gradients: dict[int, Tensor] = {}  # by identity of the capture
-
-    def take(self, capture: Capture, gradient: Tensor) -> None:
-        self.order.append(capture)
-        self.gradients[id(capture)] = gradient
-
-    def clear(self) -> None:
-        self.order.clear()
-        self.gradients.clear()
+Hooked = dict[Capture, Tensor]
+"""What the hooks of the strategy ``hooks`` saw, in the order in which they were called."""
 
 
 def differentiate(
-    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
 ) -> Backward:
     """Run backward as the tape's strategy says; what each capture got, and the order in which backward visits them."""
     root = get_gradient_edge(output)
     _refuse_reentrant(output)
     recorded = by_edge(captures)
-    inputs = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
+    inputs = [graph.inputs(capture.edge, recorded) for capture in captures]
     order = graph.backward_order(root, recorded)
-    found = Partials({at: [Edge(source) for source in sources] for at, sources in enumerate(inputs)})
-    if options.partials:
-        arrivals = arrive(output, cotangent, captures, create_graph=options.create_graph, retain_graph=True,
-                          to_leaves=options.nonfinite)  # fmt: skip
+    found = Partials(dict(enumerate(map(edges, inputs))))
+    if options.partials or options.strategy == "edges":
+        arrivals = arrive(options, output, cotangent, captures)
         gradients = arrivals.gradients(captures)
-        seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
-        found = local_partials(
-            captures, recorded, inputs, arrivals, seed,
-            full=options.partials == "full", create_graph=options.create_graph,
-        )  # fmt: skip
+        if options.partials:
+            seed = (key(root), torch.ones_like(output) if cotangent is None else cotangent)
+            found = local_partials(
+                captures, recorded, inputs, arrivals, seed,
+                full=options.partials == "full", create_graph=options.create_graph,
+            )  # fmt: skip
     else:
-        if options.strategy != "edges":
-            _refuse_where_wrong(options.strategy, captures)
-        gradients = STRATEGIES[options.strategy](options, hooked, output, cotangent, captures)
+        _refuse_where_wrong(options.strategy, captures)
+        by_hand = _separate if options.strategy == "separate" else _backward
+        given = by_hand(options, hooked, output, cotangent, captures)
+        gradients = {at: gradient for at, gradient in given.items() if gradient is not None}
     if options.strategy == "hooks":
-        places = {id(capture): position for position, capture in enumerate(captures)}
-        order = list(dict.fromkeys(places[id(capture)] for capture in hooked.order if id(capture) in places))
+        places = {capture: position for position, capture in enumerate(captures)}
+        order = [places[capture] for capture in hooked if capture in places]
     outcomes = [
-        outcome(capture, gradients.get(at), tuple(found.links.get(at, ())), options.create_graph)
+        outcome(capture, gradients.get(at), found.links.get(at, ()), options.create_graph)
         for at, capture in enumerate(captures)
     ]
     outcomes = with_leaves(captures, outcomes, [root.node])
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
     notes = (*found.notes, *hooks_noted(captures, outcomes, 1 if options.strategy == "hooks" else 0))
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
+
+
+def edges(sources: Sequence[int]) -> list[Edge]:
+    return [Edge(source) for source in sources]
 
 
 def with_leaves(captures: Sequence[Capture], outcomes: Sequence[Outcome], reached: Sequence[Node]) -> list[Outcome]:
@@ -116,11 +108,11 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 
 def outcome(
-    capture: Capture, gradient: Tensor | None, inputs: tuple[Edge, ...], live: bool,
+    capture: Capture, gradient: Tensor | None, links: Sequence[Edge], live: bool,
     missing: tuple[GradStatus, Reason] = (GradStatus.NOT_CONNECTED, NOT_CONNECTED),
 ) -> Outcome:  # fmt: skip
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
-    value = _value(capture, live)
+    value, inputs = _value(capture, live), tuple(links)
     if capture.edge is None:
         return Outcome(capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain)
     if capture.opaque is not None:
@@ -168,64 +160,32 @@ def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
     return torch.zeros_like(gradient) if found is None else found
 
 
-def _edges(
-    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> Gradients:
-    return arrive(
-        output,
-        cotangent,
-        captures,
-        create_graph=options.create_graph,
-        retain_graph=options.retain_graph,
-        to_leaves=options.nonfinite,  # NaN on the way to a leaf that was not selected is made in some line, too
-    ).gradients(captures)
-
-
 def _separate(
-    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> Gradients:
+    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+) -> dict[int, Tensor | None]:
     """As many passes as values: kept to show what that costs."""
-    gradients: Gradients = {}
-    for at, capture in enumerate(captures):
-        if capture.edge is not None:
-            (gradient,) = torch.autograd.grad(
-                [output], [capture.edge], [cotangent] if cotangent is not None else None,
-                allow_unused=True, retain_graph=True, create_graph=options.create_graph,
-            )  # fmt: skip
-            if gradient is not None:
-                gradients[at] = gradient
-    return gradients
+    return {
+        at: torch.autograd.grad(
+            [output], [capture.edge], [cotangent] if cotangent is not None else None,
+            allow_unused=True, retain_graph=True, create_graph=options.create_graph,
+        )[0]
+        for at, capture in enumerate(captures) if capture.edge is not None
+    }  # fmt: skip
 
 
-def _retain_grad(
-    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> Gradients:
-    with _untouched_grads(output):
-        torch.autograd.backward([output], [cotangent], create_graph=options.create_graph)
-        found = {at: c.tensor.grad for at, c in enumerate(captures) if c.edge is not None}
-    return {at: gradient for at, gradient in found.items() if gradient is not None}
-
-
-def _hooks(
-    options: Options, hooked: HookedGradients, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
-) -> Gradients:
-    with _untouched_grads(output):
-        torch.autograd.backward([output], [cotangent], create_graph=options.create_graph)
-    return {at: hooked.gradients[id(c)] for at, c in enumerate(captures) if id(c) in hooked.gradients}
-
-
-STRATEGIES = {"edges": _edges, "retain_grad": _retain_grad, "hooks": _hooks, "separate": _separate}
-
-
-@contextmanager
-def _untouched_grads(output: Tensor) -> Iterator[None]:
-    """``backward()`` adds to the ``.grad`` of every leaf it reaches: put back what they held."""
-    leaves = [node.variable for node in graph.nodes(output) if node.name() == graph.LEAF]  # type: ignore[attr-defined]
+def _backward(
+    options: Options, hooked: Hooked, output: Tensor, cotangent: Tensor | None, captures: Sequence[Capture]
+) -> dict[int, Tensor | None]:
+    """One ``backward()``. It adds to the ``.grad`` of every leaf it reaches: put back what they held."""
+    leaves = graph.leaves(graph.nodes(output))
     held = [leaf.grad for leaf in leaves]
     for leaf in leaves:
         leaf.grad = None
     try:
-        yield
+        torch.autograd.backward([output], [cotangent], create_graph=options.create_graph)
+        if options.strategy == "hooks":
+            return {at: hooked.get(capture) for at, capture in enumerate(captures)}
+        return {at: capture.tensor.grad for at, capture in enumerate(captures) if capture.edge is not None}
     finally:
         for leaf, gradient in zip(leaves, held, strict=True):
             leaf.grad = gradient

@@ -27,11 +27,10 @@ from backprobe.backends.torch.births import Births
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.optimizer_steps import Steps
-from backprobe.backends.torch.strategies import HookedGradients, by_edge, differentiate, outcome
+from backprobe.backends.torch.strategies import Hooked, by_edge, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
-from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 TOGETHER = Reason("versions_share_gradient")
@@ -61,7 +60,7 @@ class TorchTape(Tape, Versions, Writes):
         self.found_detached: list[Capture] = []
         self.steps = Steps()  # as far as they were seen
         self.updated: list[Capture] = []  # written behind autograd, with nothing come to them since
-        self.hooked = HookedGradients()
+        self.hooked: Hooked = {}
         self.hook_handles: list[Any] = []
         self.births = Births(self.quiet) if options.nonfinite else None
 
@@ -304,7 +303,7 @@ class TorchTape(Tape, Versions, Writes):
         if self.options.strategy == "retain_grad" and not tensor.is_leaf:
             tensor.retain_grad()
         elif self.options.strategy == "hooks":
-            handle = tensor.register_hook(partial(self.hooked.take, capture))  # type: ignore[no-untyped-call]
+            handle = tensor.register_hook(partial(self.hooked.__setitem__, capture))  # type: ignore[no-untyped-call]
             self.hook_handles.append(handle)
 
     # forward and backward
@@ -327,12 +326,8 @@ class TorchTape(Tape, Versions, Writes):
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_edge(captures)
-        links = [graph.inputs(c.edge, recorded) if c.edge is not None else [] for c in captures]
         missing = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_unfinished"))
-        found = [
-            outcome(capture, None, tuple(map(Edge, sources)), False, missing)
-            for capture, sources in zip(captures, links, strict=True)
-        ]
+        found = [outcome(c, None, edges(graph.inputs(c.edge, recorded)), False, missing) for c in captures]
         return Backward(found, ())
 
     def settle(self, captures: Sequence[Capture]) -> None:
