@@ -67,7 +67,7 @@ class TorchBackend(Backend):
         return TorchRecheck()
 
     def errors(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
-        return errors.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps)
+        return errors.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps.last)
 
     def graph_facts(self, output: Tensor, tensor: Tensor) -> GraphFacts:
         return graph_facts.facts(output, tensor)

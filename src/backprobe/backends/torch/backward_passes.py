@@ -6,9 +6,10 @@ A prehook runs in ``autograd.grad`` too, as in a gradient penalty: each pass is 
 
 from __future__ import annotations
 
+import linecache
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
@@ -32,7 +34,7 @@ class BackwardCall:
     roots: tuple[Tensor, ...] = ()
     cotangents: tuple[Tensor | None, ...] = ()
     is_limited: bool = False  # to ``inputs=``
-    at: tuple[str, int] | None = None  # file and line in the user's code
+    at: Source | None = None  # the line in the user's code
     keeps_graph: bool = False  # does it free nothing?
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
@@ -55,11 +57,23 @@ class BackwardCall:
         )
 
 
-def users_line(frame: FrameType | None) -> tuple[str, int] | None:
-    """The file and line in the user's code that a frame was called from."""
-    while frame is not None and package(frame.f_code.co_filename) is not None:
+def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The user's own frames that a frame was called from, the innermost first."""
+    while frame is not None:
+        if package(frame.f_code.co_filename) is None:
+            yield frame
         frame = frame.f_back
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def users_line(frame: FrameType | None) -> Source | None:
+    """The line in the user's code that a frame was called from."""
+    for users in users_frames(frame):
+        return source_at(users.f_code.co_filename, users.f_lineno)
+    return None
+
+
+def source_at(file: str, line: int) -> Source:
+    return Source(file, line, linecache.getline(file, line).strip())
 
 
 def _listed(given: Any) -> list[Any]:
@@ -183,12 +197,6 @@ class Passing:
         if call is None:
             return BackwardCall()  # called from C++
         return BackwardCall.of(call)
-
-    def clear(self) -> None:
-        self.began = _ignore
-        self.over.clear()
-        for held in (self.passes, self.freeing, self.arrived, self.around, self.holders, self.written):
-            held.clear()
 
 
 def _ignore(call: BackwardCall) -> None:

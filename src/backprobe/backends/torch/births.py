@@ -133,13 +133,6 @@ class Births:
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}
 
-    def release(self) -> None:
-        for handle in self.handles:
-            handle.remove()
-        self.counts = _always
-        for held in (self.handles, self.numbers, self.followers, self.givers, self.passing, self.seen, self.judged):
-            held.clear()  # type: ignore[attr-defined]
-
 
 def _always() -> bool:
     return True

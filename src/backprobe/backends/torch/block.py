@@ -5,11 +5,9 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 
 from __future__ import annotations
 
-import linecache
 import math
 import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any
@@ -39,20 +37,14 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
-from backprobe.backends.torch.strategies import NOT_CONNECTED, by_edge, edges, hooks_noted, outcome, with_leaves
+from backprobe.backends.torch.strategies import NO_PATH, Missing, by_edge, edges, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
-from backprobe.record.source import Source
 
-NOT_RUN = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_not_called"))
-ELSEWHERE = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_in_other_thread"))
-CUT_SHORT = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_cut_short"))
 NOT_AGAIN = Reason("not_recomputed")
 UNCLEAR = Reason("grad_held_before")
 OVERWRITTEN = Reason("gradient_overwritten")
-UPDATED_ONLY = Reason("written_since_past_autograd")
-NAMED_LATE = Reason("named_late")
 LATE = Reason("requires_grad_late")
 UNHEARD = "what backward computes, and has no name"
 HOME = torch.__file__.removesuffix("__init__.py")
@@ -212,7 +204,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def entering(self, frame: FrameType) -> None:
         if self.updates is not None:
-            self.updates.look(users_line(frame.f_back))
+            line = users_line(frame.f_back)
+            self.updates.look(None if line is None else (line.file, line.line))
 
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         if self.updates is not None:
@@ -357,13 +350,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         for at, capture in enumerate(captures):
             if capture.leaf is not None and capture.number in self.passing.arrived:
                 gradients[at] = self.passing.arrived[capture.number]
-        missing, limit = self._why_missing(), self._limit()
+        missing, live = self._why_missing(), self.options.create_graph
         outcomes = []
         for at, capture in enumerate(captures):
-            sources = edges(graph.inputs(capture.edge, recorded))
-            why = self._why_of_leaf(capture) or missing
-            found = outcome(capture, gradients.get(at), sources, self.options.create_graph, why)
-            outcomes.append(replace(found, cause=limit) if found.status is GradStatus.NOT_CONNECTED else found)
+            sources, why = edges(graph.inputs(capture.edge, recorded)), self._why_of_leaf(capture) or missing
+            outcomes.append(outcome(capture, gradients.get(at), sources, live, why))
         outcomes = with_leaves(captures, outcomes, self._begun_at())
         places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
         for at, capture in enumerate(captures):
@@ -386,46 +377,40 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             return capture.but(opaque=OVERWRITTEN)
         return capture
 
-    def _why_of_leaf(self, capture: Capture) -> tuple[GradStatus, Reason] | None:
+    def _why_of_leaf(self, capture: Capture) -> Missing | None:
         """Of a leaf that got its name when a backward() was over: why this version may have no gradient."""
         leaf = capture.leaf
         if leaf is None or capture.number != leaf.first or not capture.calls:
             return None
         until = self.passing.begun if leaf.superseded is None else leaf.superseded
         if until == capture.calls:
-            return GradStatus.BACKWARD_NOT_RUN, NAMED_LATE
-        return (GradStatus.NOT_CONNECTED, UPDATED_ONLY) if leaf.written >= 0 else None
+            return GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
+        updated = GradStatus.NOT_CONNECTED, Reason("written_since_past_autograd"), None
+        return updated if leaf.written >= 0 else None
 
     def _begun_at(self) -> list[Node]:
         """The nodes at which the calls of ``backward()`` began that went to all leaves behind them."""
         roots = [root for call in self.passing.calls if not call.is_limited for root in call.roots]
         return [root.grad_fn for root in roots if root.grad_fn is not None]
 
-    def _limit(self) -> Source | None:
-        """The line of the first call of ``backward()`` that is limited to inputs of its own."""
-        place = next((call.at for call in self.passing.calls if call.is_limited and call.at is not None), None)
-        return None if place is None else Source(*place, linecache.getline(*place).strip())
-
     def _is_alone(self) -> bool:
         """Was there one backward pass, from one tensor, whose gradient is 1?"""
         calls = self.passing.calls
         return len(calls) == 1 and len(calls[0].roots) == 1 and calls[0].cotangents[0] is None
 
-    def _why_missing(self) -> tuple[GradStatus, Reason]:
+    def _why_missing(self) -> Missing:
+        """Why values have no gradient; where ``backward()`` was limited to inputs of its own, the line of that."""
         calls = self.passing.calls
         if not calls:
-            return ELSEWHERE if self.passing.is_elsewhere else NOT_RUN
+            code = "backward_in_other_thread" if self.passing.is_elsewhere else "backward_not_called"
+            return GradStatus.BACKWARD_NOT_RUN, Reason(code), None
         if self.passing.is_cut_short:
-            return CUT_SHORT
-        if any(call.is_limited for call in calls):  # each entry's cause is the line of that call
-            return GradStatus.NOT_CONNECTED, Reason("no_path_to_inputs")
-        return GradStatus.NOT_CONNECTED, NOT_CONNECTED
+            return GradStatus.BACKWARD_NOT_RUN, Reason("backward_cut_short"), None
+        limited = [call.at for call in calls if call.is_limited]
+        if limited:
+            return GradStatus.NOT_CONNECTED, Reason("no_path_to_inputs"), next(filter(None, limited), None)
+        return GradStatus.NOT_CONNECTED, NO_PATH, None
 
     def release(self) -> None:
         super().release()
-        if self.updates is not None:
-            self.updates.release()
-        self.passing.clear()
-        self.numbers.clear()
-        for held in (self.waiting, self.leaves, self.listened, self.leaf_hooks, self.multiples):
-            held.clear()
+        self.passing, self.updates = Passing(False), None

@@ -6,7 +6,6 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 
 from __future__ import annotations
 
-import linecache
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -174,12 +173,12 @@ def _is_seen_through(capture: Capture, now: int, expected: int, text: str) -> bo
 
 def _stepping(steps: Iterable[Step], saved: Sequence[Tensor], now: int, expected: int, text: str) -> tuple[Source, ...]:
     """The calls of optimizers that wrote to what was saved; where that has no name, to what may be it."""
-    found = {}
+    found: dict[Source, None] = {}
     for step in steps:
         near = [tensor for tensor, *_ in step.versions if version(tensor) == now and _is_seen_as(tensor, text)]
         if any(step.wrote(tensor, expected, now) for tensor in saved or near):
-            found[step.at] = Source(*step.at, linecache.getline(*step.at).strip())
-    return tuple(found.values())
+            found[step.at] = None
+    return tuple(found)
 
 
 def _is_late(capture: Capture, now: int, expected: int, text: str) -> bool:
@@ -265,8 +264,7 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> F
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
     if passed is None:
         return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None)
-    number, place = passed[0], passed[1].at
-    earlier = None if place is None else Source(*place, linecache.getline(*place).strip())
+    number, earlier = passed[0], passed[1].at
     new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > number]
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=earlier, is_one_forward=not new)
 

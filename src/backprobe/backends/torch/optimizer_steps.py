@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from backprobe.backends.torch.backward_passes import users_line
 from backprobe.backends.torch.capture import version
+from backprobe.record.source import Source
 
 MOST = 16  # calls that are remembered: an error is about one of the last
 
@@ -24,7 +24,7 @@ class Step:
     """One call: the parameters with their versions before and after it, and the user's line."""
 
     versions: tuple[tuple[Tensor, int, int], ...]
-    at: tuple[str, int]
+    at: Source
 
     def wrote(self, tensor: Tensor, expected: int, now: int) -> bool:
         """Did it write to a tensor between two versions of that?"""
@@ -37,9 +37,6 @@ class Steps:
     def __init__(self) -> None:
         self.last: deque[Step] = deque(maxlen=MOST)
         self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # while one steps
-
-    def __iter__(self) -> Iterator[Step]:
-        return iter(self.last)
 
     def listen(self) -> list[Any]:
         """Hear every call from now on; what is returned ends that."""
@@ -56,7 +53,3 @@ class Steps:
             place = users_line(sys._getframe(1))
             if place is not None:
                 self.last.append(Step(versions, place))
-
-    def clear(self) -> None:
-        self.last.clear()
-        self.before.clear()

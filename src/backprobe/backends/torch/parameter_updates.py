@@ -7,7 +7,6 @@ nothing is asked of a device before all is over.
 
 from __future__ import annotations
 
-import linecache
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -20,13 +19,11 @@ from torch import Tensor
 from torch.autograd.graph import Node
 from torch.optim import Optimizer
 
-from backprobe.backends.torch.backward_passes import queue_callback
+from backprobe.backends.torch.backward_passes import queue_callback, source_at, users_frames
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
 from backprobe.record.nonfinite import GradientKind, Kind, Update
-from backprobe.record.source import Source
-from backprobe.source.user_code import package
 
 NOT_JUDGED = -1
 NO_GRADIENT: GradientKind = "none"
@@ -100,7 +97,7 @@ class Updates:
 
     def _note(self, at: Place | None, written: Sequence[UpdatedLeaf]) -> None:
         tensors = [leaf.tensor for leaf in written]
-        frames = list(_users(sys._getframe(1)))
+        frames = list(users_frames(sys._getframe(1)))
         if any(id(tensor) not in self.names for tensor in tensors):
             self.names |= _names(frames)
         found = []
@@ -140,7 +137,7 @@ class Updates:
                     name = self.names.get(id(one.leaf.tensor), "")
                     groups.setdefault((gradient, kind[one.after]), []).append(name)
             at, after = statement.at, positions.get(id(statement.newest))
-            source = None if at is None else Source(*at, linecache.getline(*at).strip())
+            source = None if at is None else source_at(*at)
             found += [
                 Update(
                     parameters=tuple(filter(None, names)),
@@ -154,19 +151,6 @@ class Updates:
                 for (gradient, made), names in groups.items()
             ]
         return tuple(found)
-
-    def release(self) -> None:
-        self.newest = None
-        for held in (self.leaves, self.awaited, self.names, self.judged, self.statements):
-            held.clear()  # type: ignore[attr-defined]
-
-
-def _users(frame: FrameType | None) -> Iterator[FrameType]:
-    """The user's own frames, the innermost first."""
-    while frame is not None:
-        if package(frame.f_code.co_filename) is None:
-            yield frame
-        frame = frame.f_back
 
 
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:

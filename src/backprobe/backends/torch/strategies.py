@@ -25,10 +25,14 @@ from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 
-NOT_CONNECTED = Reason("no_path")
+NO_PATH = Reason("no_path")
 HOOKED = Reason("hooked")
 
+
+Missing = tuple[GradStatus, Reason, Source | None]
+"""Why what has a history got no gradient, and the line that is the cause where one is."""
 
 Hooked = dict[Capture, Tensor]
 """What the hooks of the strategy ``hooks`` saw, in the order in which they were called."""
@@ -109,7 +113,7 @@ def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
 
 def outcome(
     capture: Capture, gradient: Tensor | None, links: Sequence[Edge], live: bool,
-    missing: tuple[GradStatus, Reason] = (GradStatus.NOT_CONNECTED, NOT_CONNECTED),
+    missing: Missing = (GradStatus.NOT_CONNECTED, NO_PATH, None),
 ) -> Outcome:  # fmt: skip
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value, inputs = _value(capture, live), tuple(links)
@@ -118,7 +122,8 @@ def outcome(
     if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs)
     if gradient is None:
-        return Outcome(*missing, value, inputs=inputs, is_leaf=capture.tensor.is_leaf)
+        status, why, cause = missing
+        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf)
     return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
 
 

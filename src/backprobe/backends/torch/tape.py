@@ -6,6 +6,7 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -326,7 +327,7 @@ class TorchTape(Tape, Versions, Writes):
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = by_edge(captures)
-        missing = (GradStatus.BACKWARD_NOT_RUN, Reason("backward_unfinished"))
+        missing = GradStatus.BACKWARD_NOT_RUN, Reason("backward_unfinished"), None
         found = [outcome(c, None, edges(graph.inputs(c.edge, recorded)), False, missing) for c in captures]
         return Backward(found, ())
 
@@ -344,23 +345,12 @@ class TorchTape(Tape, Versions, Writes):
 
     def release(self) -> None:
         """Keep no tensor, hook or node any longer."""
-        for handle in self.hook_handles:
+        for handle in (*self.hook_handles, *(self.births.handles if self.births is not None else ())):
             handle.remove()
-        self.hook_handles.clear()
-        self.modules.clear()
-        self.unplaced.clear()
-        self.by_memory.clear()
-        self.known_versions.clear()
-        self.pending.clear()
-        self.exposed.clear()
-        self.exposed_now.clear()
-        self.found_overwritten.clear()
-        self.found_detached.clear()
-        self.steps.clear()
-        self.updated.clear()
-        self.hooked.clear()
-        if self.births is not None:
-            self.births.release()
+        for holder in filter(None, (self, self.steps, self.births)):
+            for held in vars(holder).values():
+                if isinstance(held, dict | list | deque):
+                    held.clear()
 
 
 @contextmanager
