@@ -1,10 +1,10 @@
-"""Shared by backends with immutable tensors, whose values are read as NumPy arrays on the host."""
+"""Shared by backends whose values are read as NumPy arrays on the host."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -55,8 +55,7 @@ def path_sums(
     """Do the contributions of each captured value's consumers sum to its gradient?
 
     ``gradients`` are NumPy arrays, or None where there is nothing to judge; ``epsilons`` the rounding of each value's
-    dtype. ``output`` is the position of what was differentiated, whose gradient came from outside. Two sums of the same
-    terms in different orders differ by rounding: half the digits of the coarsest dtype that takes part must agree.
+    dtype. ``output`` is the position of what was differentiated, whose gradient came from outside.
     """
     flowing: dict[int, list[Any]] = {} if output is None else {output: [gradients[output]]}
     coarsest = list(epsilons)
@@ -65,16 +64,25 @@ def path_sums(
             if edge.contribution is not None:
                 flowing.setdefault(edge.at, []).append(edge.contribution)
                 coarsest[edge.at] = max(coarsest[edge.at], epsilons[at])
+    return compared(
+        (at, gradient, flowing.get(at, ()), coarsest[at]) for at, gradient in enumerate(gradients)
+        if gradient is not None and outcomes[at].status is GradStatus.OK
+    )  # fmt: skip
+
+
+def compared(sums: Iterable[tuple[int, Any, Sequence[Any], float]], unjudged: Sequence[int] = ()) -> PathSums:
+    """Do parts sum to gradients? Each comes with its position, and with the rounding of the coarsest dtype in it.
+
+    Two sums of the same terms in different orders differ by rounding: half the digits must agree.
+    """
     judged, worst, largest, agree = 0, None, 0.0, True
-    for at, gradient in enumerate(gradients):
-        if gradient is None or outcomes[at].status is not GradStatus.OK:
-            continue
+    for at, gradient, parts, epsilon in sums:
         judged += 1
-        difference = _difference(gradient, flowing.get(at, ()))
-        agree = agree and difference <= math.sqrt(coarsest[at])
+        difference = _difference(gradient, parts)
+        agree = agree and difference <= math.sqrt(epsilon)
         if difference > largest:
             worst, largest = at, difference
-    return PathSums(judged=judged, difference=largest, agree=agree, worst_at=worst)
+    return PathSums(judged=judged, difference=largest, agree=agree, worst_at=worst, unjudged_at=tuple(unjudged))
 
 
 def _difference(gradient: Any, flows: Sequence[Any]) -> float:

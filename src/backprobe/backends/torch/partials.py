@@ -15,15 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
+from backprobe.backends.immutable import compared
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals, removing
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, key
+from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.reasons import Reason
 
@@ -276,37 +279,19 @@ def _compare(
 ) -> PathSums:  # fmt: skip
     """Do the contributions into each edge sum to what arrived there?
 
-    Two sums of the same terms in different orders differ by rounding; half the digits of the coarsest dtype that takes
-    part must agree. What is opaque has no gradient to compare.
+    What is opaque has no gradient to compare.
     """
-    judged, worst, largest, agree = 0, None, 0.0, True
+    sums: list[tuple[int, Any, list[Any], float]] = []
     unjudged: list[int] = []
     for edge, positions in recorded.items():
-        arrived = arrivals.arrived.get(edge)
+        arrived, first = arrivals.arrived.get(edge), positions[0]
         if arrived is None or all(captures[at].opaque for at in positions):
             continue
         hooked = any(captures[at].tensor._backward_hooks for at in positions)
-        if hooked or positions[0] in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
+        if hooked or first in unknown or arrived.is_mkldnn or arrived.is_meta or arrived.is_nested:
             unjudged += positions
             continue
-        judged += 1
-        difference = _difference(arrived, flowing.get(positions[0], ()))
-        agree = agree and difference <= math.sqrt(max(torch.finfo(arrived.dtype).eps, coarse.get(positions[0], 0.0)))
-        if difference > largest:
-            worst, largest = positions[0], difference
-    return PathSums(
-        judged=judged, difference=largest, agree=agree, worst_at=worst, unjudged_at=tuple(unjudged)
-    )  # fmt: skip
-
-
-def _difference(arrived: Tensor, flows: Sequence[Tensor]) -> float:
-    """How far a gradient is from the sum of its parts, relative to the largest number among them."""
-    wide = torch.complex128 if arrived.is_complex() else torch.float64
-    parts = [part.detach().to_dense().to(wide) for part in (arrived, *flows)]
-    total = sum((part.reshape(parts[0].shape) for part in parts[1:]), torch.zeros_like(parts[0]))
-    same = (total == parts[0]) | (total.isnan() & parts[0].isnan())
-    if bool(same.all()):
-        return 0.0
-    apart = (total - parts[0]).abs()[~same]
-    scale = max(float(part.abs().nan_to_num(0.0, 0.0, 0.0).max()) for part in parts)
-    return float(apart.max()) / scale if bool(apart.isfinite().all()) else math.inf
+        parts = [numbers(flow).reshape(arrived.shape) for flow in flowing.get(first, ())]
+        rounding = max(torch.finfo(arrived.dtype).eps, coarse.get(first, 0.0))
+        sums.append((first, numbers(arrived), parts, rounding))
+    return compared(sums, unjudged)
