@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.graph import LEAF, Key, all_nodes, key
+from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
 from backprobe.record.nonfinite import BackwardOp
 
@@ -121,7 +121,8 @@ class Births:
         if not births:
             return {}
         nodes = list(self.numbers)
-        owners, places = _owners(captures)
+        places = by_edge(captures)
+        owners = _owners(places)
         found: dict[int, list[BackwardOp]] = {}
         for number, place, given, made in births:
             node = nodes[number]
@@ -144,15 +145,11 @@ def _plain_name(node: Node) -> str:
     return name.rstrip("0123456789").removesuffix("Backward") or name
 
 
-def _owners(captures: Sequence[Capture]) -> tuple[Mapping[Node, int], Mapping[Key, int]]:
+def _owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
     """Which capture each node belongs to: the first in the order of execution whose computation it is a part of."""
-    places: dict[Key, int] = {}
-    for at, capture in enumerate(captures):
-        if capture.edge is not None:
-            places.setdefault(key(capture.edge), at)
     named = {node for node, _ in places}
     owners: dict[Node, int] = {}
-    for (node, _), at in places.items():
+    for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
         owners.setdefault(node, at)
         pending = [node]
         while pending:
@@ -160,21 +157,13 @@ def _owners(captures: Sequence[Capture]) -> tuple[Mapping[Node, int], Mapping[Ke
                 if follower is not None and follower not in named and follower not in owners:
                     owners[follower] = at
                     pending.append(follower)
-    return owners, places
+    return owners
 
 
-def _first_recorded(start: tuple[Node | None, int], places: Mapping[Key, int]) -> int | None:
+def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:
     """The capture that a gradient flows to: itself, or the only one that it can come to next."""
-    found: set[int] = set()
-    seen: set[Node] = set()
-    pending = [start]
-    while pending:
-        node, number = pending.pop()
-        if node is None:
-            continue
-        if (node, number) in places:
-            found.add(places[node, number])
-        elif node not in seen:
-            seen.add(node)
-            pending += node.next_functions
-    return found.pop() if len(found) == 1 else None
+    node, number = edge
+    if node is None:
+        return None
+    found = places.get((node, number), ())[:1] or inputs(GradientEdge(node, number), places)
+    return found[0] if len(found) == 1 else None

@@ -37,7 +37,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
-from backprobe.backends.torch.strategies import NO_PATH, Missing, by_edge, edges, hooks_noted, outcome, with_leaves
+from backprobe.backends.torch.strategies import NO_PATH, Missing, edges, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
@@ -346,7 +346,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         around = {node: gradient for (node, at), number in self.numbers.items()
                   if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
         captures = [self._judged(_with_history(capture)) for capture in captures]
-        gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), by_edge(captures)
+        gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), graph.by_edge(captures)
         for at, capture in enumerate(captures):
             if capture.leaf is not None and capture.number in self.passing.arrived:
                 gradients[at] = self.passing.arrived[capture.number]

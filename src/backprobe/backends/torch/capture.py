@@ -86,12 +86,21 @@ def version(tensor: Tensor) -> int:
         return 0
 
 
-def gradient_edge(tensor: Tensor) -> GradientEdge | None:
-    """Where the gradient of a tensor that requires one arrives.
+def memory(tensor: Tensor) -> int:
+    """The same number for tensors that share their memory."""
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return id(tensor)
+    return int(tensor.untyped_storage()._cdata)
 
-    None for a view made under ``no_grad``, or before its base required a gradient: it says that it requires one, as
+
+def gradient_edge(tensor: Tensor) -> GradientEdge | None:
+    """Where the gradient of a tensor arrives; None for one that requires none.
+
+    And for a view made under ``no_grad``, or before its base required a gradient: it says that it requires one, as
     its base does, and autograd leads nothing to it.
     """
+    if not tensor.requires_grad:
+        return None
     node = tensor.grad_fn
     if node is not None and _is_engines(node):
         return GradientEdge(node, tensor.output_nr)

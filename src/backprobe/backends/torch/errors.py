@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.autograd.graph import Node
+from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.facts import Failure
+from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import BACKWARD, GRAD, BackwardCall
-from backprobe.backends.torch.capture import Capture, gradient_edge, version
-from backprobe.backends.torch.graph import LEAF, Key, key
+from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version
+from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.optimizer_steps import Step
 from backprobe.record.source import Source
 
@@ -81,13 +82,9 @@ class Known:
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self.captures = captures
-        self.edges: dict[Key, int] = {}
-        for at, capture in enumerate(captures):
-            edge = capture.edge or (gradient_edge(capture.tensor) if capture.leaf is not None else None)
-            if edge is not None:
-                self.edges.setdefault(key(edge), at)
+        self.edges = by_edge([c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures])
         self.nodes: dict[Node, int] = {}
-        for (node, _), at in self.edges.items():
+        for (node, _), (at, *_) in self.edges.items():
             self.nodes.setdefault(node, at)
 
     def positions(self, tensors: Sequence[Tensor]) -> tuple[int, ...]:
@@ -99,8 +96,8 @@ class Known:
         for at in range(len(self.captures) - 1, -1, -1):
             if self.captures[at].tensor is tensor:
                 return at
-        edge = gradient_edge(tensor) if tensor.requires_grad else None
-        return None if edge is None else self.edges.get(key(edge))
+        edge = gradient_edge(tensor)
+        return None if edge is None else next(iter(self.edges.get(key(edge), ())), None)
 
     def owners(self, roots: Sequence[Node]) -> dict[Node, int]:
         """The named value that each node belongs to: the nearest one that is computed by it, alone or with others."""
@@ -117,115 +114,73 @@ class Known:
 # in place
 
 
+@dataclass(frozen=True)
+class Saved:
+    """What a message says of a saved tensor: its versions then and now, and its shape where it tells that."""
+
+    before: int
+    now: int
+    sizes: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, text: str) -> Saved | None:
+        versions, shape = VERSIONS.search(text), SHAPE.search(text)
+        if versions is None:
+            return None
+        sizes = None if shape is None or shape[2] is None else tuple(map(int, filter(None, shape[2].split(", "))))
+        return cls(int(versions[2]), int(versions[1]), sizes)
+
+    def has_shape(self, tensor: Tensor) -> bool:
+        return self.sizes is None or tuple(tensor.shape) == self.sizes
+
+    def has_size(self, tensor: Tensor) -> bool:
+        """May it be a view of all of a tensor, as of a weight that is transposed?"""
+        return self.sizes is not None and tensor.numel() == math.prod(self.sizes)
+
+    def writes(self, captures: Sequence[Capture], to: Iterable[int]) -> list[int]:
+        """The captures that were given by writes since it was saved, to the memory of some captures."""
+        places = {memory(captures[at].tensor) for at in to}
+        return [
+            at for at, capture in enumerate(captures)
+            if self.before < capture.version <= self.now and memory(capture.tensor) in places
+        ]  # fmt: skip
+
+
 def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[Step]) -> Failure:
-    owners = known.owners(_nodes(roots))
-    savers = [(node, name) for node in owners for name in broken(node, "modified by an inplace operation")]
-    versions = VERSIONS.search(text)
-    saved: dict[int, None] = {}
-    writes: dict[int, None] = {}
-    lines: tuple[Source, ...] = ()
-    if versions is not None:
-        now, expected = int(versions[1]), int(versions[2])
-        around = {at for node, _ in savers for at in _around(node, owners[node], known)}
-        candidates = [at for at, c in enumerate(known.captures) if _fits(c, now, expected, text)]
-        near = [at for at in sorted(around) if _is_seen_through(known.captures[at], now, expected, text)]
-        candidates = candidates or near
-        for at in [at for at in candidates if at in around] or candidates:
-            saved[at] = None
-            writes |= dict.fromkeys(_writes(known.captures, at, expected, now))
-        writes = writes or _only_writes(known.captures, expected, now)
-        late = [at for at in sorted(around) if _is_late(known.captures[at], now, expected, text)]
-        writes = writes or dict.fromkeys(late)
-        if not writes:
-            named = [known.captures[at].tensor for at in saved]
-            lines = _stepping(steps, named, now, expected, text)
-    saving: dict[int, list[str]] = {}
-    for node, _ in savers:
-        saving.setdefault(owners[node], []).append(node.name())
-    found = tuple((at, ", ".join(dict.fromkeys(names))) for at, names in saving.items() if at >= 0)
-    return Failure("in_place", values=tuple(saved), savers=found, writers=tuple(writes), lines=lines)
+    owners = known.owners(graph.roots(roots))
+    savers = [node for node in owners for _ in broken(node, "modified by an inplace operation")]
+    saving: dict[int, dict[str, None]] = {}
+    for node in savers:
+        saving.setdefault(owners[node], {})[node.name()] = None
+    found = Failure("in_place", savers=tuple((at, ", ".join(names)) for at, names in saving.items() if at >= 0))
+    said, captures = Saved.of(text), known.captures
+    if said is None:
+        return found
+    # what the savers compute, and what flows into them: they may have saved that, or views of it
+    around = {at for node in savers for at in (owners[node], *graph.inputs(GradientEdge(node, 0), known.edges))}
+    now = [at for at, capture in enumerate(captures) if version(capture.tensor) == said.now]
+    both = [at for at in now if captures[at].version == said.before]
+    shaped = [at for at in both if said.has_shape(captures[at].tensor)]
+    values = shaped or [at for at in both if at in around and said.has_size(captures[at].tensor)]
+    values = [at for at in values if at in around] or values
+    writers = said.writes(captures, values)
+    if not writers and len({memory(captures[at].tensor) for at in both}) == 1:
+        writers = said.writes(captures, both)  # all views of one memory count its versions together
+    if not writers:  # it got a name only when it had been written, as what a module has written to and gives
+        late = [at for at in now if at in around and captures[at].version > said.before]
+        writers = [at for at in late if said.has_shape(captures[at].tensor)]
+    lines = () if writers else _stepping(steps, [captures[at].tensor for at in values], said)
+    return replace(found, values=tuple(values), writers=tuple(writers), lines=lines)
 
 
-def _around(node: Node, owner: int, known: Known) -> set[int]:
-    """The captures that a node may have saved, or views of them: what it computes, and what flows into it."""
-    found, seen, pending = {owner} if owner >= 0 else set(), {node}, [node]
-    for each in pending:
-        for follower, at in each.next_functions:
-            if follower is not None and (follower, at) in known.edges:
-                found.add(known.edges[follower, at])
-            elif follower is not None and follower not in seen:
-                seen.add(follower)
-                pending.append(follower)
-    return found
-
-
-def _fits(capture: Capture, now: int, expected: int, text: str) -> bool:
-    """Is it what the message speaks of: now at that version, and captured when it was at the expected one?"""
-    sizes = _sizes(text)
-    fits = sizes is None or tuple(capture.tensor.shape) == sizes
-    return fits and capture.version == expected and version(capture.tensor) == now
-
-
-def _is_seen_through(capture: Capture, now: int, expected: int, text: str) -> bool:
-    """May the message speak of a view of all of it, as of a weight that is transposed?"""
-    return _is_seen_as(capture.tensor, text) and capture.version == expected and version(capture.tensor) == now
-
-
-def _stepping(steps: Iterable[Step], saved: Sequence[Tensor], now: int, expected: int, text: str) -> tuple[Source, ...]:
+def _stepping(steps: Iterable[Step], named: Sequence[Tensor], said: Saved) -> tuple[Source, ...]:
     """The calls of optimizers that wrote to what was saved; where that has no name, to what may be it."""
     found: dict[Source, None] = {}
     for step in steps:
-        near = [tensor for tensor, *_ in step.versions if version(tensor) == now and _is_seen_as(tensor, text)]
-        if any(step.wrote(tensor, expected, now) for tensor in saved or near):
+        near = [tensor for tensor, *_ in step.versions if version(tensor) == said.now and said.has_size(tensor)]
+        if any(step.wrote(tensor, said.before, said.now) for tensor in named or near):
             found[step.at] = None
     return tuple(found)
-
-
-def _is_late(capture: Capture, now: int, expected: int, text: str) -> bool:
-    """Did what was saved get a name only when it had been written, as what a module has written to and gives?"""
-    fits = _sizes(text) in (None, tuple(capture.tensor.shape))
-    return fits and expected < capture.version <= now == version(capture.tensor)
-
-
-def _is_seen_as(tensor: Tensor, text: str) -> bool:
-    sizes = _sizes(text)
-    return sizes is not None and tensor.numel() == math.prod(sizes)
-
-
-def _sizes(text: str) -> tuple[int, ...] | None:
-    """The shape of the tensor that a message speaks of."""
-    shape = SHAPE.search(text)
-    return None if shape is None or shape[2] is None else tuple(map(int, filter(None, shape[2].split(", "))))
-
-
-def _only_writes(captures: Sequence[Capture], expected: int, now: int) -> dict[int, None]:
-    """The writes to the only named memory that was at both versions, for a saved view that has no name.
-
-    All views of one memory count its versions together.
-    """
-    fitting = {
-        _memory(capture.tensor): at for at, capture in enumerate(captures)
-        if capture.version == expected and version(capture.tensor) == now
-    }  # fmt: skip
-    if len(fitting) != 1:
-        return {}
-    (at,) = fitting.values()
-    return dict.fromkeys(_writes(captures, at, expected, now))
-
-
-def _writes(captures: Sequence[Capture], at: int, expected: int, now: int) -> list[int]:
-    """The captures of the same memory that the writes between two versions gave."""
-    memory = _memory(captures[at].tensor)
-    return [
-        other for other, capture in enumerate(captures)
-        if expected < capture.version <= now and _memory(capture.tensor) == memory
-    ]  # fmt: skip
-
-
-def _memory(tensor: Tensor) -> int:
-    if tensor.layout is not torch.strided or tensor.is_nested:
-        return id(tensor)
-    return int(tensor.untyped_storage()._cdata)
 
 
 # a second backward
@@ -245,7 +200,7 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> F
     users: dict[int, None] = {}
     passed: Earlier | None = None
     seen: set[Node] = set()
-    pending: list[tuple[Node, Path]] = [(node, ()) for node in _nodes(roots)]
+    pending: list[tuple[Node, Path]] = [(node, ()) for node in graph.roots(roots)]
     for node, path in pending:
         if node in seen:
             continue
@@ -286,34 +241,20 @@ def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple
 
 def _gone_through(calls: Sequence[Earlier]) -> dict[Node, Earlier]:
     """The nodes that these calls have gone through and freed, each with the first that did."""
-    found: dict[Node, Earlier] = {}
-    for earlier in calls:
-        pending = _nodes(earlier[1].roots)
-        for node in pending:
-            if node not in found:
-                found[node] = earlier
-                pending += [follower for follower, _ in node.next_functions if follower is not None]
-    return found
+    return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier[1].roots)}
 
 
 # what was not used
 
 
 def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor]) -> Failure:
-    reached = {key(edge) for root in roots if root.requires_grad and (edge := gradient_edge(root)) is not None}
-    for node in known.owners(_nodes(roots)):
-        reached |= {(follower, at) for follower, at in node.next_functions if follower is not None}
-    edges = [(tensor, gradient_edge(tensor) if tensor.requires_grad else None) for tensor in inputs]
-    unused = [tensor for tensor, edge in edges if edge is None or key(edge) not in reached]
+    reached = graph.edges(*roots)
+    found = [(tensor, gradient_edge(tensor)) for tensor in inputs]
+    unused = [tensor for tensor, edge in found if edge is None or key(edge) not in reached]
     return Failure("not_in_graph", values=known.positions(unused))
 
 
 # reading
-
-
-def _nodes(roots: Sequence[Tensor]) -> list[Node]:
-    edges = (gradient_edge(root) for root in roots if root.requires_grad)
-    return [edge.node for edge in edges if edge is not None]
 
 
 def broken(node: Node, words: str) -> Iterator[str]:

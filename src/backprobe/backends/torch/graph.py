@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.autograd.graph import GradientEdge, Node
+
+from backprobe.backends.torch.capture import Capture, gradient_edge
 
 Key = tuple[Node, int]
 LEAF = "torch::autograd::AccumulateGrad"
@@ -17,6 +19,16 @@ LEAF = "torch::autograd::AccumulateGrad"
 
 def key(edge: GradientEdge) -> Key:
     return edge.node, edge.output_nr
+
+
+def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
+    """The captures at each edge: first a whole tensor, then views that were written in place and share its edge."""
+    found: dict[Key, list[int]] = {}
+    for at in sorted(range(len(captures)), key=lambda at: captures[at].geometry is not None):
+        edge = captures[at].edge
+        if edge is not None:
+            found.setdefault(key(edge), []).append(at)
+    return found
 
 
 def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
@@ -64,9 +76,20 @@ def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) ->
     return order
 
 
-def nodes(root: Tensor) -> list[Node]:
-    """Every node that backward from this tensor may reach."""
-    return all_nodes([get_gradient_edge(root).node])
+def roots(tensors: Iterable[Tensor]) -> list[Node]:
+    """The nodes that the histories of these tensors end in."""
+    return [edge.node for tensor in tensors if (edge := gradient_edge(tensor)) is not None]
+
+
+def nodes(*tensors: Tensor) -> list[Node]:
+    """Every node that backward from these tensors may reach."""
+    return all_nodes(roots(tensors))
+
+
+def edges(*tensors: Tensor) -> set[Key]:
+    """Every edge that backward from these tensors may bring a gradient to."""
+    own = {key(edge) for tensor in tensors if (edge := gradient_edge(tensor)) is not None}
+    return own | {(n, at) for node in nodes(*tensors) for n, at in node.next_functions if n is not None}
 
 
 def all_nodes(roots: Iterable[Node]) -> list[Node]:

@@ -10,7 +10,7 @@ from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
 from backprobe.backends.torch.checkpoints import REENTRANT
 from backprobe.backends.torch.errors import broken
-from backprobe.backends.torch.graph import Key, key, leaves, nodes
+from backprobe.backends.torch.graph import edges, key, leaves, nodes
 from backprobe.backends.torch.tensors import describe
 
 FREED, WRITTEN = "second time", "modified by an inplace operation"
@@ -18,14 +18,13 @@ FREED, WRITTEN = "second time", "modified by an inplace operation"
 
 def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
     """What is to be seen; whoever asks puts it into words."""
-    reached = nodes(output) if output.requires_grad and gradient_edge(output) is not None else []
-    edge = gradient_edge(tensor) if tensor.requires_grad else None
+    reached, edge = nodes(output), gradient_edge(tensor)
     return GraphFacts(
         output=_described(output), output_requires_grad=output.requires_grad, output_size=output.numel(),
         output_is_leaf=output.is_leaf, tensor=_described(tensor), requires_grad=tensor.requires_grad,
         is_leaf=tensor.is_leaf, is_retained=tensor.retains_grad, is_inference=tensor.is_inference(),
         is_floating=tensor.is_floating_point() or tensor.is_complex(), op=_operation(tensor),
-        is_reached=edge is not None and (output is tensor or key(edge) in _edges(output, reached)),
+        is_reached=edge is not None and (output is tensor or key(edge) in edges(output)),
         leaves=tuple(leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
         output_leaves=tuple(leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
         written=tuple(node.name() for node in reached if any(broken(node, WRITTEN))),
@@ -42,12 +41,6 @@ def _described(tensor: Tensor) -> str:
 
 def _operation(tensor: Tensor) -> str:
     return tensor.grad_fn.name() if tensor.grad_fn is not None else ""
-
-
-def _edges(output: Tensor, reached: list[Node]) -> set[Key]:
-    edge = gradient_edge(output) if output.requires_grad else None
-    own = set() if edge is None else {key(edge)}
-    return own | {(follower, at) for node in reached for follower, at in node.next_functions if follower is not None}
 
 
 def _again(tensor: Tensor, reached: list[Node]) -> tuple[str, ...]:

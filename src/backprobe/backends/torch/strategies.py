@@ -18,7 +18,7 @@ from backprobe.backends.facts import Backward, Options, Outcome
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import arrive
 from backprobe.backends.torch.capture import Capture, version
-from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
@@ -99,16 +99,6 @@ def hooks_noted(captures: Sequence[Capture], outcomes: Sequence[Outcome], own: i
         (at, HOOKED) for at in there
         if len(captures[at].tensor._backward_hooks or ()) > own + (captures[at].leaf is not None)
     ]  # fmt: skip
-
-
-def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
-    """The captures at each edge: first a whole tensor, then views that were written in place and share its edge."""
-    found: dict[Key, list[int]] = {}
-    for at in sorted(range(len(captures)), key=lambda at: captures[at].geometry is not None):
-        edge = captures[at].edge
-        if edge is not None:
-            found.setdefault(key(edge), []).append(at)
-    return found
 
 
 def outcome(

@@ -25,10 +25,10 @@ from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
 from backprobe.backends.torch.births import Births
-from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, version
+from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.optimizer_steps import Steps
-from backprobe.backends.torch.strategies import Hooked, by_edge, differentiate, edges, outcome
+from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
 from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
@@ -128,15 +128,15 @@ class TorchTape(Tape, Versions, Writes):
     def _place(self) -> None:
         """Sort the captures by their memory: only where something is written does that matter."""
         for capture in self.unplaced:
-            memory = self._memory(capture.tensor)
-            self.by_memory.setdefault(memory, []).append(capture)
-            self.known_versions.setdefault(memory, capture.version)
+            place = memory(capture.tensor)
+            self.by_memory.setdefault(place, []).append(capture)
+            self.known_versions.setdefault(place, capture.version)
         self.unplaced.clear()
 
     def _written_unseen(self, tensor: Tensor) -> bool:
         """Has something that was not announced written to this tensor's memory?"""
         self._place()
-        return self.known_versions.get(self._memory(tensor)) != self.version(tensor)
+        return self.known_versions.get(memory(tensor)) != self.version(tensor)
 
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
         tensor = capture.tensor
@@ -166,7 +166,7 @@ class TorchTape(Tape, Versions, Writes):
         if not self.is_floating(tensor):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(tensor).dtype)})
         self._place()
-        beside = self.by_memory.get(self._memory(tensor), ())
+        beside = self.by_memory.get(memory(tensor), ())
         sources = unrecorded or any(read.is_followed for read in (*reads, *beside))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and not torch.is_grad_enabled():
@@ -191,11 +191,6 @@ class TorchTape(Tape, Versions, Writes):
             self._take_edge(capture, None, False)
             if capture.is_followed:
                 capture.status, capture.why = GradStatus.OK, None
-
-    def _memory(self, tensor: Tensor) -> int:
-        if tensor.layout is not torch.strided or tensor.is_nested:
-            return id(tensor)
-        return int(tensor.untyped_storage()._cdata)
 
     # writes
 
@@ -226,9 +221,9 @@ class TorchTape(Tape, Versions, Writes):
 
     def writing(self, tensor: Tensor) -> None:
         self._place()
-        memory = self._memory(tensor)
-        if self.known_versions.setdefault(memory, self.version(tensor)) != self.version(tensor):
-            self.known_versions[memory] = UNSEEN
+        place = memory(tensor)
+        if self.known_versions.setdefault(place, self.version(tensor)) != self.version(tensor):
+            self.known_versions[place] = UNSEEN
         current = self._current(tensor)
         for capture in current:
             if capture.snapshot is None and capture.alias is not None:
@@ -239,9 +234,9 @@ class TorchTape(Tape, Versions, Writes):
         for at, (target, nodes, current) in enumerate(self.pending):
             if target is tensor:
                 del self.pending[at]
-                memory = self._memory(tensor)
-                if self.known_versions[memory] != UNSEEN:
-                    self.known_versions[memory] = self.version(tensor)
+                place = memory(tensor)
+                if self.known_versions[place] != UNSEEN:
+                    self.known_versions[place] = self.version(tensor)
                 self._after_write(tensor, nodes, current)
                 return
 
@@ -290,7 +285,7 @@ class TorchTape(Tape, Versions, Writes):
     def _current(self, tensor: Tensor) -> list[Capture]:
         """The captures whose value lies in this tensor's memory now."""
         self._place()
-        held = self.by_memory.get(self._memory(tensor), [])
+        held = self.by_memory.get(memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
         return list(held)
 
@@ -326,7 +321,7 @@ class TorchTape(Tape, Versions, Writes):
     freed: Sequence[tuple[int, BackwardCall]] = ()  # by the program's own calls that were seen
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
-        recorded = by_edge(captures)
+        recorded = graph.by_edge(captures)
         missing = GradStatus.BACKWARD_NOT_RUN, Reason("backward_unfinished"), None
         found = [outcome(c, None, edges(graph.inputs(c.edge, recorded)), False, missing) for c in captures]
         return Backward(found, ())
