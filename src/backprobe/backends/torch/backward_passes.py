@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import zip_longest
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
 
 from backprobe.backends.torch.capture import ListenedLeaf, version
 from backprobe.record.source import Source
@@ -39,22 +41,27 @@ class BackwardCall:
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
 
+    @property
+    def nodes(self) -> list[Node]:
+        """Where it began in the graph."""
+        return [root.grad_fn for root in self.roots if root.grad_fn is not None]
+
     @classmethod
     def of(cls, frame: FrameType) -> BackwardCall:
         """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
         given = frame.f_locals
         limits = given["inputs"]
         tensors, seeds = ("tensors", "grad_tensors") if frame.f_code is BACKWARD else ("outputs", "grad_outputs")
-        roots, cotangents = _listed(given[tensors]), _listed(given[seeds])
-        cotangents += [None] * (len(roots) - len(cotangents))
-        pairs = [(r, c) for r, c in zip(roots, cotangents, strict=False) if isinstance(r, Tensor)]
+        pairs = [
+            (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
+        ]
         is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
         keeps_graph = bool(given["retain_graph"] or given["create_graph"])
         is_nested = _innermost(frame.f_back) is not None
-        roots, cotangents = [root for root, _ in pairs], [given for _, given in pairs]
         return cls(
-            tuple(roots), tuple(cotangents), is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested
-        )
+            tuple(root for root, _ in pairs), tuple(cotangent for _, cotangent in pairs),
+            is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested,
+        )  # fmt: skip
 
 
 def users_frames(frame: FrameType | None) -> Iterator[FrameType]:

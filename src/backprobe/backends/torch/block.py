@@ -42,10 +42,6 @@ from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, To
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
-NOT_AGAIN = Reason("not_recomputed")
-UNCLEAR = Reason("grad_held_before")
-OVERWRITTEN = Reason("gradient_overwritten")
-LATE = Reason("requires_grad_late")
 UNHEARD = "what backward computes, and has no name"
 HOME = torch.__file__.removesuffix("__init__.py")
 AROUND = -1  # in the place of an output: what a CopySlices node lets pass around a view
@@ -74,17 +70,14 @@ def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
-        return capture.but(
-            edge=again.edge, status=GradStatus.OK, why=None, opaque=again.opaque, tensor=again.tensor,
-            geometry=again.geometry, writes=again.writes, leaf=again.leaf, number=again.number,
-        )  # fmt: skip
+        return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
     if capture.leaf is not None:
         opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
         return capture.but(edge=gradient_edge(capture.tensor), opaque=opaque)
     if capture.edge is None and capture.in_vain is not None:
         return capture.but(status=GradStatus.DETACHED, why=IN_VAIN)
     if capture.edge is None and capture.part is not None:
-        return capture.but(status=GradStatus.OPAQUE, why=NOT_AGAIN)
+        return capture.but(status=GradStatus.OPAQUE, why=Reason("not_recomputed"))
     return capture
 
 
@@ -111,10 +104,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         def started(call: BackwardCall) -> None:
             if self.leaves:
                 self._compare_leaves()
-            self._compare_uses([root.grad_fn for root in call.roots if root.grad_fn is not None])
+            self._compare_uses(call.nodes)
             known = set(self.numbers)
             if self.births is not None:
-                nodes = self.births.listen(root.grad_fn for root in call.roots if root.grad_fn is not None)
+                nodes = self.births.listen(call.nodes)
                 if self.updates is not None:
                     self.updates.backward(nodes)
             if not call.is_nested:
@@ -224,7 +217,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         had_none = not capture.is_followed
         super().late_edge(capture)
         if had_none and capture.is_followed and self.passing.begun > capture.calls and not capture.opaque:
-            capture.opaque = LATE
+            capture.opaque = Reason("requires_grad_late")
 
     # listening
 
@@ -304,7 +297,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         unclear = [leaf for leaf in self.leaves if leaf.had is not None and not leaf.is_untouched]
         for capture in captures:
             if any(capture.tensor is leaf.tensor for leaf in unclear):
-                capture.opaque = UNCLEAR
+                capture.opaque = Reason("grad_held_before")
         if any(leaf.had is None and not leaf.is_untouched for leaf in self.leaves):
             self.passing.passes[UNNUMBERED] = BackwardCall()
             self._take_leaves()
@@ -374,7 +367,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             number = self.numbers.get(key(capture.edge))
         arrived = self.passing.arrived
         if number is not None and number in arrived and not self.passing.is_untouched(arrived, number):
-            return capture.but(opaque=OVERWRITTEN)
+            return capture.but(opaque=Reason("gradient_overwritten"))
         return capture
 
     def _why_of_leaf(self, capture: Capture) -> Missing | None:
@@ -390,8 +383,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def _begun_at(self) -> list[Node]:
         """The nodes at which the calls of ``backward()`` began that went to all leaves behind them."""
-        roots = [root for call in self.passing.calls if not call.is_limited for root in call.roots]
-        return [root.grad_fn for root in roots if root.grad_fn is not None]
+        return [node for call in self.passing.calls if not call.is_limited for node in call.nodes]
 
     def _is_alone(self) -> bool:
         """Was there one backward pass, from one tensor, whose gradient is 1?"""

@@ -27,7 +27,6 @@ class Capture:
     why: Reason | None = None
     opaque: Reason | None = None  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = None
-    exposed: bool = False
     part: Any = None  # of the program, that runs here without a history and is computed again with one
     again: Capture | None = None  # what it is there
     in_vain: Source | None = None  # the line of the checkpoint that will not compute it again

@@ -24,7 +24,6 @@ from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
-IN_SCRIPT = Reason("script_module")
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,9 @@ class TorchModelCall(ModelCall):
         return [path for path, _ in parameters(self.model, self.parts)]
 
     def hidden_paths(self) -> Mapping[str, Reason]:
-        scripted = [
-            path + "." if path else ""
-            for path, module in self.parts if isinstance(module, ScriptModule)
-        ]  # fmt: skip
-        inside = tuple(scripted)
-        return {path: IN_SCRIPT for path in self.module_paths() if inside and path and path.startswith(inside)}
+        inside = tuple(path and path + "." for path, module in self.parts if isinstance(module, ScriptModule))
+        hidden = Reason("script_module")
+        return {path: hidden for path in self.module_paths() if path and path.startswith(inside)}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         with observing(self.model, observer):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.torch.tensors import COMPRESSED, here, is_there
+from backprobe.backends.torch.tensors import dense, held, here, is_there
 from backprobe.record.nonfinite import Kind, Nonfinite
 
 FINITE: Kind = "finite"
@@ -26,23 +26,17 @@ Extremes = tuple[Tensor, Tensor]
 
 def extremes(tensor: Tensor) -> Extremes | None:
     """The smallest and the largest number, still on its device; NaN where there is one. None where there is none."""
-    numbers = _held(tensor)
+    numbers = _floating(tensor)
     if numbers is None or not numbers.numel():
         return None
     return torch.aminmax(numbers)
 
 
-def _held(tensor: Tensor) -> Tensor | None:
+def _floating(tensor: Tensor) -> Tensor | None:
     """The floating numbers that a tensor holds, without the zeros that a sparse one leaves out."""
     if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()):
         return None
-    numbers = tensor if type(tensor) is Tensor else here(tensor)
-    if numbers.layout is torch.sparse_coo:
-        numbers = numbers._values()
-    elif numbers.layout in COMPRESSED or numbers.is_nested:
-        numbers = numbers.values()
-    elif numbers.layout is not torch.strided:
-        numbers = numbers.to_dense()
+    numbers = held(tensor)
     if numbers.is_complex():
         numbers = torch.view_as_real(numbers.resolve_conj())
     numbers = _as_it_lies(numbers)
@@ -115,6 +109,6 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
     size = here(tensor).numel()
     if told == FINITE:
         return Nonfinite(0, 0, size)
-    numbers = here(tensor).to_dense() if tensor.layout is not torch.strided else here(tensor)
+    numbers = dense(tensor)
     nan, finite = int(torch.isnan(numbers).sum()), int(torch.isfinite(numbers).sum())
     return Nonfinite(nan, numbers.numel() - nan - finite, size)

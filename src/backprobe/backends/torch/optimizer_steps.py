@@ -44,8 +44,7 @@ class Steps:
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
         if not torch.compiler.is_compiling():  # which warns of what it cannot compile
-            given = (tensor for group in optimizer.param_groups for tensor in group["params"])
-            self.before[optimizer] = [(tensor, version(tensor)) for tensor in given]
+            self.before[optimizer] = [(tensor, version(tensor)) for tensor in parameters(optimizer)]
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
         if not torch.compiler.is_compiling():
@@ -53,3 +52,7 @@ class Steps:
             place = users_line(sys._getframe(1))
             if place is not None:
                 self.last.append(Step(versions, place))
+
+
+def parameters(optimizer: Optimizer) -> list[Tensor]:
+    return [tensor for group in optimizer.param_groups for tensor in group["params"]]

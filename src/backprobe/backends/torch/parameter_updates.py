@@ -23,6 +23,7 @@ from backprobe.backends.torch.backward_passes import queue_callback, source_at, 
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
+from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 
 NOT_JUDGED = -1
@@ -157,8 +158,9 @@ def _names(frames: Sequence[FrameType]) -> dict[int, str]:
     """What the user's code calls leaves: variables, parameters of models, and those of an object's models."""
     found: dict[int, str] = {}
     for name, value in _variables(frames):
-        for spelled, tensor in _tensors(name, value):
-            found.setdefault(id(tensor), spelled)
+        held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]
+        for spelled, leaf in held:
+            found.setdefault(id(leaf), spelled)
     return found
 
 
@@ -173,23 +175,11 @@ def _variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
                     yield from ((f"self.{attribute}", held) for attribute, held in own.items())
 
 
-def _tensors(name: str, value: Any) -> Iterator[tuple[str, Tensor]]:
-    if isinstance(value, Tensor):
-        yield name, value
-    elif isinstance(value, torch.nn.Module):
-        for path, parameter in value.named_parameters():
-            yield f"{name}.{path}", parameter
-
-
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
     """``SGD, lr 0.1``: the optimizers in the user's variables that some of these leaves belong to."""
     wanted = set(map(id, tensors))
     known = {id(value): value for _, value in _variables(frames) if isinstance(value, Optimizer)}
-    return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(_parameters(one)))
-
-
-def _parameters(optimizer: Optimizer) -> Iterator[int]:
-    return (id(parameter) for group in optimizer.param_groups for parameter in group["params"])
+    return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))
 
 
 def _described(optimizer: Optimizer) -> str:

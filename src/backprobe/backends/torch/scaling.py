@@ -50,10 +50,6 @@ def _single(tensor: Tensor | None) -> float | None:
     return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
 
 
-def _is_told(number: float | None) -> bool:
-    return number is not None
-
-
 def scales(
     begun: Sequence[tuple[Tensor, Multiple]], captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]],
     derivatives: Mapping[int, Tensor],
@@ -69,7 +65,8 @@ def scales(
         for at in known:
             if captures[at].tensor.is_leaf:
                 continue
-            ratio = next(filter(_is_told, (_ratio(root, captures[at]), number, _single(derivatives.get(at)))), None)
+            told = (_ratio(root, captures[at]), number, _single(derivatives.get(at)))
+            ratio = next((one for one in told if one is not None), None)
             if ratio is not None:
                 found[at] = Reason("scaled_by", {"number": f"{ratio:.6g}"})
                 numbers[ratio] = None

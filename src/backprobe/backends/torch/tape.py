@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.autograd.graph import Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprobe.backends.capabilities import Versions, Writes
@@ -27,6 +27,7 @@ from backprobe.backends.torch.backward_passes import BackwardCall
 from backprobe.backends.torch.births import Births
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
+from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
@@ -35,7 +36,6 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 TOGETHER = Reason("versions_share_gradient")
-EXCHANGED = Reason("data_replaced")
 BEHIND_AUTOGRAD = Reason("written_past_autograd")
 UPDATED = Reason("partly_updated")
 OTHER_DTYPE = Reason("view_of_other_dtype")
@@ -55,7 +55,7 @@ class TorchTape(Tape, Versions, Writes):
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
         self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
         self.pending: list[tuple[Tensor, list[Node], list[Capture]]] = []
-        self.exposed: list[Capture] = []
+        self.exposed: dict[Capture, None] = {}
         self.exposed_now: list[Capture] = []  # by the statement that is running
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
@@ -110,8 +110,7 @@ class TorchTape(Tape, Versions, Writes):
         self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
     ) -> Capture:
         if is_wrapped(tensor):
-            inside = Reason("func_transform")
-            return Capture(tensor, self.version(tensor), None, None, GradStatus.OPAQUE, inside)
+            return Capture(tensor, version(tensor), None, None, GradStatus.OPAQUE, Reason("func_transform"))
         alias = tensor.detach()
         capture = Capture(tensor, self.version(tensor), alias)
         if self.options.values == "copy":
@@ -157,7 +156,7 @@ class TorchTape(Tape, Versions, Writes):
             capture.edge = gradient_edge(tensor)
         if capture.edge is None:
             return
-        if previous is not None and previous.edge is not None and _same_edge(previous.edge, capture.edge):
+        if previous is not None and previous.edge is not None and key(previous.edge) == key(capture.edge):
             previous.opaque = capture.opaque = TOGETHER
             self.found_overwritten += [previous, capture]
         self._attach(capture)
@@ -224,11 +223,7 @@ class TorchTape(Tape, Versions, Writes):
         place = memory(tensor)
         if self.known_versions.setdefault(place, self.version(tensor)) != self.version(tensor):
             self.known_versions[place] = UNSEEN
-        current = self._current(tensor)
-        for capture in current:
-            if capture.snapshot is None and capture.alias is not None:
-                capture.snapshot = capture.alias.clone()
-        self.pending.append((tensor, _view_nodes(tensor), current))
+        self.pending.append((tensor, _view_nodes(tensor), self._kept(tensor)))
 
     def written(self, tensor: Tensor) -> None:
         for at, (target, nodes, current) in enumerate(self.pending):
@@ -242,7 +237,7 @@ class TorchTape(Tape, Versions, Writes):
 
     def _after_write(self, tensor: Tensor, nodes: list[Node], current: list[Capture]) -> None:
         for capture in current:
-            if self.version(capture.tensor) == capture.version and not _unchanged(capture):
+            if _is_written_past(capture):
                 self._overwritten_unseen(capture)
             if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
                 self.found_detached.append(capture)
@@ -257,18 +252,14 @@ class TorchTape(Tape, Versions, Writes):
                         capture.opaque = OTHER_DTYPE
 
     def expose(self, tensor: Tensor) -> None:
-        for capture in self._current(tensor):
-            if capture.snapshot is None and capture.alias is not None:
-                capture.snapshot = capture.alias.clone()
-            if not capture.exposed:
-                capture.exposed = True
-                self.exposed.append(capture)
-            self.exposed_now.append(capture)
+        captures = self._kept(tensor)
+        self.exposed |= dict.fromkeys(captures)
+        self.exposed_now += captures
 
     def overwritten(self) -> Sequence[Capture]:
         """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
         for capture in self.exposed_now:
-            if not capture.opaque and self.version(capture.tensor) == capture.version and not _unchanged(capture):
+            if not capture.opaque and _is_written_past(capture):
                 self._overwritten_unseen(capture)
         found, self.found_overwritten = self.found_overwritten, []
         self.exposed_now.clear()
@@ -282,11 +273,14 @@ class TorchTape(Tape, Versions, Writes):
         found, self.found_detached = self.found_detached, []
         return found
 
-    def _current(self, tensor: Tensor) -> list[Capture]:
-        """The captures whose value lies in this tensor's memory now."""
+    def _kept(self, tensor: Tensor) -> list[Capture]:
+        """The captures whose value lies in this tensor's memory now; they keep it, whatever is written."""
         self._place()
         held = self.by_memory.get(memory(tensor), [])
         held[:] = [capture for capture in held if self.version(capture.tensor) == capture.version]
+        for capture in held:
+            if capture.snapshot is None and capture.alias is not None:
+                capture.snapshot = capture.alias.clone()
         return list(held)
 
     # what acts while the program runs: strategies, and the block form
@@ -329,14 +323,12 @@ class TorchTape(Tape, Versions, Writes):
     def settle(self, captures: Sequence[Capture]) -> None:
         """The program is over: what can be known only now."""
         for capture in self.exposed:
-            if capture in self.updated or capture.opaque:
-                continue
-            if self.version(capture.tensor) == capture.version and not _unchanged(capture):
+            if capture not in self.updated and not capture.opaque and _is_written_past(capture):
                 capture.opaque = BEHIND_AUTOGRAD
         for capture in captures:
             self.late_edge(capture)
             if not capture.tensor.is_leaf and _is_exchanged(capture):
-                capture.opaque = EXCHANGED
+                capture.opaque = Reason("data_replaced")
 
     def release(self) -> None:
         """Keep no tensor, hook or node any longer."""
@@ -362,10 +354,6 @@ def _is_copy_slices(base: Tensor) -> bool:
     return base.grad_fn is not None and base.grad_fn.name().endswith("CopySlices")
 
 
-def _same_edge(a: GradientEdge, b: GradientEdge) -> bool:
-    return a.node is b.node and a.output_nr == b.output_nr
-
-
 def _view_nodes(tensor: Tensor) -> list[Node]:
     """The nodes of a view and of the views between it and its base: those that a write through it goes around."""
     base = tensor._base if tensor._is_view() else None
@@ -379,10 +367,11 @@ def _view_nodes(tensor: Tensor) -> list[Node]:
     return nodes
 
 
-def _unchanged(capture: Capture) -> bool:
-    if capture.alias is not None and not is_there(capture.alias):
-        return True  # it is not changed but freed
-    return capture.snapshot is None or capture.alias is None or same_content(capture.alias, capture.snapshot)
+def _is_written_past(capture: Capture) -> bool:
+    """Has it other contents than it had, and the same version? What is freed is not changed."""
+    if version(capture.tensor) != capture.version or capture.snapshot is None or capture.alias is None:
+        return False
+    return is_there(capture.alias) and not same_content(capture.alias, capture.snapshot)
 
 
 def _is_exchanged(capture: Capture) -> bool:

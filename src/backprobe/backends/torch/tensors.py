@@ -19,8 +19,32 @@ from backprobe.errors import NotSaved
 
 def here(tensor: Tensor) -> Tensor:
     """What of a tensor lies in this process: of a sharded one (DTensor) its own part, detached."""
-    part = getattr(tensor.detach(), "_local_tensor", None)
-    return tensor.detach() if part is None else part
+    own = tensor.detach()
+    return own if type(own) is Tensor else getattr(own, "_local_tensor", own)
+
+
+def held(tensor: Tensor) -> Tensor:
+    """The numbers that it holds here, without the zeros that a sparse one leaves out."""
+    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    if values.layout is torch.sparse_coo:
+        return values._values()
+    if values.layout in COMPRESSED or values.is_nested:
+        return values.values()
+    return values if values.layout is torch.strided else values.to_dense()
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """All of its numbers here."""
+    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
+    return values if values.layout is torch.strided else values.to_dense()
+
+
+def _wide(values: Tensor) -> Tensor | None:
+    """In double precision."""
+    try:
+        return values.to(torch.complex128 if values.is_complex() else torch.float64)
+    except NotImplementedError:  # two numbers in a byte, or bits that are no number
+        return None
 
 
 def is_there(tensor: Tensor) -> bool:
@@ -99,11 +123,12 @@ def same_content(a: Tensor, b: Tensor) -> bool:
 
 def summarize(tensor: Tensor) -> Summary | None:
     """Size, count of non-finite values, and over the finite ones the rms and largest magnitude; None if not numeric."""
-    values = _numbers(tensor)
+    own = here(tensor)
+    values = None if tensor.is_meta else _wide(held(own.coalesce() if own.layout is torch.sparse_coo else own))
     if values is None:
         return None
     kept = values[torch.isfinite(values)]
-    whole = here(tensor).numel()
+    whole = own.numel()
     bad, finite = values.numel() - kept.numel(), whole - values.numel() + kept.numel()
     if not finite:
         return Summary(whole, bad, math.nan, math.nan)
@@ -116,48 +141,20 @@ def summarize(tensor: Tensor) -> Summary | None:
     return Summary(whole, bad, rms, scale * float(magnitudes.max()))
 
 
-def _numbers(tensor: Tensor) -> Tensor | None:
-    """The numbers in a tensor in double precision, those that a sparse one does not hold left out."""
-    if tensor.is_meta:
-        return None
-    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
-    if values.layout is torch.sparse_coo:
-        values = values.coalesce().values()
-    elif values.layout in COMPRESSED:
-        values = values.values()
-    elif values.layout is not torch.strided:
-        values = values.to_dense()
-    try:
-        return values.to(torch.complex128 if values.is_complex() else torch.float64)
-    except NotImplementedError:  # two numbers in a byte, or bits that are no number
-        return None
-
-
 def numbers(tensor: Tensor) -> Any:
     """The numbers as a NumPy array in double precision; None where there are none that can be read."""
-    values = here(tensor) if is_there(tensor) else None
-    if values is None or values.is_meta or values.is_nested:
+    if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
-    if values.is_quantized:
-        values = values.dequantize()
-    if values.layout is not torch.strided:
-        values = values.to_dense()
-    try:
-        wide = values.to(torch.complex128 if values.is_complex() else torch.float64)
-    except NotImplementedError:  # two numbers in a byte, or bits that are no number
-        return None
-    return wide.resolve_conj().resolve_neg().cpu().numpy()
+    wide = _wide(dense(tensor))
+    return None if wide is None else wide.resolve_conj().resolve_neg().cpu().numpy()
 
 
 def to_text(tensor: Tensor) -> str:
     """A small tensor's numbers in full, to six significant digits."""
-    values = here(tensor).dequantize() if tensor.is_quantized else here(tensor)
-    if values.is_meta:
+    if tensor.is_meta:
         return "(meta: no values)"
-    if values.layout is not torch.strided:
-        values = values.to_dense()
     try:
-        return nested_text(values.resolve_conj().resolve_neg().cpu().tolist())
+        return nested_text(dense(tensor).resolve_conj().resolve_neg().cpu().tolist())
     except RuntimeError:  # PyTorch itself cannot print them
         return f"({describe(tensor).dtype}: not shown)"
 
