@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -27,8 +27,7 @@ class Coverage:
     def __init__(self) -> None:
         self.start = now()
         self.accounted: list[tuple[int, int]] = []  # one after the other: from which number to which
-        self.custom: dict[int, str] = {}
-        self.own: dict[int, str] = {}
+        self.seen: dict[int, tuple[str, bool]] = {}  # what it is called, and whether its derivative was written by hand
 
     def account_for(self, since: int) -> None:
         """What was made since then was made by a call that is accounted for."""
@@ -42,24 +41,17 @@ class Coverage:
         while pending:
             node = pending.pop()
             number = node._sequence_nr()
-            if number >= self.start and number not in self.custom and number not in self.own and node.name() != LEAF:
-                (self.custom if _is_by_hand(node) else self.own)[number] = _name(node)
+            if number >= self.start and number not in self.seen and node.name() != LEAF:
+                self.seen[number] = _name(node), is_custom(node) and not is_torchs(node)
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
     def unaccounted(self) -> UncheckedCalls:
         """What was noted, and is not accounted for."""
-        return UncheckedCalls(self._left(self.custom), self._left(self.own))
-
-    def _left(self, found: Mapping[int, str]) -> list[str]:
-        return [found[at] for at in sorted(found) if not self._is_accounted_for(at)]
+        return UncheckedCalls.of([self.seen[at] for at in sorted(self.seen) if not self._is_accounted_for(at)])
 
     def _is_accounted_for(self, number: int) -> bool:
         at = bisect_right(self.accounted, (number, float("inf"))) - 1
         return at >= 0 and number < self.accounted[at][1]
-
-
-def _is_by_hand(node: Node) -> bool:
-    return is_custom(node) and not is_torchs(node)
 
 
 def _name(node: Node) -> str:

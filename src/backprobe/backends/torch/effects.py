@@ -73,7 +73,7 @@ def targets(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     if _writes(name) or name in EXPOSING:
         found.append(owner if isinstance(owner, Tensor) else args[:1])
     elif isinstance(function, torch.nn.Module):
-        found += [args, kwargs] if _module_inplace(function) else []
+        found += [args, kwargs] if effects_of(function)[function] is Effect.WRITES else []
     else:
         position = _inplace_position(function)
         if kwargs.get("inplace") or (position is not None and len(args) > position and args[position]):
@@ -126,7 +126,3 @@ def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
         inside = any(found.get(child) is Effect.WRITES for child in part._modules.values() if child is not None)
         found[part] = Effect.WRITES if inside or getattr(part, "inplace", False) else Effect.UNKNOWN
     return found
-
-
-def _module_inplace(module: torch.nn.Module) -> bool:
-    return effects_of(module)[module] is Effect.WRITES

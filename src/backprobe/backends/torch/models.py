@@ -75,12 +75,12 @@ def _collect(module: Module, path: str, found: list[tuple[str, Module]]) -> None
             _collect(child, f"{path}.{name}" if path else name, found)
 
 
-def parameters(model: Module, known: Sequence[tuple[str, Module]] = ()) -> Iterator[tuple[str, Parameter]]:
-    """``named_parameters(remove_duplicate=False)``, by the parts of the model where these are known."""
+def parameters(model: Module, known: Sequence[tuple[str, Module]]) -> Iterator[tuple[str, Parameter]]:
+    """``named_parameters(remove_duplicate=False)``, of these parts of the model."""
     if type(model).named_parameters is not Module.named_parameters:
         yield from model.named_parameters(remove_duplicate=False)
         return
-    for path, module in known or parts(model):
+    for path, module in known:
         for name, parameter in module._parameters.items():
             if parameter is not None:
                 yield f"{path}.{name}" if path else name, parameter
@@ -94,25 +94,15 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
     where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has the user's own hooks gets
     one of ours behind it, so that what is seen is what the caller gets.
     """
-    known = parts(model)
-    for path, parameter in parameters(model, known):
-        observer.parameter(path, parameter)
-    paths: dict[Module, list[str]] = {}
-    for path, module in known:
-        paths.setdefault(module, []).append(path)
-    reporter = _Reporter(model, observer, threading.get_ident(), set(paths))
+    reporter = _Reporter(model, observer)
     with ExitStack() as installed:
-        for module, every in paths.items():
-            for path in filter(observer.wants_locals, every[:1]):
-                reporting = observer.rewritten(path, original(module, "forward"))
-                if reporting is not None:
-                    installed.enter_context(_replaced(module, reporting))
-            wanted = list(filter(observer.wants_output, every))
-            if wanted and module._forward_hooks:
-                handle = module.register_forward_hook(partial(reporter.returned, wanted))
+        for module, path in reporter.known.items():
+            reporting = observer.rewritten(path, original(module, "forward")) if observer.wants_locals(path) else None
+            if reporting is not None:
+                installed.enter_context(_replaced(module, reporting))
+            if module._forward_hooks and module in reporter.paths:
+                handle = module.register_forward_hook(partial(reporter.returned, reporter.paths.pop(module)))
                 installed.callback(handle.remove)
-            elif wanted:
-                reporter.paths[module] = wanted
         installed.callback(reporter.rest)
         reporter.listen()
         yield
@@ -121,11 +111,13 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
 class _Reporter:
     """What the hooks on all modules call: it hears the modules of one model in one thread."""
 
-    def __init__(self, model: Module, observer: ModuleObserver, thread: int, known: set[Module]) -> None:
-        self.model, self.observer, self.thread, self.known = model, observer, thread, known
-        self.foreign: WeakSet[Module] = WeakSet()  # modules that are none of this model's
+    def __init__(self, model: Module, observer: ModuleObserver) -> None:
+        self.model, self.observer, self.thread = model, observer, threading.get_ident()
+        self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
+        self.foreign: WeakSet[Module] = WeakSet()  # those that are none of this model's
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
         self.handles: list[Any] = []
+        self.look()
 
     def listen(self) -> None:
         self.handles += [register_module_forward_pre_hook(self.before), register_module_forward_hook(self.after)]
@@ -147,25 +139,24 @@ class _Reporter:
         if vars(module).get("inplace"):
             self.observer.written(args)
         if module not in self.known and module not in self.foreign:
-            self._look_for(module)
+            self.foreign.add(module)
+            self.look()
         for path in self.paths.get(module, ()):
             self.observer.returned(path, output)
 
-    def _look_for(self, module: Module) -> None:
-        """A module that was not there when the model was walked: the program may have put it in since."""
-        self.foreign.add(module)
-        every = parts(self.model)
-        new = [(path, part) for path, part in every if part not in self.known]
-        for path, parameter in parameters(self.model, new):
+    def look(self) -> None:
+        """Walk the model for modules that are not known: the program may have put some in since."""
+        new = [(path, part) for path, part in parts(self.model) if part not in self.known]
+        for path, parameter in parameters(self.model, new) if new else ():
             self.observer.parameter(path, parameter)
         for path, part in new:
+            self.known.setdefault(part, path)
             if self.observer.wants_output(path):
                 self.paths.setdefault(part, []).append(path)
-        self.known.update(part for _, part in new)
 
     def _stand_aside(self, compiled: Module) -> None:
         """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
-        if not self.known.isdisjoint(compiled.modules()):
+        if not self.known.keys().isdisjoint(compiled.modules()):
             headline, why, _ = COMPILED
             raise Unsupported(
                 headline, asked="a block around a model, and a call of torch.compile(model) in it", why=why,
