@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
-from backprobe.backends.recheck import UncheckedCalls
 from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs
 
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
@@ -45,9 +44,9 @@ class Coverage:
                 self.seen[number] = _name(node), is_custom(node) and not is_torchs(node)
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
-    def unaccounted(self) -> UncheckedCalls:
+    def unaccounted(self) -> list[tuple[str, bool]]:
         """What was noted, and is not accounted for."""
-        return UncheckedCalls.of([self.seen[at] for at in sorted(self.seen) if not self._is_accounted_for(at)])
+        return [self.seen[at] for at in sorted(self.seen) if not self._is_accounted_for(at)]
 
     def _is_accounted_for(self, number: int) -> bool:
         at = bisect_right(self.accounted, (number, float("inf"))) - 1

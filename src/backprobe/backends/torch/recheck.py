@@ -230,7 +230,8 @@ class TorchRecheck(Recheck):
         self.coverage.account_for(since)
 
     def unaccounted(self) -> UncheckedCalls:
-        return replace(self.coverage.unaccounted(), hooked=tuple(self.hooked), remedy=self.remedy)
+        self.flows = self.coverage.unaccounted()
+        return replace(super().unaccounted(), hooked=tuple(self.hooked), remedy=self.remedy)
 
     def release(self) -> None:
         self.inside.clear()
