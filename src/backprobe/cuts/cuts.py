@@ -8,7 +8,7 @@ to that value, the derivative is lost there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -206,42 +206,31 @@ class Dataflow:
                 found.setdefault(mention.source, mention)
         return found
 
-    def doubted(self, at: int) -> list[Mention]:
-        """The mentions on a way to an output that are in what a call is given, and lead nowhere: that may be no use."""
-        values = self.after(at).keys() & self.to_outputs
-        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
-        return [
-            mention for mention in mentions
-            if mention.source in values and self.has_history(mention.source)
-            and self.entries[mention.source].status is not GradStatus.OK
-            and mention.line is self.entries[mention.target].source and mention.line is not None
-            and mention.line.expression and mention.use.call and not mention.use.is_conditional
-            and not self._flows(mention.source, mention.target)
-        ]  # fmt: skip
-
     def left_out(self, at: int) -> Cut | None:
-        """The first mention on a way to an output that nothing leads back from: under a condition, or where what the
-        value is given to makes an object that holds no tensor.
+        """The first mention on a way to an output that nothing leads back from, and that may be no use: under a
+        condition, in what a call is given, or where the value is given to what makes an object that holds no tensor.
         """
-        values = self.after(at).keys() & self.to_outputs
-        mentions = (mention for target in sorted(values) for mention in self.mentions[target])
-        return next((Cut(mention) for mention in mentions if mention.source in values and self._is_passed_by(mention)),
-                    None)  # fmt: skip
+        mentions = self._between(self.after(at).keys() & self.to_outputs)
+        return next((Cut(mention) for mention in mentions if self._is_left_out(mention)), None)
 
-    def _is_passed_by(self, mention: Mention) -> bool:
-        source, line = self.entries[mention.source], mention.line
-        if source.status is not GradStatus.NOT_CONNECTED or line is None or not line.expression:
+    def _is_left_out(self, mention: Mention) -> bool:
+        source, line, use = self.entries[mention.source], mention.line, mention.use
+        if source.status is GradStatus.OK or not self.has_history(mention.source) or line is None:
             return False
-        is_given = mention.use.is_argument and line != self.entries[mention.target].source
-        return (mention.use.is_conditional or is_given) and not self._flows(mention.source, mention.target)
+        is_given = use.call if line == self.entries[mention.target].source else use.is_argument
+        is_open = bool(line.expression and (use.is_conditional or is_given))
+        return is_open and not self._flows(mention.source, mention.target)
+
+    def _between(self, values: set[int]) -> Iterator[Mention]:
+        """The mentions of values of a set in others of it."""
+        return (mention for target in sorted(values) for mention in self.mentions[target] if mention.source in values)
 
     def lost_beside(self, values: set[int]) -> list[Mention]:
         """The mentions among these along which nothing comes back to a value that has a gradient by another way."""
-        mentions = [mention for target in sorted(values) for mention in self.mentions[target]]
         found = []
-        for mention in mentions:
+        for mention in self._between(values):
             source, target = self.entries[mention.source], self.entries[mention.target]
-            if mention.source not in values or source.status is not GradStatus.OK:
+            if source.status is not GradStatus.OK:
                 continue
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}

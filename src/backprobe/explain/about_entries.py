@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from backprobe.cuts.cuts import Dataflow
 from backprobe.explain.text import finding, say
@@ -14,6 +15,7 @@ from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 
+T = TypeVar("T")
 COUNT = re.compile(r"#\d+")
 MODES = {
     "torch.inference_mode()": "under torch.inference_mode()",
@@ -29,6 +31,7 @@ def about(
     known = {
         "value": repr(entry.name), "target": repr(entry.name), "plain": own_name(entry.name),
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry), "outputs": outputs_of(flow),
+        "text": "the checkpoint" if entry.cause is None else f"`{entry.cause.text.strip()}`",
     }  # fmt: skip
     return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, **{**known, **fields})
 
@@ -38,7 +41,8 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not entry.is_because("partly_updated")
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
-    facts = [entry.reason] if code == "overwritten" else []
+    code = "checkpoint" if is_in_vain(entry) else code
+    facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     return about(flow, code, entry, line or entry.source, facts=facts)
 
 
@@ -55,18 +59,28 @@ def with_fact(found: Finding, fact: str) -> Finding:
 
 def merged(findings: Sequence[Finding]) -> list[Finding]:
     """Findings that say the same of one line, as in each iteration of a loop, as one with the names of all."""
-    groups: dict[object, list[Finding]] = {}
-    for found in findings:
+
+    def said(found: Finding) -> object:
         line = found.source
-        place = None if line is None else (line.file, line.line)
-        said = tuple(COUNT.sub("", text) for text in found.fields.values())
+        fields = tuple(COUNT.sub("", text) for text in found.fields.values())
         is_of_name = line is None or repr(found.name) in found.fields.values()
-        groups.setdefault((found.kind, place, strip(found.name) if is_of_name else said), []).append(found)
-    return [_as_one(group) for group in groups.values()]
+        place = None if line is None else (line.file, line.line)
+        return found.kind, place, strip(found.name) if is_of_name else fields
+
+    return [as_one(group) for group in grouped(findings, said)]
 
 
-def _as_one(group: Sequence[Finding]) -> Finding:
-    first, *others = group
+def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
+    """Items in groups that have one key, in the order of the first of each."""
+    groups: dict[object, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def as_one(findings: Sequence[Finding]) -> Finding:
+    """The first of several findings, with the names of the others."""
+    first, *others = findings
     names = list(dict.fromkeys(other.name for other in others if other.name != first.name))
     return with_fact(first, say("same_of", names=listed(names))) if names else first
 
@@ -75,6 +89,11 @@ def mode_of(entry: Entry) -> str:
     """The mode in which gradients were switched off for an entry, as the framework's adapter reported it."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     return MODES.get(mode, "while gradients were switched off")
+
+
+def is_in_vain(entry: Entry) -> bool:
+    """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
+    return entry.is_because("reentrant_checkpoint")
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:

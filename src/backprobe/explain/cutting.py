@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from backprobe.cuts.cuts import Cut, Dataflow
+from backprobe.cuts.cuts import HISTORY, Cut, Dataflow
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED
 from backprobe.cuts.usage import POSITIONS
-from backprobe.explain.about_entries import about, is_of_whole_numbers, mode_of, own_name
+from backprobe.explain.about_entries import about, is_in_vain, is_of_whole_numbers, mode_of, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import named
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
-
-DIFFERENTIATED_ONES = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN, GradStatus.OPAQUE)
 
 
 def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
@@ -26,7 +24,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     call, text = use.call or whole, use.text or whole
     flat = instead_of_flat((use.flat or call).partition("(")[0].rpartition(".")[2], flow.record.framework)
     function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source
-    facts = _facts(flow, cut, source, target)
+    facts = _facts(kind, cut, source, target)
     if kind == "inside" and (recorded := _followed(flow, call)):
         code, function = "inside.recorded", recorded
         if target.source is not None and target.source != cut.mention.line:
@@ -43,12 +41,12 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     return replace(found, remedy=flat) if kind == "inside" and flat else found
 
 
-def _facts(flow: Dataflow, cut: Cut, source: Entry, target: Entry) -> list[str]:
+def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
     value = repr(source.name)
     facts = [say("states", value=value, state=_state(source), target=repr(target.name), other=_state(target))]
     if cut.is_behind:
         facts.append(say("cut_before", value=value))
-    if cut.mention.use.is_conditional:
+    if cut.mention.use.is_conditional or kind == "unknown":
         facts.append(say("conditional"))
     return facts
 
@@ -84,7 +82,8 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "number"
     if use.flat and framework != "torch":  # which has an edge there
         return "zero_derivative"
-    return "inside" if use.call and not use.is_conditional else "unknown"
+    is_taken = use.is_argument or target.status not in HISTORY  # or it may be an index, or give a shape alone
+    return "inside" if use.call and is_taken and not use.is_conditional else "unknown"
 
 
 def _state(entry: Entry) -> str:
@@ -92,15 +91,4 @@ def _state(entry: Entry) -> str:
         return f"of dtype {entry.dtype}"
     if entry.status is GradStatus.NOT_TENSOR and entry.why is not None:
         return entry.why.fields["kind"]
-    return "differentiated" if entry.status in DIFFERENTIATED_ONES else str(entry.status)
-
-
-def is_in_vain(entry: Entry) -> bool:
-    """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
-    return entry.is_because("reentrant_checkpoint")
-
-
-def in_vain(flow: Dataflow, entry: Entry) -> Finding:
-    """The finding about such a checkpoint."""
-    text = "the checkpoint" if entry.cause is None else f"`{entry.cause.text}`"
-    return about(flow, "checkpoint", entry, entry.cause, text=text, facts=[entry.reason])
+    return "differentiated" if entry.status in HISTORY else str(entry.status)

@@ -58,18 +58,8 @@ def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after))
 
 
-def _doubted(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """The first line on the way to an output whose result does not lead back, and that may not use the value."""
-    first = next(iter(flow.doubted(at)), None)
-    if first is not None:
-        target = flow.entries[first.target]
-        chain = (*flow.chain(after, first.source), target.name)
-        yield about(flow, "unknown", target, first.place or target.source, facts=[say("conditional")], chain=chain,
-                    value=repr(flow.entries[first.source].name))  # fmt: skip
-
-
 def _left_out(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
-    """A mention that the line may have left out, where nothing else is found."""
+    """The first line on the way to an output that may not have used the value, where nothing else is found."""
     cut = flow.left_out(at)
     if cut is not None:
         yield cut_finding(flow, cut, through(flow, after, cut))
@@ -170,6 +160,6 @@ def _last(flow: Dataflow, after: After) -> int:
 
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
-    _cut, _differentiated, _not_run, _written_since, _made_again, _out_of_sight, _as_others, _other_call, _doubted,
-    _left_out, _unused,
+    _cut, _differentiated, _not_run, _written_since, _made_again, _out_of_sight, _as_others, _other_call, _left_out,
+    _unused,
 )  # fmt: skip

@@ -9,8 +9,8 @@ from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
 from backprobe.cuts.usage import Use, uses
-from backprobe.explain.about_entries import about, by_status, is_returned, scopes_of
-from backprobe.explain.cutting import cut_finding, in_vain, is_in_vain
+from backprobe.explain.about_entries import about, by_status, is_in_vain, is_returned, scopes_of
+from backprobe.explain.cutting import cut_finding
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
@@ -69,7 +69,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     if entry.status is GradStatus.NO_GRAD:
         return about(flow, "no_grad", entry, entry.source, value=DIFFERENTIATED)
     if is_in_vain(entry):
-        return in_vain(flow, entry)
+        return by_status(flow, entry)
     if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
         facts = [say("shape_only", names=quoted([read.name for read in entry.reads]))]
         return about(flow, "frozen_leaf", entry, entry.source, facts=facts)
