@@ -43,13 +43,13 @@ class Node:
     key: str
     cluster: str | None
     title: str
-    aside: str  # small, beside the title
-    expression: str
-    lines: tuple[str, ...]
     kind: str  # input, parameter, value, output, plain, box, loop, apart
-    grad: str  # ok, zero, nonfinite, missing
-    level: int | None
     tooltip: str
+    aside: str = ""  # small, beside the title
+    expression: str = ""
+    lines: tuple[str, ...] = ()
+    grad: str = "missing"  # ok, zero, nonfinite, missing
+    level: int | None = None
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,16 @@ class Draft:
         self.captions = Captions(record, load_arrays(record.backend))
         self.rolls = _rolls(self.graph) if view.roll else {}
         self.members: dict[str, list[int]] = defaultdict(list)  # the values that share a node, by its key
-        self.hidden = [at for at in range(len(self.entries)) if not self._is_drawn(at)]
-        for at in sorted(set(range(len(self.entries))) - set(self.hidden)):
-            self.members[self.key(at)].append(at)
+        self.hidden: list[Entry] = []  # the tensors that are not drawn
+        read, reading = ({getattr(flow, end) for flow in self.graph.flows} for end in ("source", "target"))
+        for at, entry in enumerate(self.entries):
+            if entry.status is GradStatus.NOT_TENSOR:  # a plain number that an expression reads is drawn
+                if at in read and type(entry.held_value) in NUMBERS:
+                    self.members[self.key(at)].append(at)
+            elif entry.status in TAKES_PART or at in read or at in reading:
+                self.members[self.key(at)].append(at)
+            else:
+                self.hidden.append(entry)
 
     def circuit(self) -> Circuit:
         """Everything that is drawn."""
@@ -116,29 +123,11 @@ class Draft:
                 found[source, target].append(flow)
         return found
 
-    # which values are drawn, and as which node
-
-    def _is_drawn(self, at: int) -> bool:
-        """Tensors that have a gradient or take part; plain numbers that an expression reads."""
-        entry = self.entries[at]
-        if entry.status is GradStatus.NOT_TENSOR:
-            number = isinstance(entry.held_value, int | float | complex) and not isinstance(entry.held_value, bool)
-            return number and at in self._read
-        return entry.status in TAKES_PART or at in self._read or at in self._reading
-
-    @cached_property
-    def _read(self) -> frozenset[int]:
-        return frozenset(flow.source for flow in self.graph.flows)
-
-    @cached_property
-    def _reading(self) -> frozenset[int]:
-        return frozenset(flow.target for flow in self.graph.flows)
+    # which values are drawn as which node
 
     def key(self, at: int) -> str:
-        box = self._collapsed(self.graph.box_of[at])
-        if box is not None:
-            return self.rolls.get(box, box)
-        return self.rolls.get(str(at), str(at))
+        own = self._collapsed(self.graph.box_of[at]) or str(at)
+        return self.rolls.get(own, own)
 
     def _collapsed(self, box: str | None) -> str | None:
         """The outermost collapsed box around a box, itself included."""
@@ -147,30 +136,30 @@ class Draft:
             box = self.graph.boxes[box].around
         return box if box is not None and depth is not None and self.graph.boxes[box].level == depth else None
 
-    def _is_loop(self, key: str) -> bool:
-        return key.startswith(LOOP)
-
     def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
         """Does a flow stay within one collapsed box? From one turn of a loop to the next, it does not."""
-        boxes = [self._collapsed(self.graph.box_of[at]) for at in (flow.source, flow.target)]
-        return source == target and (not self._is_loop(source) or (boxes[0] == boxes[1] and boxes[0] is not None))
+        boxes = {self._collapsed(self.graph.box_of[at]) for at in (flow.source, flow.target)}
+        return source == target and (not source.startswith(LOOP) or (len(boxes) == 1 and None not in boxes))
 
     # nodes
 
     def _node(self, key: str, positions: Sequence[int]) -> Node:
-        if key in self.graph.boxes:
-            return self._box_node(key, positions)
-        return self._loop_node(key, positions) if self._is_loop(key) else self._value_node(key, positions[0])
+        if key.startswith(LOOP):
+            return self._loop_node(key, positions)
+        return self._box_node(key, positions) if key in self.graph.boxes else self._value_node(key, positions[0])
 
     def _value_node(self, key: str, at: int) -> Node:
+        entry = self.entries[at]
+        expression = entry.source.expression if entry.source is not None else ""
+        node = Node(key, self._cluster(self.graph.box_of[at]), self.captions.title(at), self._kind(at), _tooltip(entry))
+        shown = self._showing(node, at)
+        return shown if shown.lines[0] == f"= {expression}" else replace(shown, expression=expression)
+
+    def _showing(self, node: Node, at: int) -> Node:
+        """A node with the value and the gradient of an entry."""
         entry, captions = self.entries[at], self.captions
-        expression, value = entry.source.expression if entry.source is not None else "", captions.value(entry)
-        expression = "" if expression == value else expression
-        lines = [f"= {value}", *captions.gradient(at)]
-        return Node(
-            key, self._cluster(self.graph.box_of[at]), captions.title(at), "", expression, tuple(filter(None, lines)),
-            self._kind(at), captions.kind(entry), captions.level(entry.grad_or_none), _tooltip(entry),
-        )  # fmt: skip
+        lines = [f"= {captions.value(entry)}", *filter(None, captions.gradient(at))]
+        return replace(node, lines=tuple(lines), grad=captions.kind(entry), level=captions.level(entry.grad_or_none))
 
     def _kind(self, at: int) -> str:
         if at in self.record.outputs:
@@ -185,34 +174,25 @@ class Draft:
     def _box_node(self, box: str, positions: Sequence[int]) -> Node:
         """A collapsed box says what it returns, and how much is in it."""
         outs = [at for at in self.graph.returned[box] if self.entries[at].status is not GradStatus.NOT_TENSOR]
-        outs.sort(key=lambda at: self.entries[at].status is not GradStatus.OK)
-        lines, kind, level = [], "missing", None
-        if outs:
-            entry = self.entries[outs[0]]
-            kind, level = self.captions.kind(entry), self.captions.level(entry.grad_or_none)
-            lines = [f"= {self.captions.value(entry)}", *self.captions.gradient(outs[0])]
         inside = len(positions) - len(parameters := [at for at in positions if at in self.graph.parameters])
         counted = [plural(inside, "value")] * (inside > 1) + [plural(len(parameters), "parameter")] * bool(parameters)
         own = self.graph.boxes[box]
-        return Node(key=box, cluster=self._cluster(own.around), title=own.label, aside=", ".join(counted),
-                    expression="", lines=tuple(filter(None, lines)), kind="box", grad=kind, level=level,
-                    tooltip=strip(box))  # fmt: skip
+        node = Node(box, self._cluster(own.around), own.label, "box", strip(box), ", ".join(counted))
+        shown = min(outs, key=lambda at: self.entries[at].status is not GradStatus.OK, default=None)
+        return node if shown is None else self._showing(node, shown)
 
     def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
         """What a loop binds again and again, or many modules alike: the first and the last of them."""
-        first, last = positions[0], positions[-1]
-        boxes = list(dict.fromkeys(box for at in positions if (box := self._collapsed(self.graph.box_of[at]))))
-        if boxes:
-            ends = [self._box_node(box, [at for at in positions if self._collapsed(self.graph.box_of[at]) == box])
-                    for box in (boxes[0], boxes[-1])]  # fmt: skip
-        else:
-            ends = [self._value_node(str(at), at) for at in (first, last)]
-        times = len(boxes) or len(positions)
-        lines = ["the first:", *ends[0].lines, "the last:", *ends[1].lines]
-        title = f"{ends[0].title} … {ends[1].title}" if ends[0].title != ends[1].title else ends[0].title
-        return replace(ends[1], key=key, cluster=ends[0].cluster, title=title, aside=f"{times} times", kind="loop",
-                       expression=ends[0].expression, lines=tuple(lines),
-                       tooltip=f"{ends[0].tooltip} … {ends[1].tooltip}")  # fmt: skip
+        turns: dict[str, list[int]] = defaultdict(list)
+        for at in positions:
+            turns[self._collapsed(self.graph.box_of[at]) or str(at)].append(at)
+        own = list(turns.items())
+        first, last = self._node(*own[0]), self._node(*own[-1])
+        return replace(
+            last, key=key, cluster=first.cluster, kind="loop", aside=f"{len(own)} times", expression=first.expression,
+            title=f"{first.title} … {last.title}" if first.title != last.title else first.title,
+            lines=("the first:", *first.lines, "the last:", *last.lines), tooltip=f"{first.tooltip} … {last.tooltip}",
+        )  # fmt: skip
 
     # clusters
 
@@ -255,9 +235,8 @@ class Draft:
         if self.view.collapsed:
             asked = ", ".join([f"depth={self.view.depth}"] * bool(self.view.depth) + ["roll=True"] * self.view.roll)
             yield f"{len(self.entries):,} values are more than fit here: drawn with {asked}; ask for another depth"
-        tensors = [self.entries[at] for at in self.hidden if self.entries[at].status is not GradStatus.NOT_TENSOR]
-        if tensors:
-            yield f"not drawn, because nothing leads to or from it: {listed([e.name for e in tensors], 3)}"
+        if self.hidden:
+            yield f"not drawn, because nothing leads to or from it: {listed([each.name for each in self.hidden], 3)}"
         yield from (f"note: {note}" for note in self.record.notes[:3])
         if len(self.record.notes) > 3:
             yield f"and {len(self.record.notes) - 3} more notes: rec.notes"
@@ -275,6 +254,7 @@ def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
 
 TAKES_PART = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.OPAQUE,
               GradStatus.NOT_EXECUTED)  # fmt: skip
+NUMBERS = (int, float, complex)
 LOOP = "loop:"
 
 
@@ -317,22 +297,16 @@ def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node
     through = {arrow.target for arrow in arrows if arrow.carries}
     consumers = Counter(arrow.source for arrow in arrows if arrow.source not in through)
     by_key = {node.key: node for node in nodes}
-    kept: list[Arrow] = []
     for at, arrow in enumerate(arrows):
-        if consumers[arrow.source] < most:
-            kept.append(arrow)
-            continue
-        source, target = by_key[arrow.source], by_key[arrow.target]
-        key = f"apart:{at}"
-        nodes.append(
-            Node(key, target.cluster, source.title, "", "", (), "apart", source.grad, source.level, source.tooltip)
-        )
-        kept.append(Arrow(key, arrow.target, arrow.label, arrow.carries, arrow.level))
+        if consumers[arrow.source] >= most:
+            key, source, target = f"apart:{at}", by_key[arrow.source], by_key[arrow.target]
+            nodes.append(replace(source, key=key, cluster=target.cluster, kind="apart"))
+            arrows[at] = replace(arrow, source=key)
     for at, node in enumerate(nodes):
         if consumers[node.key] >= most:
-            lines = (*node.lines, f"flows into {consumers[node.key]} others, and is named there")
-            nodes[at] = replace(node, lines=lines)
-    return nodes, kept
+            said = f"flows into {consumers[node.key]} others, and is named there"
+            nodes[at] = replace(node, lines=(*node.lines, said))
+    return nodes, arrows
 
 
 def _unclustered(nodes: list[Node], clusters: list[Cluster]) -> tuple[list[Node], list[Cluster]]:
