@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ from backprobe.draw.circuit import Circuit, Draft, View
 from backprobe.draw.layout import png, svg
 from backprobe.errors import BadOption
 from backprobe.record.entries import Record
-from backprobe.record.graph import Graph
 from backprobe.recording import Recording
 
 CROWDED = 250  # nodes that a drawing is collapsed to where nothing was asked: what dot lays out well in a second
@@ -72,7 +72,7 @@ def draw(
             next="bp.probe(f, partials=True)",
         )  # fmt: skip
     view = View(depth, roll, apart, contributions)
-    made = _drafted(recording.record, view)
+    made = _drafted(recording.record, view).circuit()
     drawing = Drawing(made, DIRECTIONS[direction] if direction else _direction(made))
     if path is not None:
         drawing.save(path)
@@ -154,11 +154,18 @@ def _direction(made: Circuit) -> str:
     return "LR" if len(made.nodes) <= ROW and narrow else "TB"
 
 
-def _drafted(record: Record, view: View) -> Circuit:
-    """The circuit, collapsed as far as it must be where the caller left that open. Raises BadOption if that is none."""
+def _drafted(record: Record, view: View) -> Draft:
+    """The draft, collapsed as far as it must be where the caller left that open. Raises BadOption if that is none.
+
+    The most detailed one is taken that is not crowded: boxes collapsed, then loops rolled up as well.
+    """
     draft = Draft(record, view)
-    if (len(draft.members) > CROWDED or len(draft.flows) > MOST) and view.depth is None:
-        draft = _collapsed(record, view) or draft
+    if view.depth is None and (len(draft.members) > CROWDED or len(draft.flows) > MOST):
+        depths = range(max((box.level for box in draft.graph.boxes.values()), default=0), 0, -1) or [None]
+        for roll, depth in product(dict.fromkeys((view.roll, True)), depths):
+            other = Draft(record, replace(view, depth=depth, roll=roll, collapsed=True))
+            if len(other.members) <= CROWDED and len(other.flows) <= MOST:
+                return other
     if max(len(draft.members), len(draft.flows)) > MOST:
         raise BadOption(
             f"{len(draft.members):,} nodes and {len(draft.flows):,} edges are too many to draw",
@@ -166,16 +173,4 @@ def _drafted(record: Record, view: View) -> Circuit:
             found=f"{len(record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
             next="bp.draw(rec, depth=1), roll=True, or a probe of fewer values: bp.probe(f, ['loss', 'h.*'])",
         )  # fmt: skip
-    return draft.circuit()
-
-
-def _collapsed(record: Record, view: View) -> Draft | None:
-    """The most detailed draft that is not crowded: boxes collapsed, then loops rolled up as well."""
-    deepest = max((box.level for box in Graph.of(record).boxes.values()), default=0)
-    for roll in dict.fromkeys((view.roll, True)):
-        depths = range(deepest, 0, -1) if deepest else [None] if roll else []
-        for depth in depths:
-            draft = Draft(record, replace(view, depth=depth, roll=roll, collapsed=True))
-            if len(draft.members) <= CROWDED and len(draft.flows) <= MOST:
-                return draft
-    return None
+    return draft

@@ -200,16 +200,19 @@ class Draft:
         return None if box is None else self.rolls.get(box, box)
 
     def _clusters(self, nodes: Sequence[Node]) -> list[Cluster]:
-        """The boxes that hold a node, and those around them."""
+        """The boxes that hold a node, and those around them, the outermost first."""
         found: dict[str, Cluster] = {}
-        for node in nodes:
-            key = node.cluster
-            while key is not None and key not in found:
+
+        def add(key: str | None) -> None:
+            if key is not None and key not in found:
                 own = [box for box in self.graph.boxes.values() if self._cluster(box.full) == key]
                 label = own[0].label if len(own) == 1 else f"{own[0].label} … {own[-1].label}, {len(own)} times"
                 around = self._cluster(own[0].around)
+                add(around)
                 found[key] = Cluster(key, label, around)
-                key = around
+
+        for node in nodes:
+            add(node.cluster)
         return list(found.values())
 
     # edges

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from backprobe.draw.circuit import Arrow, Circuit, Cluster, Node, fitted
+from backprobe.draw.circuit import Arrow, Circuit, Node, fitted
 from backprobe.show.text import printable
 
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
@@ -58,13 +58,13 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
     graph.graph_attr.update(
         rankdir=direction, bgcolor=PAPER, fontname=FONT, fontsize="10", fontcolor=FAINT, labelloc="b", labeljust="l",
         nodesep="0.25", ranksep="0.45" if direction == "LR" else "0.25", id="bp_circuit",
-        label=_table(_footer(circuit.footer)),
+        label=_table(_text(part, size=9) for line in circuit.footer for part in textwrap.wrap(printable(line), 110)),
     )  # fmt: skip
     graph.node_attr.update(shape="box", style="rounded,filled", fontname=FONT, fontsize="11", margin="0.08,0.05",
                            fontcolor=INK, color=INK, fillcolor=PAPER)  # fmt: skip
     graph.edge_attr.update(fontname=FONT, fontsize="10", fontcolor=INK, color=FAINT, arrowsize="0.7")
     place: dict[str | None, Any] = {None: graph}
-    for number, cluster in enumerate(_outermost_first(circuit.clusters)):
+    for number, cluster in enumerate(circuit.clusters):
         place[cluster.key] = place[cluster.around].add_subgraph(
             name=f"cluster_{number}", id=f"bp_f{number}", label=_table([_text(cluster.label, size=11)]), labeljust="l",
             labelloc="t", style="rounded", bgcolor="transparent", color=FAINT, fontname=FONT,
@@ -76,15 +76,6 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
     for number, arrow in enumerate(circuit.arrows):
         graph.add_edge(numbers[arrow.source], numbers[arrow.target], id=f"bp_e{number}", **_arrow(arrow))
     return graph
-
-
-def _outermost_first(clusters: Iterable[Cluster]) -> list[Cluster]:
-    by_key = {cluster.key: cluster for cluster in clusters}
-
-    def depth(cluster: Cluster) -> int:
-        return 0 if cluster.around is None else 1 + depth(by_key[cluster.around])
-
-    return sorted(by_key.values(), key=depth)
 
 
 # what each kind of thing looks like
@@ -123,9 +114,8 @@ BORDERS = {
 def _arrow(arrow: Arrow) -> dict[str, str]:
     look = {"class": "carries" if arrow.carries else "cut", "tooltip": _plain(arrow.tooltip)}
     if arrow.label:
-        look["label"] = _table(
-            [_text(part) for part in fitted(arrow.label)], beside='<td width="5"></td>'
-        )  # clear of the line
+        clear_of_the_line = '<td width="5"></td>'
+        look["label"] = _table([_text(part) for part in fitted(arrow.label)], beside=clear_of_the_line)
     if not arrow.carries:
         look |= {"style": "dashed", "arrowhead": "empty"}
     if not arrow.is_finite:
@@ -133,14 +123,6 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
     elif arrow.level is not None:
         look["penwidth"] = f"{0.8 + 0.6 * arrow.level:.1f}"
     return look
-
-
-def _footer(lines: Iterable[str]) -> list[str]:
-    return [_text(part, size=9) for line in lines for part in _wrapped(line)]
-
-
-def _wrapped(line: str) -> list[str]:
-    return textwrap.wrap(printable(line), 110)
 
 
 # text for Graphviz

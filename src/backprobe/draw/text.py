@@ -46,19 +46,16 @@ class Captions:
         """Which of four ways of drawing the gradient asks for: ok, zero, nonfinite, missing."""
         if entry.status is not GradStatus.OK:
             return "missing"
-        summary = self.summary(entry.grad)
-        if summary is None:
-            return "ok"
-        return "nonfinite" if summary.nonfinite else "ok" if summary.largest else "zero"
+        return "nonfinite" if self.is_not_finite(entry.grad) else "zero" if self._is_zero(entry.grad) else "ok"
 
     def gradient(self, at: int) -> list[str]:
         """Lines about the gradient: its number, and in words what is special about it."""
-        entry, kind = self.record.entries[at], self.kind(self.record.entries[at])
+        entry = self.record.entries[at]
         if entry.status is GradStatus.NOT_TENSOR:
             return []
-        if kind == "missing":
+        if entry.status is not GradStatus.OK:
             return [f"no gradient: {entry.status}", entry.reason]
-        line = self._number(at, entry.grad)
+        kind, line = self.kind(entry), self._number(at, entry.grad)
         if kind == "zero":
             return [line, f"zero: {self._why_zero(at)}"]
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
@@ -74,27 +71,24 @@ class Captions:
         return f"gradient rms {summary.rms:.3g} max {summary.largest:.3g}{bad}"
 
     def _onward(self, at: int) -> list[tuple[Entry, Edge]]:
-        """The entries that a value flows into, with the edges that lead there."""
-        return [(self.record.entries[one], self.graph.inputs[one][at]) for one in self.graph.consumers[at]]
+        """The entries with a gradient that a value flows into, with the edges that lead there."""
+        onward = [(self.record.entries[one], self.graph.inputs[one][at]) for one in self.graph.consumers[at]]
+        return [(target, edge) for target, edge in onward if target.status is GradStatus.OK]
 
     def _why_zero(self, at: int) -> str:
-        onward = [(target, edge) for target, edge in self._onward(at) if target.status is GradStatus.OK]
+        onward = self._onward(at)
         if not onward:
             return "the cotangent is 0" if at in self.record.outputs else "nothing flows back to it"
         if all(self._is_zero(edge.partial) for _, edge in onward):
             return "every local partial onward is 0"
         if all(self._is_zero(target.grad) for target, _ in onward):
             return "so is the gradient of all it flows into"
-        contributions = [edge.contribution for _, edge in onward]
-        if all(contribution is not None for contribution in contributions):
-            together = len(contributions) > 1 and not all(map(self._is_zero, contributions))
-            return "what flows back cancels" if together else "nothing flows back"
-        return "partials=True tells why" if self.record.path_sums is None else "what flows back to it is 0"
+        return "what flows back to it is 0, or cancels"
 
     def _why_not_finite(self, at: int) -> str:
         onward = self._onward(at)
         for target, _ in onward:
-            if target.status is GradStatus.OK and self.kind(target) == "nonfinite":
+            if self.is_not_finite(target.grad):
                 return f"it came with the gradient of {target.name}"
         for target, edge in onward:
             if self.is_not_finite(edge.contribution):
@@ -103,15 +97,15 @@ class Captions:
         return f"first here, of {' and '.join(names)}" if names else "the cotangent is not"
 
     def _is_zero(self, tensor: Any) -> bool:
-        summary = self.summary(tensor) if tensor is not None else None
+        summary = self.summary(tensor)
         return summary is not None and not summary.nonfinite and not summary.largest
 
     def is_not_finite(self, tensor: Any) -> bool:
-        summary = self.summary(tensor) if tensor is not None else None
+        summary = self.summary(tensor)
         return summary is not None and bool(summary.nonfinite)
 
     def summary(self, tensor: Any) -> Summary | None:
-        return self.arrays.summarize(tensor)
+        return None if tensor is None else self.arrays.summarize(tensor)
 
     # magnitudes
 
@@ -124,7 +118,7 @@ class Captions:
 
     def level(self, tensor: Any) -> int | None:
         """The decade of a gradient's rms: LEVELS - 1 for the largest of all, one less for each decade below it."""
-        summary = self.summary(tensor) if tensor is not None else None
+        summary = self.summary(tensor)
         if summary is None or summary.nonfinite or not summary.rms > 0 or not self.largest:
             return None
         decades = math.log10(summary.rms) - math.log10(self.largest)
@@ -135,8 +129,7 @@ class Captions:
         edge = flow.edge
         if edge is None:
             return ""
-        shown = edge.contribution if edge.partial is None else edge.partial
-        summary = None if shown is None else self.summary(shown)
+        summary = self.summary(edge.contribution if edge.partial is None else edge.partial)
         if summary is None:
             return ""
         if edge.partial is None or summary.size > SMALL:
