@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -271,21 +271,20 @@ def _tooltip(entry: Entry) -> str:
 
 def _rolls(graph: Graph) -> dict[str, str]:
     """The loop that a box, or a value outside of boxes that are alike, belongs to: by box or position."""
-    alike: dict[str, list[str]] = defaultdict(list)
-    for box in graph.boxes:
-        alike[_without_counts(box)].append(box)
-    boxes = {box: f"{LOOP}{form}" for form, own in alike.items() if len(own) >= ROLLED for box in own}
-    places: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
+    boxes = _shared({box: _without_counts(box) for box in graph.boxes})
+    places = {}
     for at, entry in enumerate(graph.entries):
         box = graph.box_of[at] or ""
         local = strip(split(graph.full_names[at])[1] or _without_counts(entry.name))
-        line = entry.source.line if entry.source is not None else 0
-        places[boxes.get(box, box), local, entry.source.expression if entry.source else "", line].append(at)
-    values = {
-        str(at): f"{LOOP}{box}:{local}@{line}" for (box, local, _, line), own in places.items()
-        if len(own) >= ROLLED for at in own
-    }  # fmt: skip
-    return boxes | values
+        written = f"{entry.source.line} {entry.source.expression}" if entry.source is not None else ""
+        places[str(at)] = f"{boxes.get(box, box)}:{local}@{written}"
+    return boxes | _shared(places)
+
+
+def _shared(forms: Mapping[str, str]) -> dict[str, str]:
+    """The loop of each thing whose form is that of enough others."""
+    counts = Counter(forms.values())
+    return {each: f"{LOOP}{form}" for each, form in forms.items() if counts[form] >= ROLLED}
 
 
 def _without_counts(scope: str) -> str:
