@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import ast
-import math
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from backprobe.derive.tree import ARITHMETIC, DEFINED, PRIMITIVE, Apply, Symbol, Tree, apply, number_of, subtract
+from backprobe.derive.tree import ARITHMETIC, DEFINED, PRIMITIVE, Apply, Symbol, Tree, number_of, subtract
 from backprobe.findings.phrasing import shorten
 from backprobe.record.names import quote
+from backprobe.source.sites import OPERATORS
 
 LONGEST = 4000  # characters of an expression that is read at all
 LARGEST = 200  # nodes of its syntax tree: beyond, nobody reads the formula, and sympy becomes slow
 DEEPEST = 40  # nodes within nodes, far from Python's recursion limit
 
 LIBRARIES = ("torch", "math", "builtins", "numpy", "jax", "tensorflow", "keras")  # whose functions have formulas
-OPERATORS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.Pow: "pow"}
 ALSO = {
     "arcsin": "asin", "arccos": "acos", "arctan": "atan", "absolute": "abs", "negative": "neg", "multiply": "mul",
     "subtract": "sub", "divide": "div", "true_divide": "div", "power": "pow",
@@ -98,7 +98,7 @@ class _Builder:
         for spelled, at in reads:
             self.known[spelled].append(at)
         self.members = members
-        self.symbols: list[int] = []
+        self.symbols: dict[int, int] = {}  # by position
         made = list(_as_called(node))
         if len(calls) != len(made):
             raise Unwritten(f"which functions {_shown(node)} called is not recorded")
@@ -112,32 +112,35 @@ class _Builder:
     def build(self, node: ast.expr) -> Tree:
         at = self.recorded(node)
         if at is not None:
-            return self.symbol(at)
+            return Symbol(self.symbols.setdefault(at, len(self.symbols)))
         match node:
-            case ast.NamedExpr(target=target):
-                return self.build(target)
+            case ast.UnaryOp(op=ast.UAdd(), operand=inside) | ast.NamedExpr(target=inside):
+                return self.build(inside)
             case ast.Constant(value=value):
                 return _number(value, node)
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return subtract(self.build(left), self.build(right))
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
-                return apply(OPERATORS[type(op)], self.build(left), self.build(right))
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return apply("neg", self.build(operand))
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-                return self.build(operand)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return self.applied(node, OPERATORS[type(operator)], [left, right])
+            case ast.UnaryOp(op=sign, operand=operand):
+                return self.applied(node, OPERATORS[type(sign)], [operand])
             case ast.Call():
                 return self.call(node)
-            case ast.BinOp(op=ast.MatMult()):
-                raise Unwritten("matmul is not elementwise")
             case ast.Name() | ast.Attribute():
                 raise Unwritten(f"{_shown(node)} is not recorded")
         raise Unwritten(f"{_shown(node)} is not arithmetic")
 
-    def symbol(self, at: int) -> Tree:
-        if at not in self.symbols:
-            self.symbols.append(at)
-        return Symbol(self.symbols.index(at))
+    def applied(
+        self, node: ast.expr, function: str, operands: Sequence[ast.expr], keywords: Sequence[ast.keyword] = ()
+    ) -> Tree:
+        """An operator or a known function of these operands."""
+        if function == "matmul":
+            raise Unwritten("matmul is not elementwise")
+        if function not in OPERANDS:
+            raise Unwritten(f"{_shown(node)} is not arithmetic")
+        plain = not any(isinstance(operand, ast.Starred) for operand in operands)
+        if not plain or len(operands) != OPERANDS[function] or not all(map(_is_harmless, keywords)):
+            raise Unwritten(f"{_shown(node)} is called in a way that has no formula")
+        args = [self.build(operand) for operand in operands]
+        return subtract(*args) if function == "sub" else Apply(function, tuple(args))
 
     def recorded(self, node: ast.expr) -> int | None:
         """The entry that a part of the expression stands for."""
@@ -190,28 +193,15 @@ class _Builder:
         result = f"{quote(_last_name(node))}()"
         if not self.origins[node] or any(spelled.startswith(result) for spelled in self.known):
             raise Unwritten(f"`{_last_name(node)}` is a function of yours, and what this call returned is not recorded")
-        if function == "matmul" or function not in OPERANDS:
-            raise Unwritten(
-                "matmul is not elementwise" if function == "matmul" else f"{_shown(node)} is not arithmetic"
-            )
-        operands = [*self.owner(node.func), *node.args]
-        plain = not any(isinstance(operand, ast.Starred) for operand in operands)
-        if not plain or len(operands) != OPERANDS[function] or not all(map(_is_harmless, node.keywords)):
-            raise Unwritten(f"{_shown(node)} is called in a way that has no formula")
-        args = [self.build(operand) for operand in operands]
-        return subtract(*args) if function == "sub" else Apply(function, tuple(args))
+        return self.applied(node, function, [*self.owner(node.func), *node.args], node.keywords)
 
     def owner(self, function: ast.expr) -> list[ast.expr]:
         """What a method is called on; nothing where a module or an object holds the function, ``torch.exp``."""
         if not isinstance(function, ast.Attribute):
             return []
         owner = function.value
-        if self.recorded(owner) is not None:
-            return [owner]
-        base = owner
-        while isinstance(base, ast.Attribute):
-            base = base.value
-        return [] if isinstance(base, ast.Name) else [owner]
+        is_dotted = all(isinstance(part, ast.Name | ast.Attribute | ast.Load) for part in ast.walk(owner))
+        return [] if is_dotted and self.recorded(owner) is None else [owner]
 
 
 def _as_called(node: ast.AST) -> Iterator[ast.Call]:
@@ -234,10 +224,7 @@ def _in_order(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _last_name(call: ast.Call) -> str:
-    match call.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 def _is_harmless(keyword: ast.keyword) -> bool:
@@ -256,10 +243,7 @@ def _number(value: object, node: ast.expr) -> Tree:
 
 def fits(value: int | float) -> bool:
     """Is it a number that a double can hold?"""
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
+    return abs(value) <= sys.float_info.max
 
 
 def _shown(node: ast.expr) -> str:
