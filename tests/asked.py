@@ -1,5 +1,6 @@
-"""Asking for gradients in few words."""
+"""Asking for gradients in few words, and tests that are the program they are about."""
 
+import numpy as np
 import torch
 
 import backprobe as bp
@@ -19,3 +20,98 @@ def leaf(*numbers):
 
 def kinds(report):
     return [finding.kind for finding in report.findings]
+
+
+def numbers(tensor):
+    """A tensor of any framework as Python numbers; None stays None."""
+    return None if tensor is None else tensor.tolist() if hasattr(tensor, "tolist") else np.asarray(tensor).tolist()
+
+
+def partials(rec):
+    """Every partial as numbers, by what it is of and with respect to what."""
+    return {f"∂{name}/∂{by}": numbers(p) for name, entry in rec.items() for by, p in entry.partials.items()}
+
+
+def contributions(rec):
+    return {f"{by}←{name}": numbers(c) for name, entry in rec.items() for by, c in entry.contributions.items()}
+
+
+def inputs(rec):
+    return {name: [edge.name for edge in entry.inputs] for name, entry in rec.items() if entry.inputs}
+
+
+def agrees(rec, judged):
+    """The sums agree, and over this many gradients."""
+    sums = rec.path_sums
+    assert (sums.agree, sums.judged, sums.unjudged) == (True, judged, ())
+
+
+ALL = {
+    "partials": partials,
+    "contributions": contributions,
+    "inputs": inputs,
+    "names": list,
+    "notes": lambda rec: rec.notes,
+    "agree": lambda rec: rec.path_sums.agree,
+    "all_grads": lambda rec: {name: numbers(gradient) for name, gradient in rec.grads().items()},
+    "all_statuses": lambda rec: {name: str(entry.status) for name, entry in rec.items()},
+}
+"""What a recording says of everything in it, by the keyword of ``gives``."""
+SOME = {
+    "grads": lambda entry: numbers(entry.grad_or_none),
+    "values": lambda entry: numbers(entry.value),
+    "both": lambda entry: (numbers(entry.value), numbers(entry.grad_or_none)),
+    "statuses": lambda entry: str(entry.status),
+    "reads": lambda entry: (entry.source.expression, {read.spelled: read.name for read in entry.reads}),
+}
+"""What it says of a value: ``gives`` takes a dict with some of the names."""
+
+
+class on:
+    """Makes a test of a program: what these arguments give, probed with these options.
+
+    ``@on(3.0, partials=True).gives(partials={"∂u/∂x": 2})`` stands above a function whose lines are the program.
+    """
+
+    def __init__(self, *arguments, **options):
+        self.arguments, self.options = arguments, options
+
+    def record(self, program):
+        return bp.probe(program, **self.options)(*self.arguments)
+
+    def gives(self, *, judged=None, **wanted):
+        def test_of(program):
+            def test():
+                rec = self.record(program)
+                for what, expected in wanted.items():
+                    if what in ALL:
+                        assert ALL[what](rec) == expected, what
+                    else:
+                        assert {name: SOME[what](rec[name]) for name in expected} == expected, what
+                if judged is not None:
+                    agrees(rec, judged)
+
+            return test
+
+        return test_of
+
+    def explains(self, name, *found):
+        """The findings of ``bp.explain`` about a value: the kind of each, and the text of its line."""
+
+        def test_of(program):
+            def test():
+                report = bp.explain(self.record(program), name)
+                assert [(finding.kind, finding.source.text) for finding in report.findings] == [*found]
+
+            return test
+
+        return test_of
+
+
+class Parts(torch.nn.Module):
+    """A model that is its parts, by name, and how a class below this one combines them."""
+
+    def __init__(self, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            setattr(self, name, part)

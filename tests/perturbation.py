@@ -30,7 +30,7 @@ JUDGED = ("ok", "not_connected")  # that no path leads from a value to the loss 
 TOLERANCE = 1e-6
 ZERO = 1e-14  # a gradient of this norm is zero but for rounding: that of a bias which is added to every key alike
 STILL = 1e-10  # of the loss: the 1e-16 that it is rounded to, over a step of 1e-4, a hundredfold
-WIDEST, LEVELS = 2.0**-14, 8
+WIDEST, LEVELS = 2.0**-16, 8
 
 
 @dataclass(frozen=True)

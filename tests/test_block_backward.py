@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from asked import Parts
 from block_cases import case, grads, same, scalar
 from custom import custom
 
@@ -16,11 +17,7 @@ pytestmark = pytest.mark.usefixtures("leaves_nothing")
 PASSES, WRITES = "Backward passes", "Writes, views and hooks"
 
 
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 1)
-
+class Net(Parts):
     def forward(self, x):
         hidden = self.first(x)
         return self.second(hidden.tanh())
@@ -28,7 +25,7 @@ class Net(nn.Module):
 
 def net():
     torch.manual_seed(0)
-    return Net()
+    return Net(first=nn.Linear(3, 4), second=nn.Linear(4, 1))
 
 
 def full(number):

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.autograd import Function
 
 import backprobe as bp
+from asked import Parts
 from backprobe.check.differences import slope
 from backprobe.check.text import SENTENCES
 from custom import custom
@@ -135,12 +136,7 @@ def test_keywords_methods_and_operators_are_named_as_they_are_written():
 # models
 
 
-class Block(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear, self.norm = torch.nn.Linear(3, 3), torch.nn.BatchNorm1d(3)
-        self.scale = torch.nn.Parameter(torch.ones(3))
-
+class Block(Parts):
     def forward(self, x):
         hidden = self.norm(self.linear(x))
         y = Halved.apply(hidden * self.scale)  # in the block
@@ -149,7 +145,12 @@ class Block(torch.nn.Module):
 
 def stacked():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(3, 3), Block(), torch.nn.Dropout(), torch.nn.Linear(3, 1))
+    return torch.nn.Sequential(
+        torch.nn.Linear(3, 3),
+        Block(linear=torch.nn.Linear(3, 3), norm=torch.nn.BatchNorm1d(3), scale=torch.nn.Parameter(torch.ones(3))),
+        torch.nn.Dropout(),
+        torch.nn.Linear(3, 1),
+    )
 
 
 def test_a_custom_function_in_a_module_of_a_model_is_named_by_its_path():
@@ -166,15 +167,11 @@ def test_the_parameters_of_a_module_are_inputs_of_it():
 
     Shift = custom("Shift", lambda x, bias: x + bias, lambda g, x, bias: (g, g[0]))
 
-    class Layer(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.bias = torch.nn.Parameter(torch.zeros(3))
-
+    class Layer(Parts):
         def forward(self, x):
             return Shift.apply(x, self.bias)
 
-    (finding,) = bp.check(Layer())(numbers(5, 3)).findings
+    (finding,) = bp.check(Layer(bias=torch.nn.Parameter(torch.zeros(3))))(numbers(5, 3)).findings
     assert finding.input == "self.bias"
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.autograd import Function
 
 import backprobe as bp
+from asked import Parts
 
 
 def numbers(*shape):
@@ -126,17 +127,13 @@ def hook_on_a_parameter():
     return model
 
 
-class Own(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.inner = nn.Linear(4, 4)
-
+class Own(Parts):
     def forward(self, x):
         return self.inner(x) * 2
 
 
 def hook_on_an_own_module():
-    model = Own()
+    model = Own(inner=nn.Linear(4, 4))
     model.register_full_backward_hook(lambda module, gi, go: (gi[0] * 0.5,))
     return model
 

@@ -1,5 +1,6 @@
 """The command line: what a user's file, arguments and mistakes give."""
 
+import functools
 import importlib.metadata
 import inspect
 import os
@@ -10,10 +11,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 
 import backprobe as bp
 from backprobe.cli import main
+from commands import invoked, printed, refused
 from drawn import Drawn
 
 TOY = """\
@@ -79,23 +80,12 @@ def folder(tmp_path, monkeypatch):
 
 
 def ran(*words):
-    """The exit code, standard output and standard error; an exception that is not an exit comes out."""
-    result = CliRunner().invoke(main, ["probe", *words], catch_exceptions=False)
-    return result.exit_code, result.stdout, result.stderr
+    return invoked("probe", *words)
 
 
 def shown(*words):
     """Standard output of a run that succeeds, split into words by line."""
-    code, out, err = ran(*words)
-    assert (code, err) == (0, "")
-    return [line.split() for line in out.splitlines()]
-
-
-def refused(*words):
-    """Standard error of a run that is refused: one message, no traceback, no output."""
-    code, out, err = ran(*words)
-    assert (code, out) == (2, "")
-    return err
+    return [line.split() for line in printed(ran(*words)).splitlines()]
 
 
 def command(*words, **options):
@@ -163,14 +153,12 @@ def test_numbers(folder):
     table = shown("toy.py:f", "x=3.0", "w=-2.5", "b=1e1")
     assert [row[:3] for row in table[1:4]] == [["x", "3", "-2.5"], ["w", "-2.5", "3"], ["b", "10", "1"]]
     assert table[4][:3] == ["u", "-7.5", "1"]
-    code, out, err = ran("toy.py:f", "x=3", "w=2.5", "b=1e1")
-    assert (code, err) == (0, "")
+    out = printed(ran("toy.py:f", "x=3", "w=2.5", "b=1e1"))
     assert out.splitlines()[-2] == "not tensors: x = 3", "whole numbers only where nothing else is differentiated"
 
 
 def test_lists_become_tensors(folder):
-    code, out, err = ran("toy.py:vector", "x=[1.0, 2, 3]", "--cotangent", "[1, 10, 100]")
-    assert (code, err) == (0, "")
+    out = printed(ran("toy.py:vector", "x=[1.0, 2, 3]", "--cotangent", "[1, 10, 100]"))
     assert re.search(r"^x +\[1, 2, 3\] +\[2, 20, 200\] +toy\.py:11", out, re.M)
     assert re.search(r"^y +\[2, 4, 6\] +\[1, 10, 100\] +toy\.py:12", out, re.M)
     (folder / "rec").mkdir()
@@ -183,15 +171,13 @@ def test_lists_become_tensors(folder):
 
 
 def test_a_list_of_whole_numbers_is_an_index(folder):
-    code, out, err = ran("toy.py:pick", "x=[1.0, 2.0, 4.0]", "i=[2, 0, 0]", "scale=0.5")
-    assert (code, err) == (0, "")
+    out = printed(ran("toy.py:pick", "x=[1.0, 2.0, 4.0]", "i=[2, 0, 0]", "scale=0.5"))
     assert re.search(r"^x +\[1, 2, 4\] +\[1, 0, 0.5\] ", out, re.M)
     assert re.search(r"^return +3 +1 ", out, re.M)
 
 
 def test_complex_numbers_and_booleans(folder):
-    code, out, err = ran("toy.py:vector", "x=[1+2j, 3]", "--cotangent", "[1, 1j]")
-    assert (code, err) == (0, "")
+    out = printed(ran("toy.py:vector", "x=[1+2j, 3]", "--cotangent", "[1, 1j]"))
     assert re.search(r"^x +\[1\+2j, 3\+0j\] +\[2\+0j, 0\+2j\] ", out, re.M)
     out = ran("toy.py:pick", "x=[1.0, 2.0]", "i=[True, False]", "scale=2")[1]
     assert re.search(r"^x +\[1, 2\] +\[2, 0\] ", out, re.M)
@@ -222,7 +208,7 @@ def test_of(folder):
     table = shown("toy.py:pair", "x=1", "--of", "1")
     assert table[1][:3] == ["x", "1", "3"]
     assert table[2][:3] == ["a", "2", "not_connected:"]
-    err = refused("toy.py:pair", "x=1", "--of", "7")
+    err = refused(ran("toy.py:pair", "x=1", "--of", "7"))
     assert err.startswith("BadOutput: the return value has nothing at '7'\n  asked: of='7'\n")
 
 
@@ -230,15 +216,15 @@ def test_wrt(folder):
     table = shown("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "x", "--wrt", "b")
     assert [row[:3] for row in table[1:3]] == [["x", "3", "2"], ["b", "1", "1"]]
     assert table[-2] == ["not", "tensors:", "w", "=", "2.0"]
-    err = refused("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y")
+    err = refused(ran("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y"))
     assert err.startswith("BadOption: 'y' is not an argument of f\n  asked: wrt=['y']\n  found: arguments: x, w, b\n")
 
 
 def test_cotangent(folder):
     assert shown("toy.py:f", "x=3", "w=2", "b=1", "--cotangent", "-2")[1][:3] == ["x", "3", "-4"]
-    err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]")
+    err = refused(ran("toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]"))
     assert err.startswith("BadOutput: the cotangent's shape differs from the output's\n")
-    err = refused("toy.py:vector", "x=[1.0, 2]", "--cotangent", "ones")
+    err = refused(ran("toy.py:vector", "x=[1.0, 2]", "--cotangent", "ones"))
     assert err == (
         "BadOption: 'ones' is not a Python literal\n"
         "  asked: cotangent=ones\n"
@@ -249,7 +235,7 @@ def test_cotangent(folder):
 
 def test_backend(folder):
     assert shown("pure.py:f", "x=3", "--backend", "torch")[1][:3] == ["x", "3", "6"]
-    assert refused("pure.py:f", "x=3", "--backend", "bogus").startswith("NoBackend: there is no backend 'bogus'\n")
+    assert refused(ran("pure.py:f", "x=3", "--backend", "bogus")).startswith("NoBackend: there is no backend 'bogus'\n")
     done = command("probe", "pure.py:f", "x=3", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("NoBackend: cannot infer the framework from the arguments\n")
@@ -297,14 +283,14 @@ def test_a_file_named_like_a_module_does_not_take_its_place(folder):
 
 
 def test_a_misspelled_function(folder):
-    assert refused("toy.py:vektor", "x=1") == (
+    assert refused(ran("toy.py:vektor", "x=1")) == (
         "BadOption: toy.py has no function 'vektor'\n"
         "  asked: backprobe probe toy.py:vektor\n"
         "  found: f, vector, pair, pick, boom, missing_key, opened, helped, nothing, Net\n"
         "  next:  backprobe probe toy.py:vector\n"
     )
     (folder / "empty.py").write_text("")
-    assert refused("empty.py:f") == (
+    assert refused(ran("empty.py:f")) == (
         "BadOption: empty.py has no function 'f'\n  asked: backprobe probe empty.py:f\n  found: no functions\n"
         "  next:  define a function in empty.py\n"
     )
@@ -318,7 +304,7 @@ def test_a_misspelled_function(folder):
     ],
 )  # fmt: skip
 def test_no_such_file(words, found, folder):
-    assert refused(words, "x=1") == (
+    assert refused(ran(words, "x=1")) == (
         f"BadOption: {words!r} does not name a function in a file\n"
         f"  asked: backprobe probe {words}\n"
         f"  found: {found}\n"
@@ -328,15 +314,15 @@ def test_no_such_file(words, found, folder):
 
 def test_a_file_that_is_no_python(folder):
     (folder / "notes.txt").write_text("x")
-    assert refused("notes.txt:f") == (
+    assert refused(ran("notes.txt:f")) == (
         "BadOption: 'notes.txt' is not a Python file\n  asked: backprobe probe notes.txt:f\n"
         "  next:  a file whose name ends in .py\n"
     )
 
 
 def test_what_is_no_function(folder):
-    assert refused("toy.py:K", "x=1").startswith("BadOption: int is neither a function nor a model\n")
-    assert refused("toy.py:", "x=1").startswith("BadOption: toy.py has no function ''\n")
+    assert refused(ran("toy.py:K", "x=1")).startswith("BadOption: int is neither a function nor a model\n")
+    assert refused(ran("toy.py:", "x=1")).startswith("BadOption: toy.py has no function ''\n")
 
 
 # mistakes in arguments
@@ -357,7 +343,7 @@ def test_what_is_no_function(folder):
     ids=["name", "call", "unfinished", "empty", "ragged", "unhashable", "deep", "null"],
 )
 def test_a_bad_literal(text, found, folder):
-    err = refused("toy.py:vector", f"x={text}")
+    err = refused(ran("toy.py:vector", f"x={text}"))
     assert err.startswith(f"BadOption: {text!r} is not a Python literal\n  asked: x={text}")
     assert f"  found: {found}" in err
     assert err.endswith("  next:  x=3.0, or x='[1.0, 2.0]' for a tensor\n")
@@ -367,13 +353,15 @@ def test_a_bad_literal(text, found, folder):
 
 @pytest.mark.parametrize("text", ["3", "=3", "1x=3", "x y=3", "x-y=3"])
 def test_what_is_no_argument(text, folder):
-    assert refused("toy.py:vector", text) == (
+    assert refused(ran("toy.py:vector", text)) == (
         f"BadOption: {text!r} is not of the form NAME=VALUE\n  asked: {text}\n  next:  x=3\n"
     )
 
 
 def test_an_argument_given_twice(folder):
-    assert refused("toy.py:vector", "x=1", "x=2") == "BadOption: 'x' is given twice\n  asked: x=1 x=2\n  next:  x=2\n"
+    assert (
+        refused(ran("toy.py:vector", "x=1", "x=2")) == "BadOption: 'x' is given twice\n  asked: x=1 x=2\n  next:  x=2\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -384,33 +372,31 @@ def test_an_argument_given_twice(folder):
     ],
 )
 def test_arguments_that_the_function_does_not_take(words, wrong, folder):
-    err = refused("toy.py:f", *words)
+    err = refused(ran("toy.py:f", *words))
     assert err.startswith(f"BadOption: f cannot be called with these arguments: {wrong}\n")
     assert "  found: f(x, w, b)\n" in err
 
 
 def test_nothing_to_differentiate(folder):
-    assert refused("toy.py:nothing").startswith("NothingToDifferentiate: nothing has no floating argument")
-    err = refused("toy.py:vector", "x=[True, False]")
+    assert refused(ran("toy.py:nothing")).startswith("NothingToDifferentiate: nothing has no floating argument")
+    err = refused(ran("toy.py:vector", "x=[True, False]"))
     assert err.startswith("NothingToDifferentiate: vector has no floating argument to differentiate\n")
 
 
 def test_where_nothing_is_floating_integers_are_differentiated_alone_and_in_lists(folder):
-    code, out, err = ran("toy.py:f", "x=[1,2]", "w=2", "b=1", "--cotangent", "[1,10]")
-    assert (code, err) == (0, "")
+    out = printed(ran("toy.py:f", "x=[1,2]", "w=2", "b=1", "--cotangent", "[1,10]"))
     assert [line.split("  ")[0] for line in out.splitlines()[1:4]] == ["x", "w", "b"]
     assert "[2, 20]" in out
     assert "not tensors" not in out
 
 
 def test_a_pattern_that_matches_nothing(folder):
-    err = refused("toy.py:f", "x=3", "w=2", "b=1", "-s", "uu")
+    err = refused(ran("toy.py:f", "x=3", "w=2", "b=1", "-s", "uu"))
     assert err.startswith("NothingMatched: the pattern 'uu' matches nothing in f\n")
 
 
 def test_a_misspelled_option(folder):
-    code, out, err = ran("toy.py:vector", "x=1", "--selct", "y")
-    assert (code, out) == (2, "")
+    err = refused(ran("toy.py:vector", "x=1", "--selct", "y"))
     assert err.startswith("BadOption: No such option '--selct'")
     assert "--select" in err
     assert err.endswith("  asked: backprobe probe toy.py:vector x=1 --selct y\n  next:  backprobe probe --help\n")
@@ -418,16 +404,13 @@ def test_a_misspelled_option(folder):
 
 @pytest.mark.parametrize("verb", ["probe", "explain", "check", "health", "draw", "derive"])
 def test_a_verb_without_its_program(verb, folder):
-    result = CliRunner().invoke(main, [verb])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("BadOption: Missing argument ")
-    assert result.stderr.endswith(f"  asked: backprobe {verb}\n  next:  backprobe {verb} --help\n")
+    err = refused(invoked(verb))
+    assert err.startswith("BadOption: Missing argument ")
+    assert err.endswith(f"  asked: backprobe {verb}\n  next:  backprobe {verb} --help\n")
 
 
 def test_the_old_name_of_probe(folder):
-    result = CliRunner().invoke(main, ["run", "toy.py:pair", "x=1", "--of", "a b"])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == (
+    assert refused(invoked("run", "toy.py:pair", "x=1", "--of", "a b")) == (
         "BadOption: `backprobe run` is now `backprobe probe`\n"
         "  asked: backprobe run toy.py:pair x=1 --of 'a b'\n"
         "  found: commands: probe, explain, check, health, draw, derive, demo\n"
@@ -436,10 +419,9 @@ def test_the_old_name_of_probe(folder):
 
 
 def test_a_misspelled_verb(folder):
-    result = CliRunner().invoke(main, ["exlpain", "toy.py:f"])
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("BadOption: there is no command 'exlpain'\n")
-    assert result.stderr.endswith("  next:  backprobe explain toy.py:f\n")
+    err = refused(invoked("exlpain", "toy.py:f"))
+    assert err.startswith("BadOption: there is no command 'exlpain'\n")
+    assert err.endswith("  next:  backprobe explain toy.py:f\n")
 
 
 # help
@@ -447,10 +429,9 @@ def test_a_misspelled_verb(folder):
 
 def test_help():
     for flag in ("--help", "-h"):
-        result = CliRunner().invoke(main, [flag])
-        assert result.exit_code == 0
-        assert "The gradient of any value inside a computation, by name." in result.stdout
-        listed = re.findall(r"^  (\w+)  ", result.stdout.partition("Commands:")[2], re.M)
+        out = printed(invoked(flag))
+        assert "The gradient of any value inside a computation, by name." in out
+        listed = re.findall(r"^  (\w+)  ", out.partition("Commands:")[2], re.M)
         assert listed == ["probe", "explain", "check", "health", "draw", "derive", "demo"]
 
 
@@ -475,11 +456,10 @@ def test_the_options_of_a_verb_are_those_of_the_api():
 
 @pytest.mark.parametrize("verb", ["probe", "explain", "check", "health", "draw", "derive"])
 def test_the_help_of_a_verb(verb):
-    result = CliRunner().invoke(main, [verb, "--help"], terminal_width=100)
-    assert result.exit_code == 0
-    assert f"  backprobe {verb} toy.py:f " in result.stdout
+    out = printed(invoked(verb, "--help", terminal_width=100))
+    assert f"  backprobe {verb} toy.py:f " in out
     for option in main.commands[verb].params:
-        assert option.param_type_name == "argument" or option.opts[0] in result.stdout
+        assert option.param_type_name == "argument" or option.opts[0] in out
 
 
 def test_version_of_the_installed_command():
@@ -503,12 +483,6 @@ def test_help_imports_no_framework():
 ARGUMENTS = ("x=3", "w=2", "b=1")
 
 
-def invoked(*words):
-    """The exit code, standard output and standard error of any command."""
-    result = CliRunner().invoke(main, words, catch_exceptions=False)
-    return result.exit_code, result.stdout, result.stderr
-
-
 def test_draw(folder):
     assert invoked("draw", "toy.py:f", "toy.svg", *ARGUMENTS) == (0, "the circuit: toy.svg\n", "")
     assert Drawn((folder / "toy.svg").read_text()).edges["x", "u"] == "2"
@@ -529,18 +503,15 @@ def test_draw(folder):
     ],
 )
 def test_drawings_that_are_refused(folder, words, said):
-    code, out, err = invoked("draw", "toy.py:f", *words)
-    assert (code, out) == (2, "")
+    err = refused(invoked("draw", "toy.py:f", *words))
     assert err.startswith(said)
     assert not (folder / "toy.svg").exists()
 
 
 def test_derive(folder):
-    code, out, err = invoked("derive", "toy.py:f", "x", *ARGUMENTS)
-    assert (code, err) == (0, "")
+    out = printed(invoked("derive", "toy.py:f", "x", *ARGUMENTS))
     assert out.splitlines()[0].endswith("= 2")
-    code, out, err = invoked("derive", "toy.py:f", "x", "v", *ARGUMENTS)
-    assert (code, err) == (0, "")
+    out = printed(invoked("derive", "toy.py:f", "x", "v", *ARGUMENTS))
     assert out.splitlines()[0] == "∂v/∂x = ∂v/∂u · ∂u/∂x = 1·w = 1·2 = 2"
 
 
@@ -556,8 +527,7 @@ def test_derive(folder):
     ],
 )  # fmt: skip
 def test_derivations_that_are_refused(folder, words, said):
-    code, out, err = invoked("derive", "toy.py:f", *words)
-    assert (code, out) == (2, "")
+    err = refused(invoked("derive", "toy.py:f", *words))
     assert err.startswith(said)
 
 
@@ -567,11 +537,9 @@ SICK = "import torch\ndef f(x):\n    a = torch.relu(x - 100)\n    b = x.sum() * 
 def test_health(folder):
     assert invoked("health", "toy.py:f", *ARGUMENTS)[0] == 0
     (folder / "sick.py").write_text(SICK)
-    code, out, err = invoked("health", "sick.py:f", "x=[[1.0, 2.0], [3.0, 4.0]]")
-    assert (code, err) == (1, "")
+    out = printed(invoked("health", "sick.py:f", "x=[[1.0, 2.0], [3.0, 4.0]]"), 1)
     assert "finding" in out.splitlines()[0]
-    code, out, err = invoked("health", "toy.py:f", "x=3")
-    assert (code, out) == (2, "")
+    err = refused(invoked("health", "toy.py:f", "x=3"))
     assert err.startswith("BadOption: f cannot be called with these arguments")
 
 
@@ -606,8 +574,7 @@ def test_a_saved_recording_is_read_as_the_function_would_be(folder):
 )  # fmt: skip
 def test_what_is_for_functions_is_refused_beside_a_recording(folder, words, given):
     assert invoked("probe", "toy.py:f", *ARGUMENTS, "--save", "saved", "--partials", "true")[0] == 0
-    code, out, err = invoked(*words)
-    assert (code, out) == (2, "")
+    err = refused(invoked(*words))
     if given is not None:
         assert err.startswith(f"BadOption: {given} is for a function, and saved is a saved recording\n")
 
@@ -615,26 +582,24 @@ def test_what_is_for_functions_is_refused_beside_a_recording(folder, words, give
 def test_a_folder_that_is_not_a_recording(folder):
     (folder / "empty").mkdir()
     for words in (["explain", "empty"], ["health", "empty"], ["draw", "empty", "x.svg"], ["derive", "empty", "x"]):
-        code, out, err = invoked(*words)
-        assert (code, out) == (2, "")
+        err = refused(invoked(*words))
         assert err.startswith("BadRecording: ")
 
 
 def test_the_demo_draws_its_circuits_and_says_where(folder):
-    result = CliRunner().invoke(main, ["demo"], catch_exceptions=False)
-    assert result.exit_code == 0
-    drawn = re.findall(r"^the circuit: (.*)$", result.stdout, re.M)
+    code, out, _ = invoked("demo")
+    drawn = re.findall(r"^the circuit: (.*)$", out, re.M)
     assert drawn == [f"backprobe-demo/{name}.svg" for name in ("toy", "composed", "gpt2-depth-1", "gpt2-depth-2")]
     assert Drawn((folder / drawn[0]).read_text()).edges["w", "u"] == "3"
     assert "h.1" in Drawn((folder / drawn[3]).read_text()).nodes
-    assert CliRunner().invoke(main, ["demo"]).exit_code == 0  # twice works
+    assert code == invoked("demo")[0] == 0  # twice works
 
 
 def test_the_demo_says_where_it_cannot_draw(folder):
     (folder / "taken").write_text("")
-    result = CliRunner().invoke(main, ["demo", "--into", "taken/in"])
-    assert result.exit_code == 2
-    assert "the folder taken/in cannot be made" in result.stderr
+    code, _, err = invoked("demo", "--into", "taken/in")
+    assert code == 2
+    assert "the folder taken/in cannot be made" in err
 
 
 CHECKED = """\
@@ -672,20 +637,17 @@ def nothing(x):
 def test_check(folder, words, code, said):
     (folder / "checked.py").write_text(CHECKED)
     name, *arguments = words
-    result = CliRunner().invoke(main, ["check", f"checked.py:{name}", *arguments], catch_exceptions=False)
-    assert (result.exit_code, result.stdout.startswith(said)) == (code, True), result.stdout
-    assert "checked.py:14" not in result.stdout
-    assert ("checked.py:13" in result.stdout) == (name == "wrong")
+    found, out, _ = invoked("check", f"checked.py:{name}", *arguments)
+    assert (found, out.startswith(said)) == (code, True), out
+    assert "checked.py:14" not in out
+    assert ("checked.py:13" in out) == (name == "wrong")
 
 
 def test_check_leaves_out_what_is_named(folder):
     (folder / "checked.py").write_text(CHECKED)
-    words = ["check", "checked.py:wrong", "x=[1.0, 2.0]", "--skip", "Bad"]
-    result = CliRunner().invoke(main, words, catch_exceptions=False)
-    assert "Bad: skipped as asked, 1 call" in result.stdout
-    result = CliRunner().invoke(main, [*words[:-1], "Bda"], catch_exceptions=False)
-    assert result.exit_code == 2
-    assert "checked.py has no 'Bda'" in result.stderr
+    words = ["check", "checked.py:wrong", "x=[1.0, 2.0]", "--skip"]
+    assert "Bad: skipped as asked, 1 call" in invoked(*words, "Bad")[1]
+    assert "checked.py has no 'Bda'" in refused(invoked(*words, "Bda"))
 
 
 def test_check_says_what_it_does_not_understand(folder):
@@ -694,9 +656,7 @@ def test_check_says_what_it_does_not_understand(folder):
         (["checked.py:wrnog", "x=1"], "next:  backprobe check checked.py:wrong"),
         (["checked.py:wrong", "y=1"], "BadOption: wrong cannot be called with these arguments"),
     ):
-        result = CliRunner().invoke(main, ["check", *words], catch_exceptions=False)
-        assert result.exit_code == 2
-        assert said in result.stderr
+        assert said in refused(invoked("check", *words))
 
 
 # explain
@@ -719,17 +679,11 @@ def all_cut(x):
 def explained(folder):
     """Runs ``backprobe explain`` in a folder with a program that cuts its graph: exit code, output, errors."""
     (folder / "cut.py").write_text(CUT)
-
-    def explain(*words):
-        result = CliRunner().invoke(main, ["explain", *words], catch_exceptions=False)
-        return result.exit_code, result.stdout, result.stderr
-
-    return explain
+    return functools.partial(invoked, "explain")
 
 
 def test_explain_a_value(explained, folder):
-    code, out, err = explained("cut.py:f", "u", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
-    assert (code, err) == (1, "")
+    out = printed(explained("cut.py:f", "u", "x=[1.0, 2.0]", "w=[3.0, 4.0]"), 1)
     lines = [line.strip() for line in out.splitlines()]
     assert lines[0] == "'u' has no gradient (not_connected): no path leads from it to the output"
     assert f"at:    {folder / 'cut.py'}:5" in lines
@@ -737,15 +691,13 @@ def test_explain_a_value(explained, folder):
 
 
 def test_explain_every_value(explained):
-    code, out, err = explained("cut.py:f", "x=[1.0, 2.0]", "w=[3.0, 4.0]")
-    assert (code, err) == (1, "")
+    out = printed(explained("cut.py:f", "x=[1.0, 2.0]", "w=[3.0, 4.0]"), 1)
     assert out.startswith("2 of 5 values with a gradient")
     assert "the gradients that are missing because of it: x, u" in out
 
 
 def test_the_exit_status_says_whether_something_was_found(explained):
-    code, out, err = explained("toy.py:f", "u", "x=3.0", "w=2.0", "b=1.0")
-    assert (code, err) == (0, "")
+    out = printed(explained("toy.py:f", "u", "x=3.0", "w=2.0", "b=1.0"))
     assert out.startswith("'u' has its gradient: nothing is missing")
     assert explained("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--nonfinite")[0] == 0
 
@@ -758,8 +710,7 @@ def test_explain_takes_the_options_of_probe(explained):
 
 
 def test_explain_a_name_that_is_not_there(explained):
-    code, out, err = explained("cut.py:f", "v", "x=1.0", "w=2.0")
-    assert (code, out) == (2, "")
+    err = refused(explained("cut.py:f", "v", "x=1.0", "w=2.0"))
     assert err.startswith("UnknownName: no value is named 'v'")
 
 
@@ -774,8 +725,7 @@ def g(x):
 
 def test_explain_nonfinite(explained, folder):
     (folder / "bad.py").write_text(NOT_FINITE)
-    code, out, err = explained("bad.py:g", "x=[0.0, 1.0]", "--nonfinite")
-    assert (code, err) == (1, "")
+    out = printed(explained("bad.py:g", "x=[0.0, 1.0]", "--nonfinite"), 1)
     assert "NaN is born in the backward of 'sqrt()': 0 · Inf" in out
     assert f"at:    {folder / 'bad.py'}:4" in out
     assert "it lies in the branch torch.sqrt(x) of where (bad.py:4)" in out
@@ -784,21 +734,17 @@ def test_explain_nonfinite(explained, folder):
 
 def test_explain_nonfinite_is_of_all_values(explained, folder):
     (folder / "bad.py").write_text(NOT_FINITE)
-    code, out, err = explained("bad.py:g", "y", "x=[0.0, 1.0]", "--nonfinite")
-    assert (code, out) == (2, "")
+    err = refused(explained("bad.py:g", "y", "x=[0.0, 1.0]", "--nonfinite"))
     assert "--nonfinite is about all values" in err
 
 
 def test_explain_errors_name_the_command(explained):
-    code, out, err = explained("nowhere.py:f", "x=1")
-    assert (code, out) == (2, "")
+    err = refused(explained("nowhere.py:f", "x=1"))
     assert "next:  backprobe explain toy.py:f x=3" in err
-    code, out, err = explained("cut.py", "x=1")
-    assert (code, out) == (2, "")
+    err = refused(explained("cut.py", "x=1"))
     assert "next:  backprobe explain cut.py:f x=3, for a function f in it" in err
 
 
 def test_explain_an_output_that_is_cut_off(explained):
-    code, out, err = explained("cut.py:all_cut", "x", "x=1.0")
-    assert (code, out) == (2, "")
+    err = refused(explained("cut.py:all_cut", "x", "x=1.0"))
     assert "cut.py:9: d = x.detach()" in err

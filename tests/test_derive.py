@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from asked import Parts
 from backprobe.derive import Derivation, derive
 from backprobe.record.entries import Lost
 from backprobe.record.inputs import Edge, Read
@@ -375,28 +376,22 @@ def test_leaves_of_containers_and_versions_of_a_name():
     ]  # fmt: skip
 
 
-class Inner(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.bias = torch.nn.Parameter(torch.tensor(0.5))
-
+class Inner(Parts):
     def forward(self, h):
         o = h**2 + self.bias
         return o
 
 
-class Outer(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.scale, self.inner = torch.nn.Parameter(torch.tensor(2.0)), Inner()
-
+class Outer(Parts):
     def forward(self, x):
         h = self.scale * x
         return self.inner(h) * self.inner.bias
 
 
 def test_parameters_and_returned_values_of_modules():
-    rec = bp.probe(Outer(), ["**", "**:**"], partials=True)(torch.tensor(3.0))
+    inner = Inner(bias=torch.nn.Parameter(torch.tensor(0.5)))
+    model = Outer(scale=torch.nn.Parameter(torch.tensor(2.0)), inner=inner)
+    rec = bp.probe(model, ["**", "**:**"], partials=True)(torch.tensor(3.0))
     assert head(derive(rec, "scale")) == (
         "∂return/∂scale = ∂return/∂o · ∂o/∂h · ∂h/∂scale = inner.bias·2h·x = 0.5·12·3 = 18"
     )

@@ -9,7 +9,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from asked import kinds, leaf
+from asked import Parts, kinds, leaf, on
 from backprobe.cuts.usage import unseen_uses
 from block_cases import nothing_left
 
@@ -250,14 +250,11 @@ def test_what_a_caller_does_with_what_a_module_returns_is_unknown_without_its_lo
     assert "['**', '**:*']" in report.findings[0].remedy
 
 
-def test_a_cut_in_a_call_that_is_given_an_expression_is_unknown_at_its_line():
-    def f(x, w):
-        u = x * w
-        y = torch.histc(u * 1.0, 4).sum() * w
-        return y.sum()
-
-    (finding,) = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "u").findings
-    assert (finding.kind, finding.source.text) == ("unknown", "y = torch.histc(u * 1.0, 4).sum() * w")
+@on(leaf(1.0, 2.0), leaf(3.0, 4.0)).explains("u", ("unknown", "y = torch.histc(u * 1.0, 4).sum() * w"))
+def test_a_cut_in_a_call_that_is_given_an_expression_is_unknown_at_its_line(x, w):
+    u = x * w
+    y = torch.histc(u * 1.0, 4).sum() * w
+    return y.sum()
 
 
 def test_a_gradient_that_is_used_without_its_history():
@@ -293,16 +290,13 @@ def test_an_attribute_that_one_method_detaches_and_another_reads():
     assert (finding.kind, finding.source.text) == ("detach", "self.cache = self.cache.detach()")
 
 
-def test_a_closure_that_detaches_what_it_has_from_around_it():
-    def outer(x, w):
-        def inner():
-            return (x * w).detach()
+@on(leaf(1.0, 2.0), leaf(3.0, 4.0)).explains("x", ("detach", "return (x * w).detach()"))
+def test_a_closure_that_detaches_what_it_has_from_around_it(x, w):
+    def inner():
+        return (x * w).detach()
 
-        y = inner()
-        return (y * w).sum()
-
-    (finding,) = bp.explain(bp.probe(outer)(leaf(1.0, 2.0), leaf(3.0, 4.0)), "x").findings
-    assert (finding.kind, finding.source.text) == ("detach", "return (x * w).detach()")
+    y = inner()
+    return (y * w).sum()
 
 
 def test_containers_that_were_there_before_or_count_their_places():
@@ -473,11 +467,7 @@ def test_parameters_that_are_frozen_are_told_from_those():
     assert bp.explain(recording).ok
 
 
-class Separated(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.critic = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)
-
+class Separated(Parts):
     def forward(self, x):
         h = self.body(x)
         value = self.critic(h.detach())
@@ -486,7 +476,7 @@ class Separated(torch.nn.Module):
 
 @pytest.mark.parametrize("block", [True, False])
 def test_what_a_module_is_given_is_cut_off(block):
-    model, x = Separated(), torch.ones(1, 2)
+    model, x = Separated(body=torch.nn.Linear(2, 3), critic=torch.nn.Linear(3, 1)), torch.ones(1, 2)
     if block:
         with bp.probe(model, ["**", ":*"]) as recording:
             model(x).backward()

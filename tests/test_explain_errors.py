@@ -5,7 +5,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from asked import leaf
+from asked import Parts, leaf
 from block_cases import nothing_left
 
 # what is cut off, and has no entry
@@ -214,18 +214,14 @@ def test_only_the_inference_tensor_that_the_line_uses_is_named(write):
 
 
 def test_the_remedy_is_about_the_variable_that_the_line_writes_to():
-    class Block(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.act = torch.nn.Sigmoid()
-
+    class Block(Parts):
         def forward(self, x):
             h = self.act(x)
             g = h * x
             h += x
             return h * g
 
-    with pytest.raises(RuntimeError) as caught, bp.probe(block := Block(), ["**", "**:*"]):
+    with pytest.raises(RuntimeError) as caught, bp.probe(block := Block(act=torch.nn.Sigmoid()), ["**", "**:*"]):
         block(leaf(1.0, 2.0)).sum().backward()
     lines = caught.value.__notes__[-1].splitlines()
     assert lines[-2].endswith(": h += x)")

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import backprobe as bp
+from asked import Parts
 
 EVERY = ["**", "**:*"]
 
@@ -127,18 +128,14 @@ class Backbone(nn.Module):
             return self.layers(x)
 
 
-class OnTop(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.backbone, self.head = Backbone(), nn.Linear(4, 1)
-
+class OnTop(Parts):
     def forward(self, x):
         return self.head(self.backbone(x))
 
 
 @pytest.mark.parametrize("patterns", [["**"], EVERY])
 def test_a_backbone_under_no_grad_is_one_finding(patterns):
-    model = OnTop()
+    model = OnTop(backbone=Backbone(), head=nn.Linear(4, 1))
     with bp.probe(model, patterns) as rec:
         model(torch.ones(2, 4)).sum().backward()
     (found,) = bp.explain(rec).findings

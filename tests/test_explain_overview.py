@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from asked import kinds, leaf
+from asked import Parts, kinds, leaf
 from custom import custom
 
 
@@ -60,16 +60,13 @@ def test_a_leaf_that_is_not_used_is_a_finding_with_where_its_way_ends():
 
 
 def test_the_parameters_of_a_module_that_is_not_used_are_one_finding():
-    class Two(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.used, self.left = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
-
+    class Two(Parts):
         def forward(self, x):
             self.left(x)
             return self.used(x).sum()
 
-    (finding,) = bp.explain(bp.probe(Two())(torch.ones(1, 2))).findings
+    two = Two(used=torch.nn.Linear(2, 1), left=torch.nn.Linear(2, 1))
+    (finding,) = bp.explain(bp.probe(two)(torch.ones(1, 2))).findings
     assert (finding.kind, finding.name) == ("unknown", "left.weight")
     assert finding.facts[-1] == "the gradients that are missing because of it: left.bias"
 
@@ -150,15 +147,11 @@ def test_items_of_a_comprehension_that_cuts_are_lost_with_what_it_goes_through()
 
 
 def test_modules_that_did_not_run_are_no_fault():
-    class Net(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.used, self.spare = torch.nn.Linear(2, 1), torch.nn.Dropout()
-
+    class Net(Parts):
         def forward(self, x):
             return self.used(x)
 
-    rec = bp.probe(Net(), of=lambda y: y.sum())(torch.ones(1, 2))
+    rec = bp.probe(Net(used=torch.nn.Linear(2, 1), spare=torch.nn.Dropout()), of=lambda y: y.sum())(torch.ones(1, 2))
     assert bp.explain(rec).ok
     assert "never computed: spare" in bp.explain(rec).notes
     assert bp.explain(rec, "spare").findings[0].kind == "not_executed"

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from asked import Parts
 
 GIVEN = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, -1.0, 2.0])
 
@@ -112,40 +113,28 @@ def test_cuts_on_ways_of_their_own_are_all_causes():
 
 
 def test_a_value_that_one_call_cuts_off_and_another_does_not():
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 1)
-
+    class Two(Parts):
         def forward(self, x, cut=False):
             h = self.a(x)
             if cut:
                 h = h.detach()
             return self.b(h)
 
-    model = Two()
+    model = Two(a=nn.Linear(4, 4), b=nn.Linear(4, 1))
     with bp.probe(model, ["**", "**:*"]) as recording:
         (model(torch.ones(2, 4)) + model(torch.ones(2, 4), cut=True)).sum().backward()
     report = bp.explain(recording, "a.weight")
     assert report.ok and "h.detach()" in str(report)
 
 
-class Encoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.norm, self.linear = nn.LayerNorm(4), nn.Linear(4, 4)
-
+class Encoder(Parts):
     def forward(self, x):
         h = self.norm(x)
         y = self.linear(h)
         return y
 
 
-class OnEncoder(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.encoder, self.head = Encoder(), nn.Linear(4, 1)
-
+class OnEncoder(Parts):
     def forward(self, x):
         with torch.no_grad():
             h = self.encoder(x)
@@ -153,7 +142,7 @@ class OnEncoder(nn.Module):
 
 
 def test_modules_of_a_framework_under_no_grad_are_one_finding_with_the_module_that_they_lie_in():
-    model = OnEncoder()
+    model = OnEncoder(encoder=Encoder(norm=nn.LayerNorm(4), linear=nn.Linear(4, 4)), head=nn.Linear(4, 1))
     with bp.probe(model, ["**", "**:*"]) as recording:
         model(torch.ones(2, 4)).sum().backward()
     (found,) = bp.explain(recording).findings
@@ -308,17 +297,13 @@ def test_a_remedy_in_a_note_goes_on_to_its_end():
 
 
 def test_a_parameter_of_a_module_that_did_not_run_says_so():
-    class Dropped(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList(nn.Linear(3, 3) for _ in range(3))
-
+    class Dropped(Parts):
         def forward(self, x):
             for layer in list(self.layers)[::2]:
                 x = layer(x)
             return x
 
-    model = Dropped()
+    model = Dropped(layers=nn.ModuleList(nn.Linear(3, 3) for _ in range(3)))
     with bp.probe(model, ["**", "**:*"]) as recording:
         model(torch.ones(2, 3)).sum().backward()
     for name in ("layers.1.weight", None):

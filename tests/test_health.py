@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from asked import Parts
 from backprobe.demo import small_gpt2
 
 
@@ -132,11 +133,7 @@ def test_a_loss_that_is_zero_is_no_dead_layer():
 
 
 def test_growth_of_small_gradients_says_so():
-    class Heads(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.h = nn.ModuleList([nn.Linear(32, 32) for _ in range(8)])
-
+    class Heads(Parts):
         def forward(self, x):
             loss = 0.0
             for i, layer in enumerate(self.h):
@@ -145,7 +142,9 @@ def test_growth_of_small_gradients_says_so():
             return loss
 
     torch.manual_seed(0)
-    (found,) = bp.health(bp.probe(Heads())(torch.randn(8, 32))).of_kind("exploding")
+    (found,) = bp.health(
+        bp.probe(Heads(h=nn.ModuleList([nn.Linear(32, 32) for _ in range(8)])))(torch.randn(8, 32))
+    ).of_kind("exploding")
     assert found.facts[1].startswith("only the ratio is large: the gradient is below 1 everywhere")
 
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import backprobe as bp
+from asked import on
 
 C = torch.tensor([5.0, 6.0, 7.0])
 
@@ -25,77 +26,62 @@ def vector():
     return torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
 
 
-def test_augmented_and_underscore_writes_are_versions():
-    def f(x, w):
-        u = x * w
-        u += 1
-        u.mul_(2)
-        return (u**2).sum()
-
-    rec = bp.probe(f)(vector(), torch.full((3,), 2.0))
-    check(rec, {"u#0": ([2, 4, 6], [24, 40, 56]), "u#1": ([3, 5, 7], [24, 40, 56]), "u#2": ([6, 10, 14], [12, 20, 28])})
-    assert list(rec) == ["x", "w", "u#0", "u#1", "u#2", "return"]
-
-
-def test_a_write_through_a_view_reaches_the_base():
-    def f(x):
-        u = x * 2
-        v = u[0]
-        v.mul_(3)
-        return (u * C).sum()
-
-    check(
-        bp.probe(f)(vector()),
-        {"u#0": ([2, 4, 6], [15, 6, 7]), "v#0": (2, 15), "v#1": (6, 5), "u#1": ([6, 4, 6], [5, 6, 7])},
-    )
+@on(vector(), torch.full((3,), 2.0)).gives(
+    both={"u#0": ([2, 4, 6], [24, 40, 56]), "u#1": ([3, 5, 7], [24, 40, 56]), "u#2": ([6, 10, 14], [12, 20, 28])},
+    names=["x", "w", "u#0", "u#1", "u#2", "return"],
+)
+def test_augmented_and_underscore_writes_are_versions(x, w):
+    u = x * w
+    u += 1
+    u.mul_(2)
+    return (u**2).sum()
 
 
-def test_a_view_used_before_and_after_a_write_through_it():
-    def f(x):
-        u = x * 2
-        v = u[0]
-        s = v * 100
-        v.mul_(3)
-        return (u * C).sum() + v * 10 + s
-
-    check(
-        bp.probe(f)(vector()),
-        {"u#0": ([2, 4, 6], [145, 6, 7]), "v#0": (2, 145), "v#1": (6, 15), "u#1": ([6, 4, 6], [15, 6, 7])},
-    )
+@on(vector()).gives(both={"u#0": ([2, 4, 6], [15, 6, 7]), "v#0": (2, 15), "v#1": (6, 5), "u#1": ([6, 4, 6], [5, 6, 7])})
+def test_a_write_through_a_view_reaches_the_base(x):
+    u = x * 2
+    v = u[0]
+    v.mul_(3)
+    return (u * C).sum()
 
 
-def test_a_write_through_a_view_of_a_view():
-    def f(x):
-        u = x * 2
-        v = u[0:2]
-        q = v[1:2]
-        q.mul_(3)
-        return (u * C).sum() + (v * 10).sum()
-
-    check(
-        bp.probe(f)(vector()),
-        {
-            "u#0": ([2, 4, 6], [15, 48, 7]),
-            "v#0": ([2, 4], [0, 48]),  # the first element flows into the sum through v#1
-            "q#0": ([4], [48]),
-            "q#1": ([12], [16]),
-            "v#1": ([2, 12], [10, 10]),
-            "u#1": ([2, 12, 6], [15, 16, 7]),
-        },
-    )
+@on(vector()).gives(
+    both={"u#0": ([2, 4, 6], [145, 6, 7]), "v#0": (2, 145), "v#1": (6, 15), "u#1": ([6, 4, 6], [15, 6, 7])}
+)
+def test_a_view_used_before_and_after_a_write_through_it(x):
+    u = x * 2
+    v = u[0]
+    s = v * 100
+    v.mul_(3)
+    return (u * C).sum() + v * 10 + s
 
 
-def test_a_write_to_a_base_gives_its_view_a_new_version():
-    def f(x):
-        u = x * 2
-        r = u[0]
-        u.mul_(5)
-        return (u * C).sum() + r * 10
+@on(vector()).gives(
+    both={
+        "u#0": ([2, 4, 6], [15, 48, 7]),
+        "v#0": ([2, 4], [0, 48]),  # the first element flows into the sum through v#1
+        "q#0": ([4], [48]),
+        "q#1": ([12], [16]),
+        "v#1": ([2, 12], [10, 10]),
+        "u#1": ([2, 12, 6], [15, 16, 7]),
+    }
+)
+def test_a_write_through_a_view_of_a_view(x):
+    u = x * 2
+    v = u[0:2]
+    q = v[1:2]
+    q.mul_(3)
+    return (u * C).sum() + (v * 10).sum()
 
-    check(
-        bp.probe(f)(vector()),
-        {"u#0": ([2, 4, 6], [75, 30, 35]), "u#1": ([10, 20, 30], [15, 6, 7]), "r#1": (10, 10), "r#0": (2, None)},
-    )
+
+@on(vector()).gives(
+    both={"u#0": ([2, 4, 6], [75, 30, 35]), "u#1": ([10, 20, 30], [15, 6, 7]), "r#1": (10, 10), "r#0": (2, None)}
+)
+def test_a_write_to_a_base_gives_its_view_a_new_version(x):
+    u = x * 2
+    r = u[0]
+    u.mul_(5)
+    return (u * C).sum() + r * 10
 
 
 @pytest.mark.parametrize(
@@ -124,54 +110,45 @@ def test_every_spelling_of_an_inplace_relu(write):
     assert rec["a"] is rec["u#1"]
 
 
-def test_item_assignment_is_a_write():
-    def f(x):
-        u = x * 2
-        y = x[1] * 5
-        u[0] = y
-        u[u > 5] = 0
-        return (u**2).sum()
-
-    check(
-        bp.probe(f)(vector()),
-        {
-            "u#0": ([2, 4, 6], [0, 8, 0]),
-            "y": (10, 0),
-            "u#1": ([10, 4, 6], [0, 8, 0]),
-            "u#2": ([0, 4, 0], [0, 8, 0]),
-        },
-    )
+@on(vector()).gives(
+    both={
+        "u#0": ([2, 4, 6], [0, 8, 0]),
+        "y": (10, 0),
+        "u#1": ([10, 4, 6], [0, 8, 0]),
+        "u#2": ([0, 4, 0], [0, 8, 0]),
+    }
+)
+def test_item_assignment_is_a_write(x):
+    u = x * 2
+    y = x[1] * 5
+    u[0] = y
+    u[u > 5] = 0
+    return (u**2).sum()
 
 
-def test_augmented_item_assignment_is_one_version():
-    def f(x):
-        u = x * 2
-        u[0:2] *= 3
-        return (u * C).sum()
-
-    check(bp.probe(f)(vector()), {"u#0": ([2, 4, 6], [15, 18, 7]), "u#1": ([6, 12, 6], [5, 6, 7])})
+@on(vector()).gives(both={"u#0": ([2, 4, 6], [15, 18, 7]), "u#1": ([6, 12, 6], [5, 6, 7])})
+def test_augmented_item_assignment_is_one_version(x):
+    u = x * 2
+    u[0:2] *= 3
+    return (u * C).sum()
 
 
-def test_uses_before_and_after_a_write_are_kept_apart():
-    def f(x):
-        u = x * 2
-        s = u.sum()
-        u.add_(1)
-        return s * 3 + (u * 2).sum()
-
-    check(bp.probe(f)(vector()), {"u#0": ([2, 4, 6], [5, 5, 5]), "s": (12, 3), "u#1": ([3, 5, 7], [2, 2, 2])})
+@on(vector()).gives(both={"u#0": ([2, 4, 6], [5, 5, 5]), "s": (12, 3), "u#1": ([3, 5, 7], [2, 2, 2])})
+def test_uses_before_and_after_a_write_are_kept_apart(x):
+    u = x * 2
+    s = u.sum()
+    u.add_(1)
+    return s * 3 + (u * 2).sum()
 
 
-def test_out_writes_into_a_value():
-    def f(x, w):
-        o = torch.zeros(3)
-        with torch.no_grad():
-            torch.mul(x, w, out=o)
-        return (o * x).sum()
-
-    rec = bp.probe(f)(vector(), torch.full((3,), 2.0))
-    check(rec, {"o#0": ([0, 0, 0], None), "o#1": ([2, 4, 6], None), "return": (28, 1)})
-    assert rec["o#0"].status == "frozen"
+@on(vector(), torch.full((3,), 2.0)).gives(
+    both={"o#0": ([0, 0, 0], None), "o#1": ([2, 4, 6], None), "return": (28, 1)}, statuses={"o#0": "frozen"}
+)
+def test_out_writes_into_a_value(x, w):
+    o = torch.zeros(3)
+    with torch.no_grad():
+        torch.mul(x, w, out=o)
+    return (o * x).sum()
 
 
 def test_an_argument_that_is_written_is_written_for_the_caller_too():
@@ -240,16 +217,12 @@ def test_a_write_through_data_is_never_silently_wrong():
         _ = rec["u"].grad
 
 
-def test_a_write_through_numpy_is_never_silently_wrong():
-    def f(x):
-        u = x * 2
-        array = u.detach().numpy()
-        array[0] = 100
-        return (u * C).sum()
-
-    rec = bp.probe(f)(vector())
-    assert rec["u"].value.tolist() == [2, 4, 6]
-    assert rec["u"].status == "opaque"
+@on(vector()).gives(values={"u": [2, 4, 6]}, statuses={"u": "opaque"})
+def test_a_write_through_numpy_is_never_silently_wrong(x):
+    u = x * 2
+    array = u.detach().numpy()
+    array[0] = 100
+    return (u * C).sum()
 
 
 def test_data_that_is_set_is_never_silently_wrong():
@@ -270,13 +243,11 @@ def test_data_that_is_set_is_never_silently_wrong():
     assert rec["u"].status == "opaque"
 
 
-def test_reading_through_data_changes_nothing():
-    def f(x):
-        u = x * 2
-        size = u.data.shape[0]
-        return (u * C).sum() * size
-
-    check(bp.probe(f)(vector()), {"u": ([2, 4, 6], [15, 18, 21])})
+@on(vector()).gives(both={"u": ([2, 4, 6], [15, 18, 21])})
+def test_reading_through_data_changes_nothing(x):
+    u = x * 2
+    size = u.data.shape[0]
+    return (u * C).sum() * size
 
 
 def test_a_write_under_no_grad_leaves_no_gradient_that_could_be_wrong():
@@ -360,16 +331,12 @@ def test_the_gradient_is_what_the_users_own_hook_returns_as_in_pytorch():
     assert torch.equal(rec["x"].grad, x.grad)
 
 
-def test_a_write_through_a_view_of_another_dtype_is_opaque():
-    def f(x):
-        z = torch.view_as_complex((x * 2).reshape(2, 2))
-        r = torch.view_as_real(z)
-        r.mul_(2)
-        return r.sum() + z.abs().sum()
-
-    rec = bp.probe(f)(torch.arange(1.0, 5.0))
-    assert rec["z#0"].status == "opaque"
-    assert rec["z#0"].value.tolist() == [2 + 4j, 6 + 8j]
+@on(torch.arange(1.0, 5.0)).gives(statuses={"z#0": "opaque"}, values={"z#0": [2 + 4j, 6 + 8j]})
+def test_a_write_through_a_view_of_another_dtype_is_opaque(x):
+    z = torch.view_as_complex((x * 2).reshape(2, 2))
+    r = torch.view_as_real(z)
+    r.mul_(2)
+    return r.sum() + z.abs().sum()
 
 
 def test_an_attribute_written_in_place_has_one_new_version():
@@ -413,36 +380,30 @@ def test_a_view_that_a_call_out_of_sight_wrote_is_opaque():
     assert {rec["v#0"].status, rec["v#1"].status} == {bp.GradStatus.OPAQUE}
 
 
-def test_a_view_that_gets_its_first_name_from_the_write_through_it():
-    def f(x):
-        u = x * 2
-        v = u[0].mul_(3)
-        return (u * C).sum() + v * 10
-
-    check(bp.probe(f)(vector()), {"v": (6, 15), "u#1": ([6, 4, 6], [15, 6, 7]), "u#0": ([2, 4, 6], [45, 6, 7])})
+@on(vector()).gives(both={"v": (6, 15), "u#1": ([6, 4, 6], [15, 6, 7]), "u#0": ([2, 4, 6], [45, 6, 7])})
+def test_a_view_that_gets_its_first_name_from_the_write_through_it(x):
+    u = x * 2
+    v = u[0].mul_(3)
+    return (u * C).sum() + v * 10
 
 
-def test_a_write_through_a_view_followed_by_one_to_its_base_in_the_same_statement():
-    def f(x):
-        z = x * 2
-        q = z[0:2]
-        z[1:3] = 0.5 + q.neg_()
-        return (z * C).sum()
+@on(vector()).gives(
+    both={"z#0": ([2, 4, 6], [-5 - 6, -7, 0]), "z#1": ([-2, -1.5, -3.5], [5, 6, 7]), "q#0": ([2, 4], [-11, -7])},
+    statuses={"q#1": "not_connected"},
+)
+def test_a_write_through_a_view_followed_by_one_to_its_base_in_the_same_statement(x):
+    z = x * 2
+    q = z[0:2]
+    z[1:3] = 0.5 + q.neg_()
+    return (z * C).sum()
 
-    rec = bp.probe(f)(vector())
-    check(rec, {"z#0": ([2, 4, 6], [-5 - 6, -7, 0]), "z#1": ([-2, -1.5, -3.5], [5, 6, 7]), "q#0": ([2, 4], [-11, -7])})
-    assert rec["q#1"].status == "not_connected"  # it is the base's value now, and nothing reads it
 
-
-def test_a_name_that_its_own_operand_rebinds():
-    def f(x):
-        u = x * 2
-        n = u[1]
-        n += (n := n.clone()) * 2
-        return (u * C).sum() + n
-
-    rec = bp.probe(f)(vector())
-    check(rec, {"n#0": (4, 21), "n#1": (4, 14), "n#2": (12, 7), "u#1": ([2, 12, 6], [5, 7, 7])})
+@on(vector()).gives(both={"n#0": (4, 21), "n#1": (4, 14), "n#2": (12, 7), "u#1": ([2, 12, 6], [5, 7, 7])})
+def test_a_name_that_its_own_operand_rebinds(x):
+    u = x * 2
+    n = u[1]
+    n += (n := n.clone()) * 2
+    return (u * C).sum() + n
 
 
 def test_unbound_methods_operators_and_overloads_write_in_sight():

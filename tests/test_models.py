@@ -11,6 +11,7 @@ import torch.utils.checkpoint
 import transformers
 
 import backprobe as bp
+from asked import Parts
 from backprobe.demo import small_gpt2
 
 transformers.logging.set_verbosity_error()
@@ -143,11 +144,7 @@ def test_no_observer_effect_and_nothing_left_behind(gpt2):
         assert state_of(model) == before
 
 
-class Broken(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = torch.nn.Linear(2, 2), torch.nn.Linear(3, 3)
-
+class Broken(Parts):
     def forward(self, x):
         h = self.first(x)
         return self.second(h)
@@ -155,7 +152,7 @@ class Broken(torch.nn.Module):
 
 @pytest.mark.parametrize("patterns", [None, "**:*"])
 def test_an_exception_in_the_middle_leaves_nothing(patterns):
-    model = Broken()
+    model = Broken(first=torch.nn.Linear(2, 2), second=torch.nn.Linear(3, 3))
     before = state_of(model)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
         bp.probe(model, patterns)(torch.ones(1, 2))
@@ -194,19 +191,15 @@ def test_reused_unused_and_frozen_modules():
     assert inner["h#2"].grad.tolist() == [[2.0, 2.0]]
 
 
-class Normed(torch.nn.Module):
+class Normed(Parts):
     """The shape of a residual block: a module that works in place on what the one before returned."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.act, self.head = torch.nn.BatchNorm1d(3), torch.nn.ReLU(inplace=True), torch.nn.Linear(3, 1)
 
     def forward(self, x):
         return self.head(self.act(self.norm(x))).sum()
 
 
 def test_an_inplace_module_after_another_leaves_both_right():
-    model = Normed()
+    model = Normed(norm=torch.nn.BatchNorm1d(3), act=torch.nn.ReLU(inplace=True), head=torch.nn.Linear(3, 1))
     x = torch.randn(5, 3)
     rec = bp.probe(model)(x)
     model_out = F.batch_norm(x, None, None, model.norm.weight, model.norm.bias, training=True)
@@ -286,8 +279,7 @@ def test_inputs_of_a_model_are_left_alone():
 
 class Checkpointed(Broken):
     def __init__(self, *, reentrant):
-        super().__init__()
-        self.second, self.reentrant = torch.nn.Linear(2, 1), reentrant
+        super().__init__(first=torch.nn.Linear(2, 2), second=torch.nn.Linear(2, 1), reentrant=reentrant)
 
     def block(self, x):
         inside = torch.tanh(self.first(x))

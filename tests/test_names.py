@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from asked import Parts
 from backprobe.record.names import canonical, counts_agree, nearest, quote, split, strip
 from backprobe.record.patterns import Selection, compile_pattern
 
@@ -191,18 +192,14 @@ def test_needless_quotes_mean_the_same():
     assert canonical("`tick```.`x`") == "`tick```.x"
 
 
-class Clash(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.down = torch.nn.Linear(2, 2)
-
+class Clash(Parts):
     def forward(self, x):
         down = self.down(x) * 3
         return down.sum()
 
 
 def test_a_local_beside_a_submodule_of_the_same_name_keeps_its_colon():
-    rec = bp.probe(Clash(), ["down", ":down"])(torch.ones(1, 2))
+    rec = bp.probe(Clash(down=torch.nn.Linear(2, 2)), ["down", ":down"])(torch.ones(1, 2))
     assert list(rec) == ["down", ":down", "return"]
     assert rec[":down"].grad.tolist() == [[1.0, 1.0]]
     assert rec["down:return"].grad.tolist() == [[3.0, 3.0]]

@@ -11,6 +11,7 @@ from torch import nn, tensor
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+from asked import Parts
 from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
 from backprobe.explain.nonfinite.backward import BackwardPass
 from backprobe.explain.nonfinite.forward import ForwardPass
@@ -23,11 +24,7 @@ def line_of(function, text):
     return next(first + at for at, line in enumerate(lines) if text in line)
 
 
-class Attention(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.q, self.o = nn.Linear(4, 4), nn.Linear(4, 4)
-
+class Attention(Parts):
     def forward(self, x, mask):
         q = self.q(x)
         scores = (q @ q.transpose(-1, -2)).masked_fill(~mask, float("-inf"))
@@ -35,11 +32,7 @@ class Attention(nn.Module):
         return self.o(weights @ q)
 
 
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.emb, self.attn, self.head = nn.Linear(3, 4), Attention(), nn.Linear(4, 1)
-
+class Model(Parts):
     def forward(self, x, mask):
         h = self.emb(x)
         h = h + self.attn(h, mask)
@@ -49,7 +42,7 @@ class Model(nn.Module):
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    return Model()
+    return Model(emb=nn.Linear(3, 4), attn=Attention(q=nn.Linear(4, 4), o=nn.Linear(4, 4)), head=nn.Linear(4, 1))
 
 
 INPUT = torch.linspace(-1, 1, 9).reshape(3, 3)
@@ -115,11 +108,7 @@ def test_a_block_around_a_model(model):
     assert [finding.name for finding in bp.explain(rec).of_kind("born")] == ["attn:scores", "attn:weights"]
 
 
-class Half(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.wide = nn.Linear(2, 2)
-
+class Half(Parts):
     def forward(self, x):
         h = x * 1
         y = self.wide(h) + 1
@@ -128,7 +117,7 @@ class Half(nn.Module):
 
 @pytest.mark.parametrize("select", [None, ["**", "**:*"]])
 def test_a_birth_in_a_line_of_the_framework_says_which_line_of_yours_uses_it(select):
-    model = Half().half()
+    model = Half(wide=nn.Linear(2, 2)).half()
     model.wide.weight.data.fill_(300.0)
     rec = bp.probe(model, select, nonfinite=True)(torch.full((1, 2), 200.0, dtype=torch.float16, requires_grad=True))
     (found,) = bp.explain(rec).of_kind("born")
@@ -465,17 +454,13 @@ def test_what_is_read_from_bad_gradients_is_no_birth():
     assert all(name in str(report.findings[2].facts) for name in (":norm#2", ":first#2", ":size#2"))
 
 
-class Rooted(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.w = nn.Parameter(torch.zeros(2))
-
+class Rooted(Parts):
     def forward(self, x):
         return (x * torch.sqrt(self.w)).sum()
 
 
 def test_what_is_read_from_a_bad_gradient_of_a_parameter_is_no_birth():
-    net = Rooted()
+    net = Rooted(w=nn.Parameter(torch.zeros(2)))
     with bp.probe(nonfinite=True) as rec:
         loss = net(torch.ones(2))
         loss.backward()

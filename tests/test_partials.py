@@ -13,6 +13,7 @@ from torch.autograd.functional import jacobian
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
+from asked import agrees, contributions, inputs, on, partials
 from backprobe.demo import small_gpt2
 from custom import custom
 from stored import bits, check_entries, round_trip, same
@@ -23,25 +24,6 @@ WEIGHTS = torch.tensor([5.0, 6.0, 7.0])
 
 def probed(function, *args, partials=True, **options):
     return bp.probe(function, partials=partials, **options)(*args)
-
-
-def partials(rec):
-    """Every partial as numbers, by what it is of and towards what."""
-    return {f"∂{name}/∂{by}": p.tolist() for name, entry in rec.items() for by, p in entry.partials.items()}
-
-
-def contributions(rec):
-    return {f"{by}←{name}": c.tolist() for name, entry in rec.items() for by, c in entry.contributions.items()}
-
-
-def inputs(rec):
-    return {name: [edge.name for edge in entry.inputs] for name, entry in rec.items() if entry.inputs}
-
-
-def agrees(rec, judged):
-    """The sums agree, and over this many gradients."""
-    sums = rec.path_sums
-    assert (sums.agree, sums.judged, sums.unjudged) == (True, judged, ())
 
 
 def vector(*numbers):
@@ -56,26 +38,6 @@ def toy(x, w, b):
     v = u + b
     a = torch.relu(v)
     return a
-
-
-def test_partials_of_the_toy_graph_are_on_its_edges():
-    rec = probed(toy, 3.0, 2.0, 1.0)
-    assert partials(rec) == {"∂u/∂x": 2, "∂u/∂w": 3, "∂v/∂b": 1, "∂v/∂u": 1, "∂a/∂v": 1}
-    assert contributions(rec) == {"x←u": 2, "w←u": 3, "b←v": 1, "u←v": 1, "v←a": 1}
-    agrees(rec, 6)
-
-
-def test_a_partial_holds_the_other_inputs_still():
-    def f(x):
-        u = x * 2
-        v = x + u
-        s = u * v + torch.sin(x)
-        return s
-
-    found = partials(probed(f, 3.0))
-    assert found == {
-        "∂u/∂x": 2, "∂v/∂x": 1, "∂v/∂u": 1, "∂s/∂x": pytest.approx(math.cos(3)), "∂s/∂u": 9, "∂s/∂v": 6
-    }  # fmt: skip
 
 
 def test_a_partial_where_its_inputs_are_bound_apart():
@@ -97,22 +59,13 @@ def test_partials_are_towards_the_operand_that_they_are_of():
     assert partials(probed(lambda x, y: y / x, 2.0, 1.0)) == {"∂return/∂x": -0.25, "∂return/∂y": 0.5}
 
 
-def test_values_that_are_not_selected_are_skipped_over():
-    rec = probed(toy, 3.0, 2.0, 1.0, select=["x", "w", "a"])
-    assert partials(rec) == {"∂a/∂x": 2, "∂a/∂w": 3}
-    agrees(rec, 3)
-
-
-def test_a_value_that_flows_in_directly_and_through_another():
-    def f(x):
-        u = x * x
-        y = u * x
-        return y
-
-    rec = probed(f, 3.0)
-    assert partials(rec) == {"∂u/∂x": 6, "∂y/∂x": 9, "∂y/∂u": 3}
-    assert contributions(rec) == {"x←u": 18, "x←y": 9, "u←y": 3}
-    assert rec["x"].grad.item() == 27
+@on(3.0, partials=True).gives(
+    partials={"∂u/∂x": 6, "∂y/∂x": 9, "∂y/∂u": 3}, contributions={"x←u": 18, "x←y": 9, "u←y": 3}, grads={"x": 27}
+)
+def test_a_value_that_flows_in_directly_and_through_another(x):
+    u = x * x
+    y = u * x
+    return y
 
 
 def test_a_value_used_twice_by_one_operation_has_one_edge():
@@ -120,19 +73,17 @@ def test_a_value_used_twice_by_one_operation_has_one_edge():
     assert partials(rec) == {"∂return/∂x": [4, 6]}
 
 
-def test_an_infinite_partial_beyond_a_recorded_value_does_not_leak():
+@on(0.0, partials=True).gives(
+    partials={"∂u/∂x": INF, "∂y/∂x": 1, "∂y/∂u": 1},
+    contributions={"x←u": INF, "x←y": 1, "u←y": 1},
+    judged=3,
+    grads={"x": INF},
+)
+def test_an_infinite_partial_beyond_a_recorded_value_does_not_leak(x):
     """The root's derivative at 0 is infinite; stopped with zeros instead of nothing it would pass on 0 times that."""
-
-    def f(x):
-        u = torch.sqrt(x)
-        y = u + x
-        return y
-
-    rec = probed(f, 0.0)
-    assert partials(rec) == {"∂u/∂x": INF, "∂y/∂x": 1, "∂y/∂u": 1}
-    assert contributions(rec) == {"x←u": INF, "x←y": 1, "u←y": 1}
-    assert rec["x"].grad.item() == INF
-    agrees(rec, 3)
+    u = torch.sqrt(x)
+    y = u + x
+    return y
 
 
 Root = custom("Root", torch.sqrt, lambda gradient, x: gradient / (2 * x.sqrt()))
@@ -165,14 +116,10 @@ def test_a_gradient_that_is_no_number_agrees_with_itself():
     assert rec.path_sums.difference == 0
 
 
-def test_gradients_that_overflow_agree():
-    def f(x):
-        u = x * 1e30
-        return u * 1e30
-
-    rec = probed(f, 1.0)
-    assert rec["x"].grad.item() == INF
-    agrees(rec, 3)
+@on(1.0, partials=True).gives(judged=3, grads={"x": INF})
+def test_gradients_that_overflow_agree(x):
+    u = x * 1e30
+    return u * 1e30
 
 
 def test_what_autograd_knows_to_be_zero_stays_zero_beside_an_infinite_partial():
@@ -188,16 +135,11 @@ def test_what_autograd_knows_to_be_zero_stays_zero_beside_an_infinite_partial():
     agrees(rec, 3)
 
 
-def test_an_infinite_gradient_does_not_pass_where_autograd_lets_nothing_pass():
-    def f(x):
-        u = x * 1
-        a = torch.relu(u - 5)
-        return torch.sqrt(a)
-
-    rec = probed(f, 2.0)
-    assert rec["a"].grad.item() == INF
-    assert contributions(rec) == {"x←u": 0, "u←a": 0, "a←return": INF}
-    agrees(rec, 4)
+@on(2.0, partials=True).gives(contributions={"x←u": 0, "u←a": 0, "a←return": INF}, judged=4, grads={"a": INF})
+def test_an_infinite_gradient_does_not_pass_where_autograd_lets_nothing_pass(x):
+    u = x * 1
+    a = torch.relu(u - 5)
+    return torch.sqrt(a)
 
 
 def test_a_partial_beyond_the_range_of_its_dtype_does_not_spoil_the_contribution():
@@ -212,21 +154,6 @@ def test_a_partial_beyond_the_range_of_its_dtype_does_not_spoil_the_contribution
 
 
 # values of several elements
-
-
-def test_contributions_are_vector_jacobian_products_in_the_shape_of_the_input():
-    def f(x, w):
-        h = w @ x
-        return (h**2).sum()
-
-    x, w = vector(1.0, 2.0), torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
-    rec = probed(f, x, w)
-    gradient = 2 * (w @ x)
-    assert rec["h"].partials == {}
-    assert torch.equal(rec["h"].contributions["x"], w.T @ gradient)
-    assert torch.equal(rec["h"].contributions["w"], torch.outer(gradient, x))
-    assert torch.equal(rec["return"].partials["h"], gradient)
-    agrees(rec, 4)
 
 
 def test_a_partial_of_one_element_has_the_shape_of_the_input_whatever_its_own_is():
@@ -303,15 +230,12 @@ def test_a_block_as_large_as_allowed_is_taken():
     assert rec.notes == ()
 
 
-def test_gradients_that_nearly_cancel_in_a_saturated_block_agree():
+@on(vector(), partials="full").gives(judged=4)
+def test_gradients_that_nearly_cancel_in_a_saturated_block_agree(x):
     """What rounding makes of a product with the block is no sign of a backward that is not linear."""
-
-    def f(x):
-        y = torch.tanh(x)
-        z = torch.softmax(y * 1e-4, 0)
-        return (z * z).sum()
-
-    agrees(probed(f, vector(), partials="full"), 4)
+    y = torch.tanh(x)
+    z = torch.softmax(y * 1e-4, 0)
+    return (z * z).sum()
 
 
 @pytest.mark.parametrize("asked", [True, "full"])
@@ -341,18 +265,14 @@ def test_parts_that_one_operation_returns_are_told_apart():
     agrees(rec, 8)
 
 
-def test_a_part_that_feeds_another_part_s_consumer_lets_nothing_through():
-    def f(x):
-        a, b = torch.unbind(x * 2)
-        s = a * b
-        t = s * b
-        return t
-
-    rec = probed(f, vector(2.0, 3.0))
-    assert partials(rec) == {
-        "∂a/∂x": [2, 0], "∂b/∂x": [0, 2], "∂s/∂a": 6, "∂s/∂b": 4, "∂t/∂b": 24, "∂t/∂s": 6
-    }  # fmt: skip
-    agrees(rec, 5)
+@on(vector(2.0, 3.0), partials=True).gives(partials={
+    "∂a/∂x": [2, 0], "∂b/∂x": [0, 2], "∂s/∂a": 6, "∂s/∂b": 4, "∂t/∂b": 24, "∂t/∂s": 6
+}, judged=5)  # fmt: skip
+def test_a_part_that_feeds_another_part_s_consumer_lets_nothing_through(x):
+    a, b = torch.unbind(x * 2)
+    s = a * b
+    t = s * b
+    return t
 
 
 def test_blocks_of_eigenvalues_and_eigenvectors():
@@ -372,18 +292,14 @@ def test_blocks_of_eigenvalues_and_eigenvectors():
 # versions, views, aliases
 
 
-def test_each_version_of_a_value_written_in_place_has_its_own_edge():
-    def f(x, w):
-        u = x * w
-        u += 1
-        u.mul_(w)
-        return u * u
-
-    rec = probed(f, 3.0, 2.0)
-    assert partials(rec) == {
-        "∂u#0/∂x": 2, "∂u#0/∂w": 3, "∂u#1/∂u#0": 1, "∂u#2/∂w": 7, "∂u#2/∂u#1": 2, "∂return/∂u#2": 28
-    }  # fmt: skip
-    agrees(rec, 6)
+@on(3.0, 2.0, partials=True).gives(partials={
+    "∂u#0/∂x": 2, "∂u#0/∂w": 3, "∂u#1/∂u#0": 1, "∂u#2/∂w": 7, "∂u#2/∂u#1": 2, "∂return/∂u#2": 28
+}, judged=6)  # fmt: skip
+def test_each_version_of_a_value_written_in_place_has_its_own_edge(x, w):
+    u = x * w
+    u += 1
+    u.mul_(w)
+    return u * u
 
 
 def test_an_item_written_is_an_input_of_the_new_version():
@@ -617,17 +533,16 @@ def test_a_value_that_fifty_others_consume():
 # gradients that are not there
 
 
-def test_a_value_without_a_gradient_has_partials_and_contributes_nothing():
-    def f(x):
-        unused = x * 5
-        deeper = unused * 2
-        return x * 3
-
-    rec = probed(f, 2.0)
-    assert rec["unused"].status == "not_connected"
-    assert partials(rec) == {"∂unused/∂x": 5, "∂deeper/∂unused": 2, "∂return/∂x": 3}
-    assert contributions(rec) == {"x←return": 3}
-    agrees(rec, 2)
+@on(2.0, partials=True).gives(
+    partials={"∂unused/∂x": 5, "∂deeper/∂unused": 2, "∂return/∂x": 3},
+    contributions={"x←return": 3},
+    judged=2,
+    statuses={"unused": "not_connected"},
+)
+def test_a_value_without_a_gradient_has_partials_and_contributes_nothing(x):
+    unused = x * 5
+    deeper = unused * 2
+    return x * 3
 
 
 def test_values_outside_the_graph_are_no_inputs():
@@ -646,12 +561,10 @@ def test_values_outside_the_graph_are_no_inputs():
     assert rec["return"].partials["x"].item() == 24
 
 
-def test_an_input_that_no_derivative_reaches_has_a_partial_of_zero():
-    def f(x):
-        n = torch.sign(x)
-        return n * x
-
-    assert partials(probed(f, 3.0)) == {"∂n/∂x": 0, "∂return/∂x": 1, "∂return/∂n": 3}
+@on(3.0, partials=True).gives(partials={"∂n/∂x": 0, "∂return/∂x": 1, "∂return/∂n": 3})
+def test_an_input_that_no_derivative_reaches_has_a_partial_of_zero(x):
+    n = torch.sign(x)
+    return n * x
 
 
 def test_what_the_program_overwrites_of_an_unconnected_value_is_told():
@@ -696,14 +609,10 @@ Shifted = custom("Shifted", lambda x: x.clone(), lambda gradient, x: gradient + 
 """Makes something of nothing: its backward adds a number."""
 
 
-def test_a_linear_custom_function_has_partials_like_any_other():
-    def f(x):
-        u = Doubled.apply(x)
-        return u * u
-
-    rec = probed(f, 3.0)
-    assert partials(rec) == {"∂u/∂x": 2, "∂return/∂u": 12}
-    agrees(rec, 3)
+@on(3.0, partials=True).gives(partials={"∂u/∂x": 2, "∂return/∂u": 12}, judged=3)
+def test_a_linear_custom_function_has_partials_like_any_other(x):
+    u = Doubled.apply(x)
+    return u * u
 
 
 @pytest.mark.parametrize(("asked", "x"), [(True, torch.tensor(1.0)), ("full", torch.ones(2))])
@@ -956,15 +865,11 @@ def test_the_output_is_one_of_several():
     agrees(rec, 2)
 
 
-def test_the_output_is_also_an_inner_value():
-    def f(x):
-        u = x * 2
-        v = u * 3
-        return u, v
-
-    rec = probed(f, 2.0, of=0)
-    assert contributions(rec) == {"x←u": 2}
-    agrees(rec, 2)
+@on(2.0, of=0, partials=True).gives(contributions={"x←u": 2}, judged=2)
+def test_the_output_is_also_an_inner_value(x):
+    u = x * 2
+    v = u * 3
+    return u, v
 
 
 def test_an_output_that_is_an_argument():
@@ -1042,17 +947,13 @@ def test_a_checkpoint_has_the_partials_of_the_same_without(asked):
     agrees(rec, 4)
 
 
-def test_transforms_inside_have_partials_at_their_ends():
-    def f(x):
-        slope = torch.func.grad(lambda t: t**3)(x.sum())
-        cubes = torch.func.vmap(lambda t: t**3)(x)
-        return slope * cubes.sum()
-
-    rec = probed(f, vector(1.0, 2.0), partials="full", select=["x", "slope", "cubes", "return"])
-    assert partials(rec) == {
-        "∂slope/∂x": [18, 18], "∂cubes/∂x": [[3, 0], [0, 12]], "∂return/∂slope": 9, "∂return/∂cubes": [27, 27]
-    }  # fmt: skip
-    agrees(rec, 4)
+@on(vector(1.0, 2.0), partials="full", select=["x", "slope", "cubes", "return"]).gives(partials={
+    "∂slope/∂x": [18, 18], "∂cubes/∂x": [[3, 0], [0, 12]], "∂return/∂slope": 9, "∂return/∂cubes": [27, 27]
+}, judged=4)  # fmt: skip
+def test_transforms_inside_have_partials_at_their_ends(x):
+    slope = torch.func.grad(lambda t: t**3)(x.sum())
+    cubes = torch.func.vmap(lambda t: t**3)(x)
+    return slope * cubes.sum()
 
 
 def test_values_inside_a_transform_have_no_edges():
@@ -1061,14 +962,6 @@ def test_values_inside_a_transform_have_no_edges():
     assert [entry.name for entry in inside] == ["/<lambda>:t", "/<lambda>:return"]
     assert {entry.inputs for entry in inside} == {()}
     assert partials(rec) == {"∂return/∂x": 36}
-
-
-def test_partials_that_are_none_of_the_choices_are_refused():
-    with pytest.raises(bp.BadOption) as caught:
-        bp.probe(toy, partials="some")
-    assert str(caught.value) == (
-        'partials is True, False or "full"\n  asked: partials=\'some\'\n  next:  partials=True'
-    )  # fmt: skip
 
 
 def test_partials_are_refused_with_another_strategy():
@@ -1147,15 +1040,11 @@ def test_a_recording_without_partials_comes_back_without(tmp_path):
     assert {edge.partial for entry in after.values() for edge in entry.inputs} == {None}
 
 
-def test_a_version_that_is_not_selected_does_not_stand_between_two_that_are():
-    def f(x):
-        u = x * 2
-        u += 1
-        return u**2
-
-    rec = bp.probe(f, ["x", "u#1"], partials=True)(torch.tensor(3.0))
-    assert partials(rec) == {"∂u#1/∂x": 2, "∂return/∂u#1": 14}
-    agrees(rec, 3)
+@on(torch.tensor(3.0), select=["x", "u#1"], partials=True).gives(partials={"∂u#1/∂x": 2, "∂return/∂u#1": 14}, judged=3)
+def test_a_version_that_is_not_selected_does_not_stand_between_two_that_are(x):
+    u = x * 2
+    u += 1
+    return u**2
 
 
 def test_rounding_in_a_coarser_dtype_on_the_way_is_no_disagreement():

@@ -3,6 +3,7 @@
 import torch
 
 import backprobe as bp
+from asked import on
 
 
 def probed(function, *args, **options):
@@ -58,46 +59,32 @@ def test_what_a_call_returns_in_parts_has_no_expression():
     assert [found[name] for name in "abd"] == [("", {"x": "x"})] * 3
 
 
-def test_an_augmented_assignment_reads_the_version_before():
-    def f(x, b):
-        u = x * 2
-        u += b
-        u += u
-        return u
-
-    found = explained(bp.probe(f)(3.0, 1.0))
-    assert found["u#1"] == ("u + b", {"u": "u#0", "b": "b"})
-    assert found["u#2"] == ("u + u", {"u": "u#1"})
+@on(3.0, 1.0).gives(reads={"u#1": ("u + b", {"u": "u#0", "b": "b"}), "u#2": ("u + u", {"u": "u#1"})})
+def test_an_augmented_assignment_reads_the_version_before(x, b):
+    u = x * 2
+    u += b
+    u += u
+    return u
 
 
-def test_an_augmented_assignment_of_a_number_reads_the_binding_before():
-    def f(x):
-        k = 2
-        k += 1
-        return x * k
-
-    found = explained(bp.probe(f)(3.0))
-    assert found["k#1"] == ("k + 1", {"k": "k#0"})
-    assert found["return"] == ("x * k", {"x": "x", "k": "k#1"})
+@on(3.0).gives(reads={"k#1": ("k + 1", {"k": "k#0"}), "return": ("x * k", {"x": "x", "k": "k#1"})})
+def test_an_augmented_assignment_of_a_number_reads_the_binding_before(x):
+    k = 2
+    k += 1
+    return x * k
 
 
-def test_a_name_bound_again_reads_its_last_binding():
-    def f(x):
-        u = x * 2
-        u = u + x
-        return u
-
-    assert explained(bp.probe(f)(3.0))["u#1"] == ("u + x", {"u": "u#0", "x": "x"})
+@on(3.0).gives(reads={"u#1": ("u + x", {"u": "u#0", "x": "x"})})
+def test_a_name_bound_again_reads_its_last_binding(x):
+    u = x * 2
+    u = u + x
+    return u
 
 
-def test_a_walrus_is_its_expression_and_is_read():
-    def f(x):
-        y = (u := x * 2) + 1
-        return y
-
-    found = explained(bp.probe(f)(3.0))
-    assert found["u"] == ("x * 2", {"x": "x"})
-    assert found["y"] == ("(u := (x * 2)) + 1", {"x": "x", "u": "u"})
+@on(3.0).gives(reads={"u": ("x * 2", {"x": "x"}), "y": ("(u := (x * 2)) + 1", {"x": "x", "u": "u"})})
+def test_a_walrus_is_its_expression_and_is_read(x):
+    y = (u := x * 2) + 1
+    return y
 
 
 def test_return_is_its_expression():
@@ -200,10 +187,8 @@ def test_a_read_after_a_write_through_a_slice_is_of_the_new_version():
     assert [(read.spelled, read.name) for read in rec["y"].reads] == [("z", "z#1")]
 
 
-def test_the_output_has_its_expression_also_where_it_is_not_selected():
-    def f(x):
-        c = x * 2
-        d = c + 1
-        return d * c
-
-    assert explained(bp.probe(f, ["x", "c"])(torch.tensor(3.0)))["return"] == ("d * c", {"c": "c"})
+@on(torch.tensor(3.0), select=["x", "c"]).gives(reads={"return": ("d * c", {"c": "c"})})
+def test_the_output_has_its_expression_also_where_it_is_not_selected(x):
+    c = x * 2
+    d = c + 1
+    return d * c

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.autograd.graph import get_gradient_edge
 
+from asked import Parts
 from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.tape import TorchTape
 from perturbation import JUDGED, judge, record
@@ -57,13 +58,8 @@ def test_every_gradient_in_a_real_model_is_what_moving_the_value_does_to_the_los
     assert len(recording.grads()) >= AT_LEAST[name]
 
 
-class Written(torch.nn.Module):
+class Written(Parts):
     """Writes in every way: to a tensor, through a view, to the base of one, over a part, by a module."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 4)
-        self.relu = torch.nn.ReLU(inplace=True)
 
     def forward(self, x):
         u = self.linear(x)
@@ -94,7 +90,8 @@ class Written(torch.nn.Module):
 
 def written():
     torch.manual_seed(0)
-    return moved_apart(Written()), {"x": torch.randn(3, 4, dtype=torch.float64)}
+    model = moved_apart(Written(linear=torch.nn.Linear(4, 4), relu=torch.nn.ReLU(inplace=True)))
+    return model, {"x": torch.randn(3, 4, dtype=torch.float64)}
 
 
 def test_every_gradient_among_in_place_writes_is_what_moving_the_value_does_to_the_loss():

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from backprobe.cli import main
+from commands import invoked, printed, refused
 
 NET = """\
 import torch
@@ -83,8 +84,7 @@ def script(tmp_path, monkeypatch):
 
 
 def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path):
-    code, out, err = script(TRAIN, "--bad", "5", "--nonfinite")
-    assert (code, err) == (1, "")
+    out = printed(script(TRAIN, "--bad", "5", "--nonfinite"), 1)
     assert re.findall(r"^epoch (\d)", out, re.M) == list("01234")
     assert "NaN or Inf begins at 1 place, first at '/step/Net:h#0' (net.py:10)" in out
     assert "NaN is born at '/step/Net:h#0': 0/0" in out
@@ -93,8 +93,7 @@ def test_the_first_bad_turn_is_explained_and_the_script_stopped(script, tmp_path
 
 
 def test_a_script_in_which_nothing_is_found_runs_to_its_end(script):
-    code, out, err = script(TRAIN, "--nonfinite")
-    assert (code, err) == (0, "")
+    out = printed(script(TRAIN, "--nonfinite"))
     assert out.count("epoch") == 8
     assert re.search(r"^no NaN or Inf comes to an output or a gradient: \d+ values and \d+ gradients were checked, "
                      r"in 8 iterations$", out, re.M)  # fmt: skip
@@ -131,8 +130,7 @@ for turn in range(3):
 
 
 def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
-    code, out, err = script(CUT)
-    assert (code, err) == (1, "")
+    out = printed(script(CUT), 1)
     assert [line for line in out.splitlines() if line.startswith("turn")] == ["turn 0"]
     assert "d = u.detach()" in out
     assert "the gradients that are missing because of it: x, u" in out
@@ -140,8 +138,7 @@ def test_without_nonfinite_the_first_turn_with_backward_is_explained(script):
 
 
 def test_parameters_that_are_clipped_after_backward_are_no_finding(script):
-    code, out, err = script(TRAIN)
-    assert (code, err) == (0, "")
+    out = printed(script(TRAIN))
     assert "values with a gradient" in out
     assert "this is iteration 1 of those that run backward(); the script was stopped after it" in out
 
@@ -162,8 +159,7 @@ def test_an_error_comes_out_with_a_note_and_what_was_recorded_until_then(script,
 
 
 def test_an_error_before_anything_was_recorded(script):
-    code, out, err = script("import nowhere_at_all\n", "--nonfinite")
-    assert (code, out) == (1, "")
+    err = refused(script("import nowhere_at_all\n", "--nonfinite"), 1)
     assert "\nModuleNotFoundError: No module named 'nowhere_at_all'\n" in err
     code, out, err = script("import torch\ndef f(:\n")
     assert (code, out) == (1, "")
@@ -171,21 +167,19 @@ def test_an_error_before_anything_was_recorded(script):
 
 
 def test_a_script_without_backward(script):
-    code, out, err = script("import torch\nx = torch.zeros(2)\ny = x / 0\n", "--nonfinite")
-    assert (code, err) == (1, "")
+    out = printed(script("import torch\nx = torch.zeros(2)\ny = x / 0\n", "--nonfinite"), 1)
     assert "NaN is born at 'y': 0/0" in out
     assert "note: no backward() ran" in out
 
 
 def test_what_was_born_without_backward_is_told_with_what_follows(script):
-    code, out, err = script(
+    out = printed(script(
         "import torch\nw = torch.ones(2, requires_grad=True)\n"
         "def data():\n    for turn in range(1200):\n        x = torch.zeros(2) / torch.zeros(2)\n    return x\n"
         "x = data()\n"
         "loss = (w * x).sum()\nloss.backward()\n",
         "--nonfinite",
-    )  # fmt: skip
-    assert (code, err) == (1, "")
+    ), 1)  # fmt: skip
     assert "NaN comes in with 'x'" in out
     assert "note: earlier, in an iteration without backward(): NaN is born at 'x#0' (train.py:5)" in out
 
@@ -214,13 +208,12 @@ def test_an_evaluation_without_backward_is_not_kept(script):
 
 
 def test_the_turns_before_one_backward_are_told_apart(script):
-    code, out, err = script(
+    out = printed(script(
         "import torch\nw = torch.tensor([0.5, 2.0], requires_grad=True)\n"
         "for epoch in range(3):\n    h = w\n    for t in range(3):\n        h = torch.log(h * epoch)\n"
         "    h.sum().backward()\n",
         "--nonfinite",
-    )  # fmt: skip
-    assert (code, err) == (1, "")
+    ), 1)  # fmt: skip
     assert "Inf is born at 'h#1'" in out
     assert "NaN is born of Inf" in out or "NaN is born at 'h#2'" in out
     assert "this is iteration 1 of those that run backward()" in out
@@ -243,21 +236,19 @@ for turn in range(3):
 
 @pytest.mark.parametrize("reentrant", ["True", "False"])
 def test_a_loop_that_backward_runs_again_ends_no_turn(script, reentrant):
-    code, out, err = script(CHECKPOINTED.replace("REENTRANT", reentrant), "--nonfinite")
-    assert (code, err) == (1, "")
+    out = printed(script(CHECKPOINTED.replace("REENTRANT", reentrant), "--nonfinite"), 1)
     assert "in the backward of 'g'" in out
     assert "this is iteration 1 of those that run backward()" in out
 
 
 def test_a_block_of_the_script_itself_works(script):
-    code, out, err = script(
+    out = printed(script(
         "import torch\nimport backprobe as bp\nw = torch.tensor([1.0, 2.0], requires_grad=True)\n"
         "for turn in range(3):\n    with bp.probe() as rec:\n        for again in range(3):\n"
         "            u = w * 2\n            u.sum().backward()\n"
         "    print([rec[f'u#{k}'].grad.tolist() for k in range(3)])\n",
         "--nonfinite",
-    )  # fmt: skip
-    assert (code, err) == (0, "")
+    ))  # fmt: skip
     assert out.count("[[1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]") == 3
     assert "in 3 iterations" in out
 
@@ -311,8 +302,7 @@ def test_workers_that_load_data_are_left_alone(tmp_path):
 
 @pytest.mark.parametrize("option", ["--wrt", "--select", "--of", "--cotangent", "--backend", "--partials"])
 def test_options_that_are_for_functions(script, option):
-    code, out, err = script(CUT, option, "x")
-    assert (code, out) == (2, "")
+    err = refused(script(CUT, option, "x"))
     assert err.startswith(f"BadOption: {option} is for functions, and train.py runs as a script\n")
     assert f"backprobe explain train.py -- {option} ..." in err
 
@@ -321,13 +311,9 @@ def test_nothing_that_can_be_explained(script):
     code, out, err = script("print('hello')\n")
     assert (code, out) == (2, "hello\n")
     assert err.startswith("BadOption: train.py computed nothing with PyTorch\n")
-    result = CliRunner().invoke(main, ["explain", "nowhere.py"])
-    assert result.exit_code == 2
-    assert result.stderr.startswith("BadOption: there is no script 'nowhere.py'\n")
+    assert refused(invoked("explain", "nowhere.py")).startswith("BadOption: there is no script 'nowhere.py'\n")
 
 
 def test_a_function_that_runs_backward_itself_is_pointed_to_its_script(script):
     script("import torch\ndef main():\n    torch.ones(2, requires_grad=True).sum().backward()\n")
-    result = CliRunner().invoke(main, ["explain", "train.py:main"])
-    assert result.exit_code == 2
-    assert "run its file as a script: backprobe explain train.py" in result.stderr
+    assert "run its file as a script: backprobe explain train.py" in refused(invoked("explain", "train.py:main"))

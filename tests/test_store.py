@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backprobe as bp
+from asked import Parts
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Note, Reason
 from backprobe.recording import Recording
@@ -367,15 +368,11 @@ def test_reasons_of_missing_gradients_and_lost_values_come_back(tmp_path):
 
 
 def test_a_module_that_did_not_run_and_parameters_come_back(tmp_path):
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.used, self.idle = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
-
+    class Model(Parts):
         def forward(self, x):
             return self.used(x).sum()
 
-    before = bp.probe(Model())(torch.ones(3, 2))
+    before = bp.probe(Model(used=torch.nn.Linear(2, 1), idle=torch.nn.Linear(2, 1)))(torch.ones(3, 2))
     after = round_trip(before, tmp_path)
     check_entries(before, after)
     assert after["idle"].status is bp.GradStatus.NOT_EXECUTED

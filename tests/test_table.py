@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import backprobe as bp
+from asked import Parts
 from backprobe.backends.discover import load_arrays
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Note, Reason
@@ -229,15 +230,12 @@ def test_a_missing_gradient_says_why():
 
 
 def test_a_module_that_did_not_run_and_a_value_that_is_lost():
-    class Model(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.used, self.idle = torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)
-
+    class Model(Parts):
         def forward(self, x):
             return self.used(x).sum()
 
-    assert re.search(r"^idle +not_executed: its module did not run$", str(bp.probe(Model())(torch.ones(1))), re.M)
+    model = Model(used=torch.nn.Linear(1, 1), idle=torch.nn.Linear(1, 1))
+    assert re.search(r"^idle +not_executed: its module did not run$", str(bp.probe(model)(torch.ones(1))), re.M)
     record = bp.probe(toy)(3.0, 2.0, 1.0)._record
     lost = replace(record.entries[3], held_value=Lost(Reason("overwritten_unseen")))
     shown = lines_of(Recording(replace(record, entries=(*record.entries[:3], lost, *record.entries[4:]))))

@@ -24,17 +24,6 @@ def supports(claim, answer="yes"):
 # loops
 
 
-def scanned(x, w):
-    def step(c, t):
-        u = c * t
-        unused = u * 7
-        v = jnp.sin(u) + x
-        return v, u
-
-    last, us = lax.scan(step, x, w)
-    return last + us.sum()
-
-
 def scanned_by_hand(x, w, at_c, at_u, at_v, **options):
     def step(c, item):
         t, c_, u_, v_ = item

@@ -8,16 +8,9 @@ import pytest
 import tensorflow as tf
 
 import backprobe as bp
+from asked import contributions, on, partials
 
 probe = functools.partial(bp.probe, backend="tensorflow", partials=True)
-
-
-def partials(rec):
-    return {f"∂{name}/∂{by}": p.numpy().tolist() for name, entry in rec.items() for by, p in entry.partials.items()}
-
-
-def contributions(rec):
-    return {f"{by}←{name}": c.numpy().tolist() for name, e in rec.items() for by, c in e.contributions.items()}
 
 
 def toy(x, w, b):
@@ -27,37 +20,21 @@ def toy(x, w, b):
     return a
 
 
-def test_partials_of_the_toy_graph_are_on_its_edges():
-    rec = probe(toy)(3.0, 2.0, 1.0)
-    assert partials(rec) == {"∂u/∂x": 2, "∂u/∂w": 3, "∂v/∂b": 1, "∂v/∂u": 1, "∂a/∂v": 1}
-    assert contributions(rec) == {"x←u": 2, "w←u": 3, "b←v": 1, "u←v": 1, "v←a": 1}
-    assert {name: gradient.numpy() for name, gradient in rec.grads().items()} == {
-        "x": 2, "w": 3, "b": 1, "u": 1, "v": 1, "a": 1
-    }  # fmt: skip
-    assert (rec.path_sums.agree, rec.path_sums.judged, rec.path_sums.difference) == (True, 6, 0)
+@on(3.0, backend="tensorflow", partials=True).gives(partials={
+    "∂u/∂x": 2, "∂v/∂x": 1, "∂v/∂u": 1, "∂s/∂x": pytest.approx(math.cos(3)), "∂s/∂u": 9, "∂s/∂v": 6
+}, agree=True)  # fmt: skip
+def test_a_partial_goes_through_no_other_recorded_value(x):
+    u = x * 2
+    v = x + u
+    s = u * v + tf.sin(x)
+    return s
 
 
-def test_a_partial_goes_through_no_other_recorded_value():
-    def f(x):
-        u = x * 2
-        v = x + u
-        s = u * v + tf.sin(x)
-        return s
-
-    rec = probe(f)(3.0)
-    assert partials(rec) == {
-        "∂u/∂x": 2, "∂v/∂x": 1, "∂v/∂u": 1, "∂s/∂x": pytest.approx(math.cos(3)), "∂s/∂u": 9, "∂s/∂v": 6
-    }  # fmt: skip
-    assert rec.path_sums.agree
-
-
-def test_a_partial_goes_through_values_that_are_not_recorded():
-    def f(x):
-        u = x * 2
-        v = u * u
-        return v
-
-    assert partials(bp.probe(f, ["x", "v"], partials=True, backend="tensorflow")(3.0)) == {"∂v/∂x": 24}
+@on(3.0, select=["x", "v"], partials=True, backend="tensorflow").gives(partials={"∂v/∂x": 24})
+def test_a_partial_goes_through_values_that_are_not_recorded(x):
+    u = x * 2
+    v = u * u
+    return v
 
 
 def test_names_for_the_same_value_share_its_edge():
@@ -128,14 +105,12 @@ def test_what_tensorflow_knows_to_be_zero_counts_where_the_product_is_not_finite
     assert rec.path_sums.agree
 
 
-def test_a_value_that_is_not_connected_has_local_partials_and_no_contributions():
-    def f(x):
-        aside = x * 5
-        return x * 2
-
-    rec = probe(f)(3.0)
-    assert partials(rec) == {"∂aside/∂x": 5, "∂return/∂x": 2}
-    assert contributions(rec) == {"x←return": 2}
+@on(3.0, backend="tensorflow", partials=True).gives(
+    partials={"∂aside/∂x": 5, "∂return/∂x": 2}, contributions={"x←return": 2}
+)
+def test_a_value_that_is_not_connected_has_local_partials_and_no_contributions(x):
+    aside = x * 5
+    return x * 2
 
 
 def test_partials_towards_a_variable():
