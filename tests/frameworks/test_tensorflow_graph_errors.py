@@ -1,6 +1,5 @@
 """What is said of graphs, sessions and feeds that cannot be probed."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -71,12 +70,6 @@ def test_an_eager_tensor():
         "  why:   it holds numbers and has no graph\n"
         "  next:  bp.probe(f)(x), with the function f that computes it"
     )
-
-
-def test_a_keras_tensor():
-    text = refused(bp.BadOption, lambda: bp.probe(keras.Input((2,), name="given"))())
-    assert text.splitlines()[0] == "a KerasTensor describes a value and holds none"
-    assert text.splitlines()[-1] == "  next:  bp.probe(model)(inputs), with keras.Model(inputs, outputs)"
 
 
 def test_a_variable_and_an_operation():
@@ -152,10 +145,7 @@ def test_a_placeholder_that_is_not_fed():
     with graph(s3) as (a, session):
         with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed a value") as caught:
             bp.probe(a, session=session)()
-    assert caught.value.__notes__ == [
-        "backprobe: raised while running a under a probe",
-        "backprobe: the run needs x; give it in the call, bp.probe(...)({'x': ...})",
-    ]
+    assert caught.value.__notes__ == ["backprobe: raised while running a under a probe"]
 
 
 def test_an_operation_without_a_gradient_is_named_by_tensorflow_itself():
@@ -179,8 +169,8 @@ def test_a_pattern_that_matches_nothing():
     "options, kind, first",
     [
         ({"wrt": "x"}, bp.BadOption, "wrt is for functions: in a graph every value is differentiated"),
-        ({"strategy": "hooks"}, bp.Unsupported, "a graph has one way to its gradients, tf.gradients"),
-        ({"create_graph": True}, bp.Unsupported, "a graph has one way to its gradients, tf.gradients"),
+        ({"strategy": "hooks"}, bp.StrategyRefused, "the strategy 'hooks' is PyTorch's"),
+        ({"create_graph": True}, bp.Unsupported, "gradients of TensorFlow cannot be differentiated again"),
         ({"cotangent": "one"}, bp.BadOutput, "the cotangent is not a tensor"),
     ],
 )

@@ -60,7 +60,7 @@ def test_nothing_flows_through_a_rounding():
     assert rec["before"].status == "not_connected"
     assert "Floor (whole)" in rec["before"].reason
     assert rec["whole"].inputs == ()
-    assert [edge.name for edge in rec["y"].inputs] == ["whole", "x"]
+    assert [edge.name for edge in rec["y"].inputs] == ["x", "whole"]
 
 
 def test_a_gathered_gradient_is_dense():
@@ -115,13 +115,6 @@ def test_a_variable_is_opaque_where_a_branch_may_write_to_it_and_not_where_it_re
         rec = bp.probe(y, ["x", "w", "c"], session=session)({"x": 3.0})
     assert (rec["w"].grad, rec["w"].value) == (3.0, 2.0)
     assert rec["c"].reason.startswith("side may write to it during this run")
-
-
-def test_a_session_that_has_run_a_new_loop_before_is_told_what_to_do():
-    with graph(loop) as (y, session):
-        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-            bp.probe(y, session=session)({"x": 1.0})
-    assert any("probe in a new tf.compat.v1.Session" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize("x, value, gradient", [(3.0, 9.0, 6.0), (-3.0, 3.0, -1.0)])

@@ -324,8 +324,3 @@ class Program(Tensors, Protocol):
     def notes(self) -> Sequence[Note]:
         """What could not be observed."""
         ...
-
-    @abstractmethod
-    def explain_error(self, error: BaseException) -> str | None:
-        """What an error of the run means, if backprobe knows more."""
-        ...

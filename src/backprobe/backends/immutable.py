@@ -13,6 +13,7 @@ from backprobe.backends.facts import Outcome, Summary
 from backprobe.backends.numpy import NumpyArrays
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import PathSums
+from backprobe.record.reasons import Reason
 
 
 class HostArrays(NumpyArrays):
@@ -49,16 +50,32 @@ def _printable(array: Any) -> Any:
     return array.astype(numpy.float32) if array.dtype.kind == "V" else array
 
 
-def path_sums(
-    outcomes: Sequence[Outcome], gradients: Sequence[Any], epsilons: Sequence[float], output: int | None
-) -> PathSums:
+def is_floating_number(leaf: Any) -> bool:
+    """Is it a floating number or array of Python or NumPy, or of what others add to NumPy, such as bfloat16?"""
+    if isinstance(leaf, numpy.ndarray | numpy.generic):
+        return leaf.dtype.kind in "fc" or (leaf.dtype.kind == "V" and "float" in leaf.dtype.name)
+    return isinstance(leaf, float | complex)
+
+
+LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
+
+
+def too_large(elements: int) -> Reason | None:
+    """Why a Jacobian block of so many elements is not computed; None where it is."""
+    if elements <= LARGEST_BLOCK:
+        return None
+    return Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})
+
+
+def path_sums(outcomes: Sequence[Outcome], output: int | None) -> PathSums:
     """Do the contributions of each captured value's consumers sum to its gradient?
 
-    ``gradients`` are NumPy arrays, or None where there is nothing to judge; ``epsilons`` the rounding of each value's
-    dtype. ``output`` is the position of what was differentiated, whose gradient came from outside.
+    ``output`` is the position of what was differentiated, whose gradient came from outside.
     """
+    gradients = [numpy.asarray(one.grad) if one.status is GradStatus.OK else None for one in outcomes]
+    coarsest = [0.0 if each is None else rounding(each.dtype) for each in gradients]
+    epsilons = list(coarsest)
     flowing: dict[int, list[Any]] = {} if output is None else {output: [gradients[output]]}
-    coarsest = list(epsilons)
     for at, outcome in enumerate(outcomes):
         for edge in outcome.inputs:
             if edge.contribution is not None:
@@ -66,7 +83,7 @@ def path_sums(
                 coarsest[edge.at] = max(coarsest[edge.at], epsilons[at])
     return compared(
         (at, gradient, flowing.get(at, ()), coarsest[at]) for at, gradient in enumerate(gradients)
-        if gradient is not None and outcomes[at].status is GradStatus.OK
+        if gradient is not None
     )  # fmt: skip
 
 
@@ -83,6 +100,11 @@ def compared(sums: Iterable[tuple[int, Any, Sequence[Any], float]], unjudged: Se
         if difference > largest:
             worst, largest = at, difference
     return PathSums(judged=judged, difference=largest, agree=agree, worst_at=worst, unjudged_at=tuple(unjudged))
+
+
+def rounding(dtype: Any) -> float:
+    """The step from 1 to the next number of a floating or complex dtype."""
+    return float(numpy.spacing(numpy.ones((), dtype).real))
 
 
 def _difference(gradient: Any, flows: Sequence[Any]) -> float:

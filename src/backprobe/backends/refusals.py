@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
-from backprobe.errors import StrategyRefused, Unsupported
+from backprobe.errors import BadOutput, StrategyRefused, Unsupported
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,13 @@ def refuse(backend: Backend, capability: str, asked: str) -> NoReturn:
         missing.headline.format(backend.title), asked=asked, found=backend.title,
         why=missing.why.format(backend.title), next=backend.instead.get(capability, missing.next),
     )  # fmt: skip
+
+
+def refuse_cotangent(cotangent: Any, shape: str, error: Exception) -> NoReturn:
+    raise BadOutput(
+        "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
+        next=f"cotangent=numpy.ones({shape})",
+    ) from error  # fmt: skip
 
 
 def refuse_options(backend: Backend, options: Options) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from backprobe.backends.capabilities import Program
-from backprobe.backends.discover import load_arrays
+from backprobe.backends.discover import load_arrays, load_backend
 from backprobe.backends.facts import Backward, Node, Outcome
+from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, choose, weighed
 from backprobe.probe.request import Request
@@ -37,6 +38,7 @@ class GraphRun:
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward, at once."""
+        refuse_options(load_backend(self.program.framework), self.probe.options)
         self.program.bind(args, kwargs)
         try:
             cotangent, wanted = self._asked()
@@ -45,9 +47,9 @@ class GraphRun:
             raise
         except BaseException as error:
             error.add_note(f"backprobe: raised while running {self.program.name} under a probe")
-            for explained in (self.program.explain_error(error), self._explain_error()):
-                if explained:
-                    error.add_note(explained)
+            explained = self._explain_error()
+            if explained:
+                error.add_note(explained)
             raise
         weighed(differentiated, self.probe.cotangent, self.program)  # a graph may leave the shape open
         record = self._record(wanted, passed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from backprobe.backends.facts import Options
 from backprobe.backends.jax import errors, refusals
 from backprobe.backends.jax.arrays import JaxArrays
@@ -23,19 +21,13 @@ class JaxBackend(Backend):
     arrays = JaxArrays()
     partials = True
     models = JaxModels()
+    recheck = JaxRecheck
+    refuse = staticmethod(refusals.refuse)
+    errors = staticmethod(errors.explain)
     instead = INSTEAD
 
     def tape(self, options: Options) -> JaxTape:
         return JaxTape(options)
-
-    def refuse(self, target: Any, asked: str) -> None:
-        refusals.refuse(target, asked)
-
-    def recheck(self) -> JaxRecheck:
-        return JaxRecheck()
-
-    def errors(self, error: BaseException, tape: object, captures: object) -> str | None:
-        return errors.explain(error)
 
 
 BACKEND: Backend = JaxBackend()

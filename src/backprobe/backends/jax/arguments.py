@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
+from backprobe.backends.immutable import is_floating_number
 from backprobe.record.containers import exchanged
 
 
@@ -64,10 +65,10 @@ class Lifted:
 
         def own(leaf: Any) -> Any:
             at = next(places)
-            return _held(leaf) if at is None else tracers[at]
+            return as_given(leaf) if at is None else tracers[at]
 
         return {
-            name: exchange(value, own if self.wrt is None or name in self.wrt else _held)
+            name: exchange(value, own if self.wrt is None or name in self.wrt else as_given)
             for name, value in self.inputs.items()
         }
 
@@ -83,7 +84,7 @@ class Lifted:
             exchange(value, back)
 
 
-def _held(leaf: Any) -> Any:
+def as_given(leaf: Any) -> Any:
     """What the program is given for a leaf that is not differentiated."""
     return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "biufc" else leaf
 
@@ -91,6 +92,4 @@ def _held(leaf: Any) -> Any:
 def _is_floating(leaf: Any) -> bool:
     if isinstance(leaf, jax.Array):
         return bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
-    if isinstance(leaf, numpy.ndarray | numpy.generic):
-        return leaf.dtype.kind in "fc" or leaf.dtype.name == "bfloat16"
-    return isinstance(leaf, float | complex)
+    return is_floating_number(leaf)

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.facts import Description
 from backprobe.backends.immutable import HostArrays
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.errors import Unsupported
@@ -19,11 +18,8 @@ class JaxArrays(HostArrays):
 
     name = "jax"
 
-    def is_tensor(self, value: Any) -> bool:
-        return is_array(value)
-
-    def describe(self, tensor: Any) -> Description:
-        return describe(tensor)
+    is_tensor = staticmethod(is_array)
+    describe = staticmethod(describe)
 
     def to_host(self, tensor: Any) -> Any:
         if isinstance(tensor, jax.core.Tracer):

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy
 
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
-from backprobe.backends.immutable import path_sums
-from backprobe.backends.jax.linear import LARGEST_BLOCK, LinearProgram
+from backprobe.backends.immutable import path_sums, too_large
+from backprobe.backends.jax.linear import LinearProgram
 from backprobe.backends.jax.primitives import Tap
 from backprobe.record.entries import GradStatus
-from backprobe.record.inputs import Edge, PathSums
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform"), Reason("branch_not_taken")
@@ -42,7 +42,9 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     ]
     outcomes = [_outcome(tap, program, gradients, own) for tap, own in zip(captures, links, strict=True)]
     order = tuple(position[key] for key in program.live if key in position)
-    sums = _sums(outcomes, ran) if options.partials else None
+    output = next((at for at, tap in enumerate(captures) if tap.tapped is ran.output), None)
+    is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
+    sums = path_sums(outcomes, output) if options.partials and not is_traced else None
     notes = [*found.notes, *((at, note) for at, tap in enumerate(captures) if (note := _partly(tap)))]
     return Backward(outcomes, order, sums, tuple(notes))
 
@@ -108,20 +110,10 @@ class _Links:
             return list(map(_conjugate, flow(jnp.ones(like.shape, like.dtype))))
         if self.partials != "full" or not real or not size:
             return [None] * len(sources)
-        most = max(size * math.prod(self.program.like(source).shape) for source in sources)
-        if most > LARGEST_BLOCK:
-            note = Reason("block_too_large", {"elements": f"{most:,}", "most": f"{LARGEST_BLOCK:,}"})
+        note = too_large(max(size * math.prod(self.program.like(source).shape) for source in sources))
+        if note is not None:
             self.notes.append((self.position[tap.key], note))
             return [None] * len(sources)
         basis = jnp.eye(size, dtype=like.dtype).reshape(size, *like.shape)
         rows = jax.vmap(flow)(basis)
         return [_conjugate(row.reshape(*like.shape, *row.shape[1:])) for row in rows]
-
-
-def _sums(outcomes: Sequence[Outcome], ran: Ran) -> PathSums | None:
-    if any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes):
-        return None  # inside a jit there are no numbers yet to compare
-    arrays = [None if outcome.grad is None else numpy.asarray(outcome.grad) for outcome in outcomes]
-    epsilons = [float(jnp.finfo(a.dtype).eps) if a is not None else 0.0 for a in arrays]
-    output = next((at for at, tap in enumerate(ran.captures) if tap.tapped is ran.output), None)
-    return path_sums(outcomes, arrays, epsilons, output)

@@ -10,15 +10,12 @@ from types import FunctionType, MethodType
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy
 
 from backprobe.backends.jax import private
+from backprobe.backends.jax.arguments import as_given
 from backprobe.source.followed_calls import Callables
 from backprobe.source.user_code import innermost
 from backprobe.source.wrappers import rebuilt
-
-FOLDER = jax.__file__.removesuffix("__init__.py")
 
 TRACING = (
     jax.lax.scan, jax.lax.cond, jax.lax.switch, jax.lax.while_loop, jax.lax.fori_loop, jax.lax.map,
@@ -81,12 +78,8 @@ def _shares_objects(function: Any) -> bool:
 
 def _as_jit_calls(call: Callable[..., Any], function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Give the function what ``jax.jit`` would: containers made anew, and arrays of JAX for NumPy's."""
-    args, kwargs = jax.tree.map(_array, (args, kwargs))
+    args, kwargs = jax.tree.map(as_given, (args, kwargs))
     return call(function, *args, **kwargs)
-
-
-def _array(leaf: Any) -> Any:
-    return jnp.asarray(leaf) if isinstance(leaf, numpy.ndarray) else leaf
 
 
 def _opened(function: Any) -> Any:
@@ -95,7 +88,7 @@ def _opened(function: Any) -> Any:
     That is the Python function inside a jitted one, around which JAX would not trace the program again, or the
     ``__call__`` of an object. None where neither is inside.
     """
-    if not (isinstance(function, FunctionType) and function.__code__.co_filename.startswith(FOLDER)):
+    if not (isinstance(function, FunctionType) and function.__code__.co_filename.startswith(private.FOLDER)):
         return None
     wrapped = getattr(function, "__wrapped__", None)
     inside = jitted(wrapped)

@@ -6,7 +6,6 @@ for one path of one class is kept: JAX registers every class of modules for good
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from types import MethodType
 from typing import Any
 
 from backprobe.backends.capabilities import ModuleObserver
+from backprobe.record.containers import children
 
 DEEPEST = 32
 _LISTENING = threading.local()
@@ -32,19 +32,14 @@ def modules(model: Any) -> dict[str, Any]:
 
 
 def _inside(value: Any, kind: type, path: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:
-    below: Any = ()
-    if isinstance(value, list | tuple):
-        below = enumerate(value)
-    elif isinstance(value, dict):
-        below = value.items()
-    elif isinstance(value, kind) and id(value) not in seen:
+    if isinstance(value, kind):
+        if id(value) in seen:
+            return
         seen.add(id(value))
         yield path, value
-        held = [field.name for field in dataclasses.fields(value) if not field.metadata.get("static")]  # type: ignore[arg-type]
-        below = [(name, vars(value)[name]) for name in held if name in vars(value)]
     if depth < DEEPEST:
-        for key, inner in below:
-            yield from _inside(inner, kind, f"{path}.{key}" if path else str(key), seen, depth + 1)
+        for key, inner in children(value) or ():
+            yield from _inside(inner, kind, f"{path}.{key}" if path else key, seen, depth + 1)
 
 
 def give_path(module: Any, path: str) -> None:

@@ -7,7 +7,7 @@ import jax
 VALUE_WANTED = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
 
 
-def explain(error: BaseException) -> str | None:
+def explain(error: BaseException, *context: object) -> str | None:
     """A note for an error; None where there is nothing to add."""
     if isinstance(error, VALUE_WANTED):
         return (

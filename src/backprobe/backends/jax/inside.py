@@ -17,6 +17,8 @@ from backprobe.backends.jax import private
 from backprobe.backends.jax.primitives import TAPS, peek_p, perturb_p, tap_p
 from backprobe.record.reasons import Reason
 
+CALLS = ("jit", "pjit", "closed_call", "core_call")
+CHECKPOINTS = ("checkpoint", "remat", "remat2")
 OPAQUE = {
     "while": Reason("while_loop"),
     "custom_jvp_call": Reason("custom_rule"),
@@ -133,8 +135,8 @@ def _branched(equation: Any, inputs: list[Any], eps: Mapping[int, Any]) -> Found
 
 
 ENTERED: dict[str, Callable[[Any, list[Any], Mapping[int, Any]], Found]] = {
-    **dict.fromkeys(("jit", "pjit", "closed_call", "core_call"), _called),
-    **dict.fromkeys(("checkpoint", "remat", "remat2"), _checkpointed),
+    **dict.fromkeys(CALLS, _called),
+    **dict.fromkeys(CHECKPOINTS, _checkpointed),
     private.SCAN: _scanned,
     "cond": _branched,
 }

@@ -18,8 +18,6 @@ from backprobe.backends.jax import private
 from backprobe.backends.jax.primitives import mark_p
 from backprobe.record.graph import reached
 
-LARGEST_BLOCK = 1_000_000
-
 
 class LinearProgram:
     """The derivative of a program at the point where it ran: linear in its inputs and in what its marks are given."""

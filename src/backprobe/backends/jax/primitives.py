@@ -51,12 +51,12 @@ TAPS: WeakValueDictionary[int, Tap] = WeakValueDictionary()
 """The taps of open recordings by key: a jaxpr may outlive the recording that it was traced for."""
 
 
-def primitive(name: str, lower: Callable[..., Any] = lambda context, x, *rest, **params: [x]) -> Primitive:
+def primitive(name: str) -> Primitive:
     """An identity in its first operand."""
     made = Primitive(f"backprobe_{name}")
     made.def_impl(lambda x, *rest, **params: x)
     made.def_abstract_eval(lambda x, *rest, **params: x)
-    mlir.register_lowering(made, lower)
+    mlir.register_lowering(made, lambda context, x, *rest, **params: [x])
     return made
 
 
@@ -66,16 +66,7 @@ tap_p, mark_p, peek_p, perturb_p = map(primitive, ("tap", "mark", "peek", "pertu
 def _is_ours(key: int, primal: Any) -> bool:
     """Is the level at which a rule runs the one that linearizes for the tap, and not one inside it?"""
     tap = TAPS.get(key)
-    return tap is not None and tap.level is not None and carried(primal, tap.level) is None
-
-
-def carried(value: Any, trace: Any) -> Any:
-    """What a value is to this transformation, whatever transformations inside it have put around that; else None."""
-    while isinstance(value, Tracer):
-        if private.trace_of(value) is trace:
-            return value
-        value = next((getattr(value, name) for name in private.INSIDE if hasattr(value, name)), None)
-    return None
+    return tap is not None and tap.level is not None and private.carried(primal, tap.level) is None
 
 
 def traces_around(trace: Any) -> Iterator[Any]:

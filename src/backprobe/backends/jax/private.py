@@ -20,13 +20,13 @@ Jit = type(jax.jit(lambda: 0))
 INSIDE = ("primal", "val")  # what a tracer of JVP, of linearization and of batching carries
 
 
-def reaches(value: Any, trace: Any) -> bool:
-    """Is this a tracer of this trace, or one of a transformation inside it that carries such a tracer?"""
+def carried(value: Any, trace: Any) -> Any:
+    """What a value is to this transformation, whatever transformations inside it have put around that; else None."""
     while isinstance(value, jax.core.Tracer):
         if value._trace is trace:
-            return True
+            return value
         value = next((getattr(value, name) for name in INSIDE if hasattr(value, name)), None)
-    return False
+    return None
 
 
 def trace_of(tracer: Any) -> Any:
@@ -55,7 +55,7 @@ def _telling(
     *rest: Any, **params: Any,
 ) -> Any:  # fmt: skip
     made = process(primitive, given, *rest, **params)
-    if any(reaches(one, trace) for one in (made if isinstance(made, list | tuple) else [made])):
+    if any(carried(one, trace) is not None for one in (made if isinstance(made, list | tuple) else [made])):
         told(given.__name__ if is_custom else primitive.name, is_custom)  # what is given is a function then
     return made
 
@@ -139,9 +139,7 @@ def scan_parts(params: dict[str, Any]) -> tuple[int, int]:
 STAGED = {"vmap_f", "fun_remat"}  # the functions that jax.vmap and jax.checkpoint return
 
 
-@functools.lru_cache(1)
-def _jax_folder() -> str:
-    return jax.__file__.removesuffix("__init__.py")
+FOLDER = jax.__file__.removesuffix("__init__.py")
 
 
 def is_staged(function: Any) -> bool:
@@ -150,10 +148,10 @@ def is_staged(function: Any) -> bool:
         if not isinstance(function, FunctionType):
             return False
         code = function.__code__
-        if code.co_name in STAGED and code.co_filename.startswith(_jax_folder()):
-            return True
-        if not code.co_filename.startswith(_jax_folder()):
+        if not code.co_filename.startswith(FOLDER):
             return False
+        if code.co_name in STAGED:
+            return True
         function = next((found for cell in function.__closure__ or () if _is_step(found := cell.cell_contents)), None)
     return False
 

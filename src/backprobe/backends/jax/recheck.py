@@ -118,13 +118,9 @@ class JaxRecheck(calls.JaxCallables, Recheck):
         bound: Any = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
         if type(bound).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of that
             return lambda array, *a, **k: getattr(array.at[bound.index], function.__name__)(*a, **k), bound.array
-        if models.kind(function) == "equinox" or calls.is_wrapper(function):
-            return lambda module, *a, **k: module(*a, **k), function
-        if models.kind(function) == "nnx":
-            from flax import nnx
-
-            graph, state = nnx.split(function)
-            return lambda held, *a, **k: nnx.merge(graph, held)(*a, **k), state
+        if models.kind(function) in ("equinox", "nnx") or calls.is_wrapper(function):
+            held, whole = models.taken_apart(function)
+            return lambda held, *a, **k: whole(held)(*a, **k), held
         return super().split(function)
 
     def why_not(self, function: Any, tensors: Sequence[Any]) -> Reason | None:
@@ -159,11 +155,11 @@ class JaxRecheck(calls.JaxCallables, Recheck):
     def refilled(self, value: Any, replace: Callable[[Any], Any]) -> Any:
         return jax.tree.map(replace, value)
 
-    def is_tensor(self, leaf: Any) -> bool:
-        return is_array(leaf)
+    is_tensor = staticmethod(is_array)
 
     def is_differentiated(self, leaf: Any) -> bool:
-        return is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact) and private.reaches(leaf, self.level)
+        is_floating = is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)
+        return is_floating and private.carried(leaf, self.level) is not None
 
     def release(self) -> None:
         self.level = None

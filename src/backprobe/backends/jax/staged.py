@@ -7,6 +7,7 @@ in which the taps stand, and the jaxpr is run equation by equation at the level 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -14,12 +15,6 @@ import jax
 from backprobe.backends.jax import private
 from backprobe.backends.jax.inside import ENTERED, Site, keys_inside, sites
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
-
-INLINED = ("jit", "pjit", "closed_call", "core_call")
-CHECKPOINTS = ("checkpoint", "remat", "remat2")
-
-Values = dict[int, Any]
-"""What was found of each tap, by its key."""
 
 
 def trace(
@@ -46,6 +41,7 @@ def trace(
     return closed, lambda outputs: jax.tree.unflatten(structure, outputs), arrays
 
 
+@dataclass(frozen=True)
 class Staged:
     """Runs a traced call at the level where the program itself runs.
 
@@ -53,14 +49,10 @@ class Staged:
     value is like, to perturb that with. ``settle`` hears what stands for the value of a tap from now on.
     """
 
-    def __init__(
-        self,
-        level: Any,
-        zero: Callable[[int, Any], Any],
-        settle: Callable[[Tap, Any], None],
-        inlined: Sequence[str] = INLINED,
-    ) -> None:
-        self.level, self.zero, self.settle, self.inlined = level, zero, settle, inlined
+    level: Any
+    zero: Callable[[int, Any], Any]
+    settle: Callable[[Tap, Any], None]
+    inlined: Sequence[str]
 
     def run(self, jaxpr: Any, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a jaxpr, its taps standing for values of the program."""

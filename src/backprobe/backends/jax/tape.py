@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,15 +11,16 @@ import jax
 import jax.numpy as jnp
 
 from backprobe.backends.capabilities import Staging
-from backprobe.backends.facts import Around, Backward, Description, Options, Ran
+from backprobe.backends.facts import Around, Backward, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate
-from backprobe.backends.jax.primitives import TAPS, Tap, carried, concrete, peek_p, tap_p, traces_around
-from backprobe.backends.jax.staged import CHECKPOINTS, INLINED, Staged, trace
+from backprobe.backends.jax.inside import CALLS, CHECKPOINTS
+from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p, traces_around
+from backprobe.backends.jax.staged import Staged, trace
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.backends.protocol import Tape
-from backprobe.errors import BadOutput
+from backprobe.backends.refusals import refuse_cotangent
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -41,26 +41,20 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
 
     # what a tensor is
 
-    def is_tensor(self, value: Any) -> bool:
-        return is_array(value)
+    is_tensor = staticmethod(is_array)
+    describe = staticmethod(describe)
 
     def is_floating(self, tensor: Any) -> bool:
         return bool(jnp.issubdtype(tensor.dtype, jnp.inexact))
 
-    def describe(self, tensor: Any) -> Description:
-        return describe(tensor)
-
     def is_differentiated(self, value: Any) -> bool:
-        return private.reaches(value, self.level)
+        return private.carried(value, self.level) is not None
 
     def cotangent(self, output: Any, cotangent: Any) -> Any:
         try:
             return jnp.asarray(cotangent, output.dtype)
         except (TypeError, ValueError) as error:
-            raise BadOutput(
-                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
-                next=f"cotangent=numpy.ones({tuple(output.shape)})",
-            ) from error  # fmt: skip
+            refuse_cotangent(cotangent, str(tuple(output.shape)), error)
 
     # forward and backward
 
@@ -81,7 +75,8 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             try:
                 ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
-                others = [carried(tap.tapped, self.level) for tap in ran.captures if not tap.lost and not tap.opaque]
+                seen = [tap.tapped for tap in ran.captures if not tap.lost and not tap.opaque]
+                others = [private.carried(tensor, self.level) for tensor in seen]
                 return [self._home(ran.output), *(other for other in others if other is not None)]
             finally:
                 lifted.give_back(tracers, self._home, partial(concrete, self.level))
@@ -126,15 +121,9 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             return False
         return private.trace_of(tensor) not in self.around
 
-    def _peek(self, tap: Tap) -> None:
-        TAPS[tap.key] = tap
-        peek_p.bind(tap.tapped, key=tap.key, batch=0)
-        if not self.depth:
-            self._take_value(tap)
-
     def _take_value(self, tap: Tap) -> None:
         """What depends on nothing that is differentiated has no tangent, and no rule sees it: it is its own value."""
-        if tap.captured and carried(tap.tapped, self.level) is None:
+        if not self.depth and tap.captured and private.carried(tap.tapped, self.level) is None:
             tap.value = tap.tapped
 
     def capture(self, tensor: Any, around: Callable[[], Around]) -> Tap:
@@ -143,12 +132,12 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             known = self._know(tensor, Tap())
         if not known.captured:
             known.captured = True
-            if known.is_hidden:
-                pass
-            elif isinstance(tensor, jax.core.Tracer):
-                self._peek(known)
-            else:
+            if not isinstance(tensor, jax.core.Tracer):
                 known.value, known.lost = tensor, False
+            elif not known.is_hidden:
+                TAPS[known.key] = known
+                peek_p.bind(known.tapped, key=known.key, batch=0)
+                self._take_value(known)
             known.status, known.why = self._without_tangent(tensor, *around())
         return known
 
@@ -158,8 +147,7 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(tensor).dtype)})
         if unrecorded or any(read.has_tangent for read in reads):
             return GradStatus.DETACHED, Reason("no_history")
-        cut = [read for read in reads if not read.has_tangent and read.status is GradStatus.DETACHED]
-        if cut:
+        if any(read.status is GradStatus.DETACHED for read in reads):
             return GradStatus.DETACHED, Reason("inherited", {"status": str(GradStatus.DETACHED)})
         return GradStatus.FROZEN, Reason("frozen")
 
@@ -187,9 +175,12 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         """Call what JAX traces; see ``backprobe.backends.jax.staged``."""
         if self.depth or self._is_inside(args, kwargs):
             return function(*args, **kwargs)
-        with self._deeper():
+        self.depth += 1
+        try:
             closed, result_of, inputs = trace(function, args, kwargs)
-        inlined = (*INLINED, *CHECKPOINTS) if self.options.partials else INLINED  # edges are seen outside alone
+        finally:
+            self.depth -= 1
+        inlined = (*CALLS, *CHECKPOINTS) if self.options.partials else CALLS  # edges are seen outside alone
         staged = Staged(self.level, self._zero, self._settle, inlined)
         return result_of(staged.run(closed, inputs))
 
@@ -197,14 +188,6 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         """Is the call made inside a transformation that is not staged?"""
         tracers = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.core.Tracer)]
         return any(private.trace_of(tracer) not in (self.level, *self.around) for tracer in tracers)
-
-    @contextmanager
-    def _deeper(self) -> Iterator[None]:
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
 
     def _settle(self, tap: Tap, tapped: Any) -> None:
         """A value that was traced has become one of the program's own."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from backprobe.backends.capabilities import Models, ModuleObserver, Program
+from backprobe.backends.capabilities import Models, ModuleObserver
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
@@ -27,8 +27,7 @@ INSTEAD = {
 class KerasModels(Models):
     """Keras's models and layers. Keras is imported when there is one."""
 
-    def is_model(self, value: Any) -> bool:
-        return layers.is_layer(value)
+    is_model = staticmethod(layers.is_layer)
 
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> KerasModelCall:
         from backprobe.backends.tensorflow.models import KerasModelCall
@@ -39,11 +38,10 @@ class KerasModels(Models):
 class TensorflowBlocks(Blocks):
     """Blocks under a gradient tape of ours, which is as long open as the block."""
 
+    refuse = staticmethod(refusals.refuse)
+
     def tape(self, options: Options) -> TensorflowBlockTape:
         return TensorflowBlockTape(options)
-
-    def refuse(self, target: Any, asked: str) -> None:
-        _refuse(target, asked)
 
     def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         from backprobe.backends.tensorflow import models
@@ -60,27 +58,14 @@ class TensorflowBackend(Backend):
     partials = True
     models = KerasModels()
     blocks = TensorflowBlocks()
+    graphs = staticmethod(graph_targets.program)
+    recheck = TensorflowRecheck
+    refuse = staticmethod(refusals.refuse)
+    errors = staticmethod(errors.explain)
     instead = INSTEAD
 
     def tape(self, options: Options) -> TensorflowTape:
         return TensorflowTape(options)
-
-    def refuse(self, target: Any, asked: str) -> None:
-        _refuse(target, asked)
-
-    def graphs(self, target: Any, session: Any) -> Program | None:
-        return graph_targets.program(target, session)
-
-    def recheck(self) -> TensorflowRecheck:
-        return TensorflowRecheck()
-
-    def errors(self, error: BaseException, tape: object, captures: object) -> str | None:
-        return errors.explain(error)
-
-
-def _refuse(target: Any, asked: str) -> None:
-    refusals.refuse(target, asked)
-    graph_targets.refuse_context(target, asked)
 
 
 BACKEND: Backend = TensorflowBackend()

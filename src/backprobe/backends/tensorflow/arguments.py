@@ -8,7 +8,8 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.tensors import is_eager, variable_of
+from backprobe.backends.immutable import is_floating_number
+from backprobe.backends.tensorflow.tensors import is_floating, is_tensor, plain, variable_of
 from backprobe.record.containers import exchanged, leaves
 
 
@@ -25,7 +26,7 @@ def lift(
     a tape follows it wherever the program comes upon it.
     """
     chosen = [leaf for name, value in arguments.items() if wrt is None or name in wrt for _, leaf in leaves(value)]
-    integers_too = not any(_is_floating(leaf) for leaf in chosen)
+    integers_too = not any(is_floating_leaf(leaf) for leaf in chosen)
     made: dict[int, Any] = {}
 
     def differentiated(leaf: Any) -> Any:
@@ -33,7 +34,7 @@ def lift(
             return leaf
         if isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "iub":
             return tf.constant(leaf)
-        if not (_is_floating(leaf) or (integers_too and type(leaf) is int)):
+        if not (is_floating_leaf(leaf) or (integers_too and type(leaf) is int)):
             return leaf
         if isinstance(leaf, int | float | complex):
             return watch(_own(leaf))  # equal numbers are one object in Python and two arguments here
@@ -47,19 +48,8 @@ def lift(
     }
 
 
-def _is_floating(leaf: Any) -> bool:
-    variable = variable_of(leaf)
-    if variable is not None or is_eager(leaf):
-        kind = (leaf if variable is None else variable).dtype
-        return bool(kind.is_floating or kind.is_complex)
-    if isinstance(leaf, numpy.ndarray | numpy.generic):
-        return _is_floating_array(leaf)
-    return isinstance(leaf, float | complex)
-
-
-def _is_floating_array(array: Any) -> bool:
-    """NumPy's own floating dtypes, and those that TensorFlow adds to it, such as bfloat16."""
-    return array.dtype.kind in "fc" or (array.dtype.kind == "V" and "float" in array.dtype.name)
+def is_floating_leaf(leaf: Any) -> bool:
+    return is_floating(plain(leaf).dtype) if is_tensor(leaf) else is_floating_number(leaf)
 
 
 def _own(leaf: Any) -> Any:

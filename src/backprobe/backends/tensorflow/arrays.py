@@ -7,10 +7,10 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.facts import Description, Summary
+from backprobe.backends.facts import Summary
 from backprobe.backends.immutable import HostArrays
 from backprobe.backends.numpy import DTYPES
-from backprobe.backends.tensorflow.tensors import describe, read, variable_of
+from backprobe.backends.tensorflow.tensors import describe, plain, read
 from backprobe.errors import NotSaved
 
 
@@ -20,14 +20,13 @@ class TensorflowArrays(HostArrays):
     name = "tensorflow"
 
     def is_tensor(self, value: Any) -> bool:
-        return isinstance(value, tf.Tensor) or variable_of(value) is not None
+        return plain(value) is not None
 
-    def describe(self, tensor: Any) -> Description:
-        return describe(tensor)
+    describe = staticmethod(describe)
 
     def to_host(self, tensor: Any) -> Any:
-        plain = tensor if isinstance(tensor, tf.Tensor) else read(variable_of(tensor))
-        return numpy.asarray(plain.numpy())
+        held = plain(tensor)
+        return numpy.asarray((read(held) if isinstance(held, tf.Variable) else held).numpy())
 
     def from_host(self, array: Any, dtype: str) -> Any:
         return tf.constant(array, dtype=tf.as_dtype(dtype))

@@ -23,12 +23,10 @@ NOT_CONNECTED, WRITTEN_SINCE, MIXED = Reason("no_path"), Reason("written_since")
 def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> Backward:
     """Run backward once; what each capture got, and the order in which backward visits them."""
     captures: Sequence[Capture] = ran.captures
-    recorded: dict[Key, int] = {}
-    for at, capture in enumerate(captures):
-        if capture.is_followed:
-            recorded.setdefault(capture.key, at)
-    gradients = _gradients(tape, log, ran, captures)
-    outcomes = [_outcome(capture, gradients.get(capture.key), log) for capture in captures]
+    recorded = {capture.key: at for at, capture in reversed(list(enumerate(captures))) if capture.is_followed}
+    sources = {key: _sources(captures[at], log) for key, at in recorded.items()}
+    found = tape.gradient(ran.output, sources, output_gradients=ran.cotangent)
+    outcomes = [_outcome(capture, _sum(found.get(capture.key, ())), log) for capture in captures]
     links = _links(log, captures, recorded, outcomes)
     order = _visited(log, captures, outcomes)
     if options.partials:
@@ -37,18 +35,9 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
     return Backward(linked, order)
 
 
-def _gradients(tape: Any, log: OperationLog, ran: Ran, captures: Sequence[Capture]) -> dict[Key, Any]:
-    """The gradient of each capture; that of one version of a Variable is the sum over what was read of it."""
-    sources: dict[Key, list[Any]] = {}
-    for capture in captures:
-        if capture.is_followed:
-            sources.setdefault(capture.key, _sources(capture, log))
-    found = tape.gradient(ran.output, sources, output_gradients=ran.cotangent)
-    return {key: _sum(parts) for key, parts in found.items()}
-
-
 def _sources(capture: Capture, log: OperationLog) -> list[Any]:
-    uses = log.variables.get(capture.number) if capture.is_variable else None
+    """The gradient of a capture is the sum of those of these: of one version of a Variable, what was read of it."""
+    uses = log.variables.get(capture.number)
     if uses is None or not uses.writes:
         return [capture.source]
     return [] if uses.is_read_otherwise else uses.reads_of(capture.version)
@@ -62,7 +51,7 @@ def _sum(parts: Sequence[Any]) -> Any:
 def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
     if not capture.is_followed:
         return Outcome(capture.status, capture.why, capture.value)
-    uses = log.variables.get(capture.number) if capture.is_variable else None
+    uses = log.variables.get(capture.number)
     if uses is not None and uses.writes and uses.is_read_otherwise:
         return Outcome(GradStatus.OPAQUE, MIXED, capture.value)
     if gradient is None:
@@ -78,10 +67,10 @@ def _links(
     """The captures that flow directly into each. Some operations, such as tf.round, have no derivative:
     what is not connected flows into nothing that is.
     """
-    dead = (GradStatus.NOT_CONNECTED,)
+    dead = {at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.NOT_CONNECTED}
     found = [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
     return [
-        [at for at in own if outcome.status is not GradStatus.OK or outcomes[at].status not in dead]
+        [at for at in own if outcome.status is not GradStatus.OK or at not in dead]
         for own, outcome in zip(found, outcomes, strict=True)
     ]
 

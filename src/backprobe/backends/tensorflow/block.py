@@ -40,9 +40,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())
-        self.recording.enter_context(self.user_tapes.observed())
-        for name in GIVING:
-            self.recording.enter_context(listening(tf.GradientTape, name, self._giving))
+        for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(GIVING, self._giving)}.items():
+            self.recording.enter_context(listening(tf.GradientTape, name, listener))
 
     def _giving(self, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
         start, compiled = self.log.length + 1, dict(self.log.compiled)

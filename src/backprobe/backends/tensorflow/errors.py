@@ -5,7 +5,7 @@ from __future__ import annotations
 NO_GRADIENT = "no entry for"
 
 
-def explain(error: BaseException) -> str | None:
+def explain(error: BaseException, *context: object) -> str | None:
     """A note for an error; None where there is nothing to add."""
     if isinstance(error, LookupError) and NO_GRADIENT in str(error):
         return (

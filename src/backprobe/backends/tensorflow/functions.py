@@ -1,14 +1,17 @@
-"""Callables that TensorFlow runs in its own way: compiled functions, and functions that call others."""
+"""Callables that TensorFlow runs in its own way: compiled functions, layers, and functions that call others."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow import layers
+from backprobe.backends.tensorflow.private import bound_function, is_compiled
+from backprobe.source.followed_calls import Callables
 
 HIGHER_ORDER = (
     tf.cond, tf.case, tf.switch_case, tf.while_loop, tf.map_fn, tf.scan, tf.foldl, tf.foldr, tf.nest.map_structure,
@@ -16,18 +19,18 @@ HIGHER_ORDER = (
 """These call, outside of a graph, the very functions that they are given. Others, tf.vectorized_map, trace them."""
 
 
-def is_compiled(function: Any) -> bool:
-    return isinstance(function, tf.types.experimental.PolymorphicFunction)
-
-
-def is_called_compiled(value: Any) -> bool:
-    """Is it an object whose ``__call__`` is a ``tf.function``, as a ``tf.Module`` often is?"""
-    return any(is_compiled(vars(base).get("__call__")) for base in type(value).__mro__)
-
-
-def uncompiled(function: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The Python function of a ``tf.function``, run as the Python function it is: names are in no graph.
-
-    So does ``tf.config.run_functions_eagerly``. What was traced before is left where it is, and not used.
+class TensorflowCallables(Callables):
+    """What TensorFlow's ``Callables`` are. A ``tf.function`` runs as the Python function that it is: names are in no
+    graph. So does ``tf.config.run_functions_eagerly``. What was traced before is left where it is, and not used.
     """
-    return private.bound_function(function), operator.call
+
+    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
+        if is_compiled(function):
+            return bound_function(function), operator.call
+        if any(is_compiled(vars(base).get("__call__")) for base in type(function).__mro__):  # often of a tf.Module
+            return bound_function(function.__call__), operator.call
+        is_layer = modules_too and layers.is_layer(function)
+        return (layers.own_call(function), partial(layers.call_with, function)) if is_layer else None
+
+    def higher_order(self, function: Any) -> Callable[..., Any] | None:
+        return function if any(function is known for known in HIGHER_ORDER) else None

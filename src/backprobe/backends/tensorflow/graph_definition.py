@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 _numbers = itertools.count()
@@ -23,19 +22,13 @@ def renamed(definition: Any) -> Any:
     for pair in definition.library.gradient:
         pair.function_name = names.get(pair.function_name, pair.function_name)
         pair.gradient_func = names.get(pair.gradient_func, pair.gradient_func)
-    for node in _nodes(definition):
+    for node in itertools.chain(definition.node, *(function.node_def for function in definition.library.function)):
         node.op = names.get(node.op, node.op)
         for attribute in node.attr.values():
             for called in (attribute.func, *attribute.list.func):
                 if called.name in names:
                     called.name = names[called.name]
     return definition
-
-
-def _nodes(definition: Any) -> Iterator[Any]:
-    yield from definition.node
-    for function in definition.library.function:
-        yield from function.node_def
 
 
 def without(definition: Any, names: set[str]) -> Any:

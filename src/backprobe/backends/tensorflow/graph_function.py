@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,8 +11,8 @@ from backprobe.backends.facts import Node
 from backprobe.backends.tensorflow.graph_definition import renamed, tensors_taken, without
 from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_mode import GraphProgram, user_line
-from backprobe.backends.tensorflow.graph_private import called_graph, inlined, is_compiled
 from backprobe.backends.tensorflow.graph_values import Variable
+from backprobe.backends.tensorflow.private import called_graph, inlined, is_compiled_by_xla
 from backprobe.errors import BadOption, Unsupported
 from backprobe.record.source import Source
 
@@ -28,9 +28,9 @@ class FunctionProgram(GraphProgram):
 
     def __init__(self, function: Any, name: str) -> None:
         self.function, self.wrapper = function, _wrapper(function.graph)
-        own = [given for given in function.inputs if given.name not in _captured(function)]
-        self.specs = [tf.TensorSpec(given.shape, given.dtype, given.op.name) for given in own]
-        self.inputs = own
+        captured = {inside.name for _, inside in function.graph.captures}
+        self.inputs = [given for given in function.inputs if given.name not in captured]
+        self.specs = [tf.TensorSpec(given.shape, given.dtype, given.op.name) for given in self.inputs]
         self.original: dict[str, str] = {}  # what the captures were called, by what they are called here
         self.wrapped = v1.wrap_function(self._imported, self.specs)
         super().__init__(self.wrapped.graph, None, name)
@@ -51,7 +51,8 @@ class FunctionProgram(GraphProgram):
                 self.variables.append(Variable(variable.name.removesuffix(":0"), tensor, variable.dtype))
         definition = renamed(inlined(self.function))
         definition = without(definition, {name.removesuffix(":0") for name in given})
-        outputs = self.function.outputs[: self._count()]
+        count = sum(part is not None for part in self._returned())  # a gradient tape that has seen it appends others
+        outputs = self.function.outputs[:count]
         wanted = [output.name for output in outputs if output.name not in given]
         taken = tensors_taken(definition)
         used = {name: tensor for name, tensor in given.items() if name in taken}
@@ -61,10 +62,6 @@ class FunctionProgram(GraphProgram):
 
     def _returned(self) -> list[Any]:
         return list(tf.nest.flatten(self.function.structured_outputs, expand_composites=True))
-
-    def _count(self) -> int:
-        """How many tensors it returns; a gradient tape that has seen it appends further outputs."""
-        return sum(part is not None for part in self._returned())
 
     def _structured(self, tensors: Sequence[Any]) -> Any:
         """These tensors as the function returns its own."""
@@ -101,9 +98,8 @@ class FunctionProgram(GraphProgram):
 
     def nodes(self, output: Any) -> Sequence[Node]:
         found = super().nodes(output)
-        assert self.execution is not None
-        for operation in self.execution.executed.values():
-            if operation.type in CALLS and is_compiled(operation):
+        for operation in self.executed.values():
+            if operation.type in CALLS and is_compiled_by_xla(operation):
                 raise Unsupported(
                     "a function that XLA compiles cannot be differentiated inside a graph",
                     asked=f"bp.probe({self.name})", found=f"{self.written_as(operation)}, made with jit_compile=True",
@@ -147,24 +143,14 @@ class FunctionProgram(GraphProgram):
             return None
 
 
-def _captured(function: Any) -> set[str]:
-    return {inside.name for _, inside in function.graph.captures}
-
-
 def _wrapper(graph: Any) -> str:
     """The prefix of names in a graph that only calls one function, as the signatures of SavedModels do."""
-    return "".join(f"{name}/" for name in _calls(graph))
-
-
-def _calls(graph: Any) -> Iterator[str]:
     operations = [operation for operation in graph.get_operations() if operation.type != "Placeholder"]
     calls = [operation for operation in operations if operation.type in CALLS]
     if len(calls) != 1 or any(operation.type not in HANDING_ON for operation in operations if operation not in calls):
-        return
-    yield calls[0].name
+        return ""
     inner = called_graph(graph, calls[0])
-    if inner is not None:
-        yield from _calls(inner)
+    return f"{calls[0].name}/" + ("" if inner is None else _wrapper(inner))
 
 
 def _in_order(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -11,10 +11,10 @@ from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
+from backprobe.backends.immutable import too_large
 from backprobe.errors import Unsupported
 
 SCOPE = "backprobe/"
-LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 v1 = tf.compat.v1
 
 
@@ -80,7 +80,7 @@ def gradients(
 def is_large(size: int, source: Any) -> bool:
     """Is the Jacobian block of a value of this size too large to be taken?"""
     elements = source.shape.num_elements() if source.dtype != tf.resource else 0
-    return elements is None or size * max(elements, 1) > LARGEST_BLOCK
+    return elements is None or too_large(size * max(elements, 1)) is not None
 
 
 def blocks(tensor: Any, sources: Sequence[Any], stopped: Sequence[Any]) -> list[Any]:

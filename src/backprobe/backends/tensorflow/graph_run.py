@@ -12,9 +12,9 @@ import tensorflow as tf
 from backprobe.backends.facts import Backward, Outcome
 from backprobe.backends.immutable import path_sums
 from backprobe.backends.tensorflow.graph_gradients import blocks, gradients, is_large, once, v1
-from backprobe.backends.tensorflow.graph_values import FREE, Execution, GraphValue, is_outside
-from backprobe.backends.tensorflow.graph_walk import carries, is_floating
-from backprobe.backends.tensorflow.tensors import EPSILON
+from backprobe.backends.tensorflow.graph_values import FREE, GraphValue, GraphValues, is_outside
+from backprobe.backends.tensorflow.graph_walk import carries
+from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -24,13 +24,17 @@ class GraphRun:
     """One run. By position of the recorded values: the tensors of value and gradient, and the direct inputs."""
 
     def __init__(
-        self, execution: Execution, values: Sequence[GraphValue], partials: bool | str, *, is_seeded: bool
+        self, graph: GraphValues, values: Sequence[GraphValue], partials: bool | str, *, is_seeded: bool
     ) -> None:  # fmt: skip
-        self.execution, self.upstream, self.values, self.partials = execution, execution.upstream, values, partials
-        found = _gradients(execution, is_seeded=is_seeded)
+        self.graph, self.upstream, self.values, self.partials = graph, graph.upstream, values, partials
+        found = _gradients(graph, is_seeded=is_seeded)
         self.seed = found.get("cotangent")
-        self.carriers = [self._carrier(value) for value in values]
-        self.gradients = [self._gradient(value, found) for value in values]
+        self.statuses = [self._status(value, found) for value in values]
+        self.carriers = [self._carrier(value, status) for value, (status, _) in zip(values, self.statuses, strict=True)]
+        self.gradients = [
+            found[value.tensor.name] if status is GradStatus.OK else None
+            for value, (status, _) in zip(values, self.statuses, strict=True)
+        ]
         recorded = {value.tensor.name: at for at, value in enumerate(values) if self.gradients[at] is not None}
         self.inputs = [
             self.upstream.direct(value.tensor, recorded) if self.gradients[at] is not None else []
@@ -39,31 +43,20 @@ class GraphRun:
 
     def tensors(self) -> dict[str, Any]:
         """The tensors to fetch, each under the key of its numbers."""
-        wanted = {"output": self.execution.output}
+        wanted = {"output": self.graph.output}
         for at, (carrier, gradient) in enumerate(zip(self.carriers, self.gradients, strict=True)):
             wanted |= {f"value {at}": carrier} if carrier is not None else {}
             wanted |= {f"grad {at}": gradient} if gradient is not None else {}
         return wanted | (self._flows() if self.partials else {})
 
-    def _is_executed(self, value: GraphValue) -> bool:
-        return value.tensor.op.name in self.execution.executed or value.tensor.name in self.execution.fed
-
-    def _carrier(self, value: GraphValue) -> Any:
-        if value.opaque is not None or not self._is_executed(value):
+    def _carrier(self, value: GraphValue, status: GradStatus) -> Any:
+        """The tensor of a value. Of a variable it may be read in parts only, or only inside calls and loops."""
+        if status in (GradStatus.OPAQUE, GradStatus.NOT_EXECUTED):
             return None
-        return value.carriers[0] if value.carriers else self._read(value)
-
-    def _read(self, value: GraphValue) -> Any:
-        """The value of a variable of which only parts are read, or which is read only inside calls and loops."""
-        if value.tensor.dtype.base_dtype != tf.resource:
-            return value.tensor
+        if value.carriers or value.tensor.dtype.base_dtype != tf.resource:
+            return (*value.carriers, value.tensor)[0]
         read = partial(tf.raw_ops.ReadVariableOp, resource=value.tensor, dtype=value.dtype)
-        return once(self.execution.graph, ("read", value.tensor.name), lambda: {"read": read()})["read"]
-
-    def _gradient(self, value: GraphValue, found: Mapping[Hashable, Any]) -> Any:
-        if value.opaque is not None or not self._is_executed(value) or self.upstream.is_cut(value.tensor):
-            return None
-        return found.get(value.tensor.name)
+        return once(self.graph.graph, ("read", value.tensor.name), lambda: {"read": read()})["read"]
 
     # local derivatives
 
@@ -79,7 +72,7 @@ class GraphRun:
                 made |= self._flows_into(at, sources, recorded) if sources else {}
             return made
 
-        return once(self.execution.graph, key, make)
+        return once(self.graph.graph, key, make)
 
     def _flows_into(self, at: int, sources: Sequence[int], recorded: Sequence[Any]) -> dict[Hashable, Any]:
         tensor = self.values[at].tensor
@@ -106,13 +99,11 @@ class GraphRun:
         order = tuple(at for at in reversed(range(len(outcomes))) if outcomes[at].status is GradStatus.OK)
         if not self.partials:
             return Backward(outcomes, order)
-        grads = [None if one.grad is None else numpy.asarray(one.grad) for one in outcomes]
-        epsilons = [EPSILON.get(value.dtype, 0.0) for value in self.values]
         names = [value.tensor.name for value in self.values]
-        return Backward(outcomes, order, path_sums(outcomes, grads, epsilons, names.index(self.execution.output.name)))
+        return Backward(outcomes, order, path_sums(outcomes, names.index(self.graph.output.name)))
 
     def _outcome(self, at: int, value: GraphValue, numbers: Mapping[str, Any]) -> Outcome:
-        status, why = self._status(at, value)
+        status, why = self.statuses[at]
         held = numbers.get(f"value {at}")
         if held is None:
             assert why is not None
@@ -130,10 +121,10 @@ class GraphRun:
             partial = None
         return Edge(source, partial, numbers.get(f"flow {at} {source}"))
 
-    def _status(self, at: int, value: GraphValue) -> tuple[GradStatus, Reason | None]:
+    def _status(self, value: GraphValue, found: Mapping[Hashable, Any]) -> tuple[GradStatus, Reason | None]:
         if value.opaque is not None:
             return GradStatus.OPAQUE, value.opaque
-        if not self._is_executed(value):
+        if value.tensor.op.name not in self.graph.executed and value.tensor.name not in self.graph.fed:
             return GradStatus.NOT_EXECUTED, Reason("not_needed")
         if not is_floating(value.dtype):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
@@ -141,8 +132,8 @@ class GraphRun:
             return GradStatus.NOT_CONNECTED, Reason("output_without")
         if self.upstream.is_cut(value.tensor):
             return GradStatus.DETACHED, Reason(self._code_of_cut(value))
-        if self.gradients[at] is None:
-            return GradStatus.NOT_CONNECTED, self.upstream.why_cut(value.tensor, self.execution.written_as)
+        if value.tensor.name not in found:
+            return GradStatus.NOT_CONNECTED, self.upstream.why_cut(value.tensor, self.graph.written_as)
         return GradStatus.OK, None
 
     def _code_of_cut(self, value: GraphValue) -> str:
@@ -154,15 +145,15 @@ class GraphRun:
         return "through_other_dtype"
 
 
-def _gradients(execution: Execution, *, is_seeded: bool) -> dict[Hashable, Any]:
+def _gradients(graph: GraphValues, *, is_seeded: bool) -> dict[Hashable, Any]:
     """The gradient of each value upstream, by its name: added to the graph once, whatever is selected."""
-    upstream, output, graph = execution.upstream, execution.output, execution.graph
-    fed = [tensor for name, tensor in upstream.tensors.items() if name in execution.fed]
+    upstream, output = graph.upstream, graph.output
+    fed = [tensor for name, tensor in upstream.tensors.items() if name in graph.fed]
     cut = [tensor for tensor in fed if tensor.op.type not in FREE]
-    handles = {variable.tensor.name for variable in execution.variables if is_floating(variable.dtype)}
+    handles = {variable.tensor.name for variable in graph.variables if is_floating(variable.dtype)}
     sources = [
         tensor for name, tensor in upstream.tensors.items()
-        if (is_floating(tensor.dtype) or name in handles) and is_outside(graph, tensor.op)
+        if (is_floating(tensor.dtype) or name in handles) and is_outside(graph.graph, tensor.op)
     ]  # fmt: skip
 
     def make() -> dict[Hashable, Any]:
@@ -170,4 +161,4 @@ def _gradients(execution: Execution, *, is_seeded: bool) -> dict[Hashable, Any]:
         found = gradients(output, sources, seed, [tensor for tensor in cut if tensor is not output])
         return {"cotangent": seed} | {s.name: g for s, g in zip(sources, found, strict=True)}
 
-    return once(graph, ("gradients", output.name, is_seeded, tuple(sorted(t.name for t in cut))), make)
+    return once(graph.graph, ("gradients", output.name, is_seeded, tuple(sorted(t.name for t in cut))), make)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import numpy
 import tensorflow as tf
@@ -26,18 +27,13 @@ class SessionProgram(GraphProgram):
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """The one argument is what ``Session.run`` takes as ``feed_dict``, whose keys may also be names."""
         if len(args) + len(kwargs) > 1 or kwargs.keys() - {"feed_dict"}:
-            raise BadOption(
-                "the probe of a graph takes a feed_dict, as Session.run does", next=self._example(),
-                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
-            )  # fmt: skip
+            asked = f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs)
+            self._refuse("the probe of a graph takes a feed_dict, as Session.run does", asked)
         feeds = (*args, *kwargs.values(), {})[0]
         feeds = {} if feeds is None else feeds
         if not isinstance(feeds, Mapping):
-            raise BadOption(
-                f"a feed_dict is a dict, not {type(feeds).__name__}",
-                asked=f"bp.probe({self.name}, session=s)({feeds!r})",
-                found=f"placeholders: {', '.join(self._placeholders()) or 'none'}", next=self._example(),
-            )  # fmt: skip
+            asked = f"bp.probe({self.name}, session=s)({feeds!r})"
+            self._refuse(f"a feed_dict is a dict, not {type(feeds).__name__}", asked)
         self.feeds = {self._key(key): value for key, value in feeds.items()}
         self.fed = frozenset(name for key in self.feeds for name in self._fed_names(key))
 
@@ -50,23 +46,20 @@ class SessionProgram(GraphProgram):
         """A tensor that can be fed, by itself or by its name in the graph."""
         if isinstance(key, str):
             written = key.replace("`", "")
-            try:
+            with suppress(KeyError, ValueError):
                 return self.graph.get_tensor_by_name(written if ":" in written else f"{written}:0").name
-            except (KeyError, ValueError):
-                close = nearest(written, self._placeholders()) or self._placeholders()
-                raise BadOption(
-                    f"the graph has no tensor {key!r} to feed", asked=f"feed_dict={{{key!r}: ...}}",
-                    found=f"placeholders: {', '.join(self._placeholders()) or 'none'}",
-                    next=f"{{{close[0]!r}: ...}}" if close else "no feed_dict",
-                ) from None  # fmt: skip
+            close = nearest(written, self._placeholders()) or self._placeholders()
+            instead = f"{{{close[0]!r}: ...}}" if close else "no feed_dict"
+            self._refuse(f"the graph has no tensor {key!r} to feed", f"feed_dict={{{key!r}: ...}}", instead)
         owner = getattr(key, "graph", None) if not isinstance(key, tuple) else self.graph
         if owner is not self.graph:
             kind = "a tensor of another graph" if owner is not None else type(key).__name__
-            raise BadOption(
-                f"{kind} cannot be fed", asked=f"feed_dict={{{key!r}: ...}}",
-                found=f"placeholders: {', '.join(self._placeholders()) or 'none'}", next=self._example(),
-            )  # fmt: skip
+            self._refuse(f"{kind} cannot be fed", f"feed_dict={{{key!r}: ...}}")
         return key
+
+    def _refuse(self, headline: str, asked: str, instead: str | None = None) -> NoReturn:
+        found = f"placeholders: {', '.join(self._placeholders()) or 'none'}"
+        raise BadOption(headline, asked=asked, found=found, next=instead or self._example())
 
     def _placeholders(self) -> list[str]:
         return [operation.name for operation in self.graph.get_operations() if operation.type in FREE
@@ -81,15 +74,6 @@ class SessionProgram(GraphProgram):
         fetched = self.session.run({"result": self.wanted, "numbers": dict(tensors)}, feed_dict=feeds)
         result = tf.nest.map_structure(_as_array, fetched["result"])
         return result, {key: numpy.asarray(value) for key, value in fetched["numbers"].items()}
-
-    def explain_error(self, error: BaseException) -> str | None:
-        executed = {} if self.execution is None else self.execution.executed
-        needed = {name for name, operation in executed.items() if operation.type in FREE}
-        unfed = sorted(name for name in needed if f"{name}:0" not in self.fed and name in str(error))
-        if "must feed a value" in str(error) and unfed:
-            inside = ", ".join(f"{name!r}: ..." for name in unfed)
-            return f"backprobe: the run needs {', '.join(unfed)}; give it in the call, bp.probe(...)({{{inside}}})"
-        return super().explain_error(error)
 
 
 def _as_array(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import tensorflow as tf
@@ -56,22 +55,4 @@ def _refuse(part: Any) -> None:
         raise BadOption(
             f"the variable {part.name} is not computed from anything", asked=f"bp.probe({part.name})",
             found="a tf.Variable", next="bp.probe(loss, session=s), for the gradient of a loss with respect to it",
-        )  # fmt: skip
-    keras = sys.modules.get("keras")
-    if keras is not None and isinstance(part, keras.KerasTensor):
-        raise BadOption(
-            "a KerasTensor describes a value and holds none", asked="bp.probe(tensor)",
-            found=f"KerasTensor {part.name}",
-            next="bp.probe(model)(inputs), with keras.Model(inputs, outputs)",
-        )  # fmt: skip
-
-
-def refuse_context(part: Any, asked: str) -> None:
-    """Raise Unsupported where a function or model would be run while TensorFlow builds a graph."""
-    if callable(part) and not tf.executing_eagerly():
-        raise Unsupported(
-            "a function cannot be probed while TensorFlow builds a graph", asked=asked,
-            found="with graph.as_default(), a tf.function that is being traced, or eager execution disabled",
-            why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
-            next="call it outside, or bp.probe(tensor, session=s)({x: 3.0}) for a tensor of the graph",
         )  # fmt: skip

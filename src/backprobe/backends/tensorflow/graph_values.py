@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import tensorflow as tf
+
 from backprobe.backends.facts import Description, Node
-from backprobe.backends.tensorflow.graph_walk import Upstream, is_floating
+from backprobe.backends.tensorflow.graph_gradients import added
+from backprobe.backends.tensorflow.graph_walk import Upstream, behind, taken_by
+from backprobe.backends.tensorflow.tensors import is_floating
+from backprobe.record.containers import leaves
 from backprobe.record.names import of_graph
 from backprobe.record.reasons import Reason
 
@@ -47,20 +52,51 @@ class GraphValue:
     opaque: Reason | None = None
 
 
-@dataclass(frozen=True)
-class Execution:
-    """One run of an output: what is fed, all operations in order, those that it executes, and the variables."""
+class GraphValues:
+    """A graph, and one run of an output of it: the values that have names, and what the run executes."""
 
-    graph: Any
-    output: Any
-    fed: frozenset[str]
-    operations: Sequence[Any]
-    executed: Mapping[str, Any]
-    upstream: Upstream
-    variables: Sequence[Variable]
-    written_as: Callable[[Any], str | None]
+    def __init__(self, graph: Any, wanted: Any, name: str) -> None:
+        self.graph, self.wanted, self.name = graph, wanted, name
+        self.fed: frozenset[str] = frozenset()
+        self.walked: dict[str, Upstream] = {}
+        self.executed: dict[str, Any] = {}
 
-    def values(self) -> list[GraphValue]:
+    @cached_property
+    def variables(self) -> list[Variable]:
+        """The variables of the graph: handles of resources, and references."""
+        return [
+            Variable(operation.name, operation.outputs[0], operation.get_attr("dtype"))
+            for operation in self.graph.get_operations()
+            if operation.type == "VarHandleOp" or operation.type in REFERENCES
+        ]
+
+    def written_as(self, operation: Any) -> str | None:
+        """The name of an operation, and None for one that has none of its own."""
+        return None if operation.name in added(self.graph) else str(operation.name)
+
+    def operations(self) -> Sequence[Any]:
+        """All of them, in the order of execution."""
+        return list(self.graph.get_operations())
+
+    def fetched(self) -> list[Any]:
+        """The tensors that a run fetches in any case."""
+        return [leaf for _, leaf in leaves(self.wanted) if isinstance(leaf, tf.Tensor)]
+
+    def upstream_of(self, output: Any) -> Upstream:
+        if output.name not in self.walked:
+            handles = {variable.tensor.name for variable in self.variables}
+            self.walked[output.name] = Upstream(
+                self.graph, output, self.fed, lambda tensor: tensor.op.type in FREE or tensor.name in handles
+            )
+        return self.walked[output.name]
+
+    def select(self, output: Any) -> None:
+        """From here on, all is about a run of this output."""
+        self.output, self.upstream = output, self.upstream_of(output)
+        self.executed = behind(self.graph, [output, *self.fetched()], self.fed, control=True)
+        self.takers = taken_by(self.executed.values())
+
+    def named(self) -> list[GraphValue]:
         """Every value, in the order of execution. The reads of a variable that nothing writes are the variable."""
         variables = {variable.tensor.name: variable for variable in self.variables}
         found: list[GraphValue] = []
@@ -68,7 +104,7 @@ class Execution:
         for variable in self.variables:
             if not self._writers(variable):
                 taken.update(read.name for read in self._reads(variable))
-        for operation in self.operations:
+        for operation in self.operations():
             for number, tensor in enumerate(operation.outputs):
                 if tensor.name in variables:
                     found.append(self._variable(variables[tensor.name]))
@@ -76,16 +112,21 @@ class Execution:
                     found += self._plain(operation, number, tensor)
         return found
 
-    def _plain(self, operation: Any, number: int, tensor: Any) -> Iterable[GraphValue]:
+    def describe(self, tensor: Any) -> Description:
+        shape = tf.TensorShape(tensor.shape)
+        known = None if shape.num_elements() is None else tuple(shape.as_list())
+        return Description(known, tf.as_dtype(tensor.dtype).base_dtype.name)
+
+    def _plain(self, operation: Any, number: int, tensor: Any) -> list[GraphValue]:
         name = self.written_as(operation)
         if name is None:
-            return
+            return []
         inside = None if is_outside(self.graph, operation) else Reason("in_loop_or_branch", {"name": name})
         wanted = tensor.name in self.upstream.tensors and is_floating(tensor.dtype)
         wanted = wanted and not (inside and operation.type in MOVING)
-        described = Description(_shape(tensor), tensor.dtype.base_dtype.name)
-        node = Node((of_graph(f"{name}:{number}"),), by_default=wanted, op=operation.type, described=described)
-        yield GraphValue(node, tensor, tensor.dtype.base_dtype, () if inside else (tensor,), inside)
+        names = (of_graph(f"{name}:{number}"),)
+        node = Node(names, by_default=wanted, op=operation.type, described=self.describe(tensor))
+        return [GraphValue(node, tensor, tensor.dtype.base_dtype, () if inside else (tensor,), inside)]
 
     def _variable(self, variable: Variable) -> GraphValue:
         reads, writers = self._reads(variable), self._writers(variable)
@@ -106,44 +147,30 @@ class Execution:
             if reader.type == kind and is_outside(self.graph, reader)
         ]  # fmt: skip
 
-    @cached_property
-    def takers(self) -> dict[str, list[tuple[Any, int]]]:
-        """The operations of this run that take a tensor, by its name, and as which of their inputs."""
-        found: dict[str, list[tuple[Any, int]]] = {}
-        for operation in self.executed.values():
-            for at, given in enumerate(operation.inputs):
-                found.setdefault(given.name, []).append((operation, at))
-        return found
-
     def _handles(self, variable: Variable) -> list[str]:
         """The names of a variable's handle; a call that was inlined hands it on."""
         names = [variable.tensor.name]
         if variable.tensor.dtype.base_dtype.name == "resource":
             for name in names:
-                names += [operation.outputs[0].name for operation, _ in self.takers.get(name, ())
-                          if operation.type == "Identity"]  # fmt: skip
+                names += [taker.outputs[0].name for taker in self.takers.get(name, ()) if taker.type == "Identity"]
         return names
 
     def _writers(self, variable: Variable) -> list[str]:
         """The operations of this run that write to a variable, or may."""
         return [
             self.written_as(operation) or operation.name
-            for handle in self._handles(variable) for operation, at in self.takers.get(handle, ())
-            if WRITING.match(operation.type) or (operation.type in CALLING and not _only_reads(operation, at))
+            for handle in self._handles(variable) for operation in self.takers.get(handle, ())
+            if WRITING.match(operation.type) or (operation.type in CALLING and not _only_reads(operation, handle))
         ]  # fmt: skip
 
 
-def _only_reads(operation: Any, at: int) -> bool:
+def _only_reads(operation: Any, handle: str) -> bool:
     """Is this input of a call, a loop or a branch a variable that it only reads? TensorFlow marks those."""
     try:
         noted = operation.get_attr("_read_only_resource_inputs")
     except ValueError:
         return False
-    return at in noted
-
-
-def _shape(tensor: Any) -> tuple[int, ...] | None:
-    return None if tensor.shape.num_elements() is None else tuple(tensor.shape.as_list())
+    return all(at in noted for at, given in enumerate(operation.inputs) if given.name == handle)
 
 
 def is_outside(graph: Any, operation: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.patching import listening, original
-from backprobe.backends.tensorflow import functions
+from backprobe.backends.tensorflow import private
 from backprobe.record.containers import leaves
 
 
@@ -24,15 +24,11 @@ def is_layer(value: Any) -> bool:
 def own_call(layer: Any) -> Callable[..., Any]:
     """The method in which a layer computes; of one that is a ``tf.function``, the Python method."""
     call: Callable[..., Any] = original(layer, "call")
-    return functions.uncompiled(call)[0] if functions.is_compiled(call) else call
+    return private.bound_function(call) if private.is_compiled(call) else call
 
 
-def uncalled(layer: Any) -> tuple[Any, Callable[..., Any]]:
-    """The method in which a layer computes, and how to call the layer with another in its place."""
-    return own_call(layer), partial(_call_with, layer)
-
-
-def _call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+def call_with(layer: Any, call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    """Call a layer with another method in the place of that in which it computes."""
     with listening(layer, "call", partial(instead, call)):
         return layer(*args, **kwargs)
 

@@ -11,16 +11,16 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
-from backprobe.backends.capabilities import ModuleObserver
+from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import listening, original
-from backprobe.backends.tensorflow import functions
+from backprobe.backends.tensorflow.arguments import is_floating_leaf
 from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
 from backprobe.backends.tensorflow.paths import Part, dismantle, modules, parameters
-from backprobe.record.reasons import Reason
+from backprobe.backends.tensorflow.private import is_compiled
 
 
 @dataclass
-class KerasModelCall:
+class KerasModelCall(ModelCall):
     """Keras's ``ModelCall``: nothing of the model is altered, and Variables are differentiated as ``trainable`` says.
 
     Floating inputs are differentiated as well, so that layers before the first trainable one have gradients.
@@ -33,7 +33,8 @@ class KerasModelCall:
     @cached_property
     def inputs(self) -> Mapping[str, Any]:
         given = enumerate(tf.nest.flatten((self.args, dict(self.kwargs))))
-        return {str(at): leaf for at, leaf in given if _is_floating(leaf)}
+        return {str(at): leaf for at, leaf in given
+                if isinstance(leaf, tf.Tensor | numpy.ndarray) and is_floating_leaf(leaf)}  # fmt: skip
 
     @property
     def forward(self) -> Any:
@@ -49,9 +50,6 @@ class KerasModelCall:
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in parameters(self.whole)]
 
-    def hidden_paths(self) -> Mapping[str, Reason]:
-        return {}
-
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         given = (self.args, dict(self.kwargs))
         flat = [inputs.get(str(at), leaf) for at, leaf in enumerate(tf.nest.flatten(given))]
@@ -60,15 +58,6 @@ class KerasModelCall:
             result = self.model(*args, **kwargs)
         self.whole = reporter.whole
         return result
-
-    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
-        return returned
-
-
-def _is_floating(leaf: Any) -> bool:
-    if isinstance(leaf, tf.Tensor):
-        return bool(leaf.dtype.is_floating or leaf.dtype.is_complex)
-    return isinstance(leaf, numpy.ndarray) and leaf.dtype.kind in "fc"
 
 
 @contextmanager
@@ -96,7 +85,7 @@ def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callabl
     reporting: Callable[..., Any] | None = None
     if observer.wants_locals(path):
         reporting = observer.rewritten(path, own_call(module))
-    if reporting is None and functions.is_compiled(original(module, "call")):
+    if reporting is None and is_compiled(original(module, "call")):
         return own_call(module)  # its layers would run once, as symbols, and never again
     return reporting
 

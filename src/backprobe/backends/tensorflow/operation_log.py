@@ -17,15 +17,19 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.tensorflow.private import identity_of, is_followed_by_a_tape, is_stopped
-from backprobe.backends.tensorflow.tensors import EPSILON
+from backprobe.backends.tensorflow.tensors import DIFFERENTIABLE
 from backprobe.record.entries import GradStatus
+from backprobe.record.graph import reached
 
-CARRYING = frozenset({*EPSILON, tf.variant})
+CARRYING = DIFFERENTIABLE | {tf.variant}
 READING = frozenset({"ReadVariableOp"})
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
 COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
 """How TensorFlow calls an operation that is a whole ``tf.function``."""
 GATHERING = frozenset({"ResourceGather", "ResourceGatherNd"})
+
+NEVER: tuple[int, tuple[int, ...]] = (0, ())
+"""When and of what a value was made that was there before."""
 
 Key = tuple[int, int]
 """The number of a tensor, or of a Variable's handle; and the version, which is 0 for a tensor."""
@@ -169,26 +173,20 @@ class OperationLog:
         """When a value was made, or a Variable first read; 0 for what was there before."""
         if number in self.variables:
             return min((position for position, _ in self.variables[number].reads), default=0)
-        return self.made.get(number, (0, ()))[0]
+        return self.made.get(number, NEVER)[0]
 
     def made_at(self, number: int) -> int:
         """The position of what was computed from values that carry a gradient; 0 for any other."""
-        position, flowing = self.made.get(number, (0, ()))
+        position, flowing = self.made.get(number, NEVER)
         return position if flowing else 0
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
         """The recorded values that flow into a value with no other recorded one between."""
-        found: dict[int, None] = {}
-        visited: set[int] = set()
-        pending = [number]
-        while pending:
-            position, flowing = self.made.get(pending.pop(), (0, ()))
-            for source in flowing:
-                uses = self.variables.get(source)
-                key = (source, uses.version_at(position) if uses is not None else 0)
-                if key in recorded:
-                    found[recorded[key]] = None
-                elif source not in visited:
-                    visited.add(source)
-                    pending.append(source)
-        return sorted(found)
+        found = reached([(number, -1)], lambda key: () if key in recorded else self._inputs(key[0]))
+        return sorted(recorded[key] for key in found & recorded.keys())
+
+    def _inputs(self, number: int) -> list[Key]:
+        """What a value was computed from, each Variable at its version then."""
+        position, flowing = self.made.get(number, NEVER)
+        uses = [(source, self.variables.get(source)) for source in flowing]
+        return [(source, 0 if used is None else used.version_at(position)) for source, used in uses]

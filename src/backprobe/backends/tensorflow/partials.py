@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Outcome, Ran
-from backprobe.backends.immutable import path_sums
+from backprobe.backends.immutable import path_sums, too_large
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
-from backprobe.backends.tensorflow.tensors import EPSILON
-from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
-
-LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 
 
 def local_partials(
@@ -39,9 +34,7 @@ def local_partials(
         notes += [(at, note) for note in taken.notes]
         found.append(replace(outcome, inputs=tuple(taken.edge(nth, source) for nth, source in enumerate(own))))
     output = next(at for at, capture in enumerate(captures) if capture.source is ran.output)
-    gradients = [o.grad.numpy() if o.status is GradStatus.OK else None for o in outcomes]
-    epsilons = [EPSILON.get(capture.value.dtype, 0.0) for capture in captures]
-    return Backward(found, order, path_sums(found, gradients, epsilons, output), tuple(notes))
+    return Backward(found, order, path_sums(found, output), tuple(notes))
 
 
 @dataclass
@@ -52,11 +45,11 @@ class _Pass:
     consumer: Capture
     sources: Sequence[Capture]
     blocks: dict[int, Any] = field(default_factory=dict)
-    flows: dict[int, Any] = field(default_factory=dict)
+    flows: Sequence[Any] = ()
     notes: list[Reason] = field(default_factory=list)
 
     def edge(self, nth: int, at: int) -> Edge:
-        return Edge(at, self.blocks.get(nth), self.flows.get(nth))
+        return Edge(at, self.blocks.get(nth), self.flows[nth] if self.flows else None)
 
     def run(self, arrived: Any, full: bool) -> None:
         """The local partials, and what of ``arrived``, the value's own gradient, flows into each input."""
@@ -68,8 +61,7 @@ class _Pass:
                 raise
             self.notes.append(Reason("partials_missing", {"error": str(error)}))
         if arrived is not None:
-            products = self._products(arrived)
-            self.flows = dict(enumerate(self._flow(arrived))) if products is None else products
+            self.flows = self._flow(arrived)
 
     def _flow(self, seed: Any) -> list[Any]:
         """What arrives at each input: zeros, where nothing does."""
@@ -92,25 +84,14 @@ class _Pass:
             self.blocks = {nth: self._block(nth, [row[nth] for row in rows]) for nth in wanted}
 
     def _is_small(self, elements: int) -> bool:
-        if elements > LARGEST_BLOCK:
-            self.notes.append(Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"}))
-        return elements <= LARGEST_BLOCK
+        note = too_large(elements)
+        self.notes += [] if note is None else [note]
+        return note is None
 
     def _block(self, nth: int, rows: Sequence[Any]) -> Any:
         value = self.sources[nth].value
         shape = (*self.consumer.value.shape, *value.shape)
         return tf.reshape(tf.stack(rows), shape) if rows else tf.zeros(shape, value.dtype)
-
-    def _products(self, arrived: Any) -> dict[int, Any] | None:
-        """The gradient times each partial, of a value of one number; None where that is not finite.
-
-        There the tape has to tell, for it leaves out what it knows to be zero, where zero times infinity would be NaN.
-        """
-        if _size(self.consumer) != 1 or not self.blocks:
-            return None
-        products = {nth: tf.cast(tf.reshape(arrived, ()), block.dtype) * block for nth, block in self.blocks.items()}
-        finite = all(bool(numpy.isfinite(product.numpy()).all()) for product in products.values())
-        return products if finite else None
 
 
 def _size(capture: Capture) -> int:

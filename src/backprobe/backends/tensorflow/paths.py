@@ -96,11 +96,8 @@ def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
 
 def _held(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What an attribute holds, itself or in lists and dictionaries."""
-    if isinstance(value, dict):
-        for key, item in value.items():
+    if isinstance(value, dict | list | tuple):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _held(f"{path}.{key}", item)
-    elif isinstance(value, list | tuple):
-        for at, item in enumerate(value):
-            yield from _held(f"{path}.{at}", item)
     elif isinstance(value, WANTED):
         yield path, value

@@ -17,6 +17,7 @@ try:
     from tensorflow.python.autograph.impl import api
     from tensorflow.python.eager import context, execute, record
     from tensorflow.python.framework import ops
+    from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
     from tensorflow.python.ops import custom_gradient
     from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
@@ -107,6 +108,10 @@ def identity_of(tensor: Any) -> int:
     return int(tensor._id)
 
 
+def is_compiled(function: Any) -> bool:
+    return isinstance(function, tf.types.experimental.PolymorphicFunction)
+
+
 def bound_function(function: Any) -> Callable[..., Any]:
     """The Python function of a ``tf.function``; of one that is a method, the method bound to its object.
 
@@ -129,3 +134,37 @@ def has_own_gradient(function: Any) -> bool:
 def _is_own_gradient(function: Any) -> bool:
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     return code is not None and code.co_filename == OWN_GRADIENTS
+
+
+# graphs
+
+FLAT = frozenset({"Ceil", "Floor", "Rint", "Round"})  # their registered gradient is None
+
+
+def conducts(operation: Any) -> bool:
+    """Does TensorFlow let a gradient through this kind of operation?"""
+    if operation.type in FLAT:
+        return False
+    try:
+        return ops.get_gradient_function(operation) is not None
+    except LookupError:  # a call of a function, or an operation that ``tf.gradients`` will complain of by name
+        return True
+
+
+def inlined(function: Any) -> Any:
+    """The ``GraphDef`` of a concrete function with the calls in it replaced by what they call."""
+    return inline(function, lower_control_flow=False, aggressive_inlining=True)
+
+
+def called_graph(graph: Any, call: Any) -> Any:
+    """The graph of the function that an operation calls; None where it is not there to be seen."""
+    function = graph._get_function(call.get_attr("f").name)
+    return getattr(function, "graph", None)
+
+
+def is_compiled_by_xla(call: Any) -> bool:
+    """Is this a call of a function that XLA compiles?"""
+    try:
+        return bool(call.get_attr("_XlaMustCompile"))
+    except ValueError:
+        return False

@@ -11,14 +11,16 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Options
+from backprobe.backends.immutable import rounding
 from backprobe.backends.pure_calls import is_python_computing, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, put_back
 from backprobe.backends.recheck import Given, Input, Program, Recheck, RecordedCall
 from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.arguments import lift
+from backprobe.backends.tensorflow.functions import TensorflowCallables
 from backprobe.backends.tensorflow.operation_log import CARRYING, OperationLog
 from backprobe.backends.tensorflow.tape import TensorflowTape
-from backprobe.backends.tensorflow.tensors import EPSILON, is_eager, read, variable_of
+from backprobe.backends.tensorflow.tensors import is_eager, is_tensor, read, variable_of
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
@@ -92,7 +94,7 @@ class TensorflowCall(RecordedCall):
             return tf.cast(tensor, tf.complex128 if tensor.dtype.is_complex else tf.float64)
 
     def rounding(self, tensor: Any) -> float:
-        return EPSILON[tensor.dtype]
+        return rounding(tensor.dtype.as_numpy_dtype)
 
     def numbers(self, tensor: Any) -> Any:
         found = tf.convert_to_tensor(tensor).numpy()
@@ -139,7 +141,7 @@ class TensorflowCall(RecordedCall):
         return {**self.constants, **{key: tf.constant(value, self.constants[key].dtype) for key, value in pairs}}
 
 
-class TensorflowRecheck(Recheck):
+class TensorflowRecheck(TensorflowCallables, Recheck):
     """TensorFlow's ``Recheck``: the program runs eagerly under a gradient tape, which says what is differentiated."""
 
     recorded = TensorflowCall
@@ -159,12 +161,6 @@ class TensorflowRecheck(Recheck):
         self.recording.watch(tensor)
         self.tape.log.root(tensor)
         return tensor
-
-    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        return self.tape.called(function, modules_too)
-
-    def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        return self.tape.higher_order(function)
 
     def is_whole(self, function: Any) -> bool:
         return private.has_own_gradient(function)
@@ -194,8 +190,7 @@ class TensorflowRecheck(Recheck):
         home = type(leaf).__module__.partition(".")[0]
         return self.is_tensor(leaf) or (home == "tensorflow" and not hasattr(leaf, "__next__"))
 
-    def is_tensor(self, leaf: Any) -> bool:
-        return self.tape.is_tensor(leaf)
+    is_tensor = staticmethod(is_tensor)
 
     def is_differentiated(self, leaf: Any) -> bool:
         return self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) and self.tape.is_differentiated(leaf)

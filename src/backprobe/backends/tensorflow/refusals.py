@@ -12,7 +12,7 @@ from backprobe.errors import Unsupported
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise Unsupported for a symbol in the place of a value, and for a layer that computes with something else."""
+    """Raise Unsupported for what has no values, and for a layer that computes with something else."""
     keras: Any = sys.modules.get("keras")
     symbol: Any = getattr(keras, "KerasTensor", ())
     if isinstance(target, symbol):
@@ -36,4 +36,11 @@ def refuse(target: Any, asked: str) -> None:
         raise Unsupported(
             "a layer of Keras 2 cannot be probed", asked=asked, found=f"{type(target).__name__} of tf_keras",
             why="its layers are called in another way than those of Keras 3", next="keras 3.12 or newer",
+        )  # fmt: skip
+    if callable(target) and not tf.executing_eagerly():
+        raise Unsupported(
+            "a function cannot be probed while TensorFlow builds a graph", asked=asked,
+            found="with graph.as_default(), a tf.function that is being traced, or eager execution disabled",
+            why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
+            next="call it outside, or bp.probe(tensor, session=s)({x: 3.0}) for a tensor of the graph",
         )  # fmt: skip

@@ -11,21 +11,22 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Versions
-from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
+from backprobe.backends.facts import Around, Backward, Effect, Options, Ran
 from backprobe.backends.protocol import Tape
-from backprobe.backends.tensorflow import functions, layers, private
+from backprobe.backends.refusals import refuse_cotangent
+from backprobe.backends.tensorflow import private, tensors
 from backprobe.backends.tensorflow.arguments import lift
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.functions import TensorflowCallables
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.taps import Taps
-from backprobe.backends.tensorflow.tensors import describe, is_differentiable, is_eager, read, variable_of
-from backprobe.errors import BadOutput
+from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 
-class TensorflowTape(Tape, Versions):
+class TensorflowTape(TensorflowCallables, Tape, Versions):
     """TensorFlow's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
@@ -43,15 +44,12 @@ class TensorflowTape(Tape, Versions):
 
     # what a tensor is
 
-    def is_tensor(self, value: Any) -> bool:
-        return is_eager(value) or variable_of(value) is not None
+    is_tensor = staticmethod(tensors.is_tensor)
+    describe = staticmethod(tensors.describe)
+    identity = staticmethod(tensors.identity)
 
     def is_floating(self, tensor: Any) -> bool:
-        kind = _plain(tensor).dtype
-        return bool(kind.is_floating or kind.is_complex)
-
-    def describe(self, tensor: Any) -> Description:
-        return describe(tensor)
+        return tensors.is_floating(tensors.plain(tensor).dtype)
 
     def is_differentiated(self, value: Any) -> bool:
         variable = variable_of(value)
@@ -65,7 +63,7 @@ class TensorflowTape(Tape, Versions):
         variable = variable_of(tensor)
         if variable is None:
             return 0
-        number = private.identity_of(variable.handle)
+        number = identity(variable)
         uses = self.log.variables.get(number)
         if uses is None:
             return 0
@@ -88,7 +86,7 @@ class TensorflowTape(Tape, Versions):
         return capture
 
     def _capture_variable(self, named: Any, variable: Any) -> Capture:
-        number = private.identity_of(variable.handle)
+        number = identity(variable)
         capture = Capture(variable, self._read(variable), number, self.version(variable), True)
         if not self.is_floating(variable):
             capture.status, capture.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": variable.dtype.name})
@@ -108,18 +106,11 @@ class TensorflowTape(Tape, Versions):
         cut = None if carried is not None else self.log.cut.get(private.identity_of(tensor))
         if cut is None and (unrecorded or any(read.is_followed for read in reads)):
             cut = GradStatus.NO_GRAD if private.is_stopped() else GradStatus.DETACHED
-        if cut is GradStatus.NO_GRAD:
-            return cut, Reason("tape_stopped")
-        if cut is GradStatus.DETACHED:
-            return cut, Reason("no_history")
+        if cut is not None:
+            return cut, Reason("tape_stopped" if cut is GradStatus.NO_GRAD else "no_history")
         if carried is not None:
             return carried.status, Reason("inherited", {"status": str(carried.status)})
         return GradStatus.FROZEN, Reason("frozen")
-
-    def identity(self, tensor: Any) -> int:
-        """The number of a tensor, or of the handle that every Python object of a Variable shares."""
-        variable = variable_of(tensor)
-        return private.identity_of(tensor if variable is None else variable.handle)
 
     def unnamed(self, captures: Sequence[Capture]) -> list[tuple[str, Capture, int]]:
         """The trainable Variables that the program has read, as often as they were written before it did."""
@@ -127,7 +118,7 @@ class TensorflowTape(Tape, Versions):
         made = [self.log.made_at(capture.number) for capture in captures]
         found = []
         for variable in self.gradients.watched_variables():
-            number = private.identity_of(variable.handle)
+            number = identity(variable)
             uses = self.log.variables.get(number)
             if uses is None or not is_differentiable(variable):
                 continue
@@ -146,18 +137,6 @@ class TensorflowTape(Tape, Versions):
     def effect(self, function: Any, flagged: bool) -> Effect:
         return Effect.UNKNOWN
 
-    def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
-        if functions.is_compiled(function):
-            return functions.uncompiled(function)
-        if functions.is_called_compiled(function):
-            return functions.uncompiled(function.__call__)
-        if modules_too and layers.is_layer(function):
-            return layers.uncalled(function)
-        return None
-
-    def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        return function if any(function is known for known in functions.HIGHER_ORDER) else None
-
     # forward and backward
 
     def cotangent(self, output: Any, cotangent: Any) -> Any:
@@ -165,10 +144,7 @@ class TensorflowTape(Tape, Versions):
             given = cotangent if self.is_tensor(cotangent) else tf.convert_to_tensor(numpy.asarray(cotangent))
             return tf.cast(given, output.dtype)
         except (TypeError, ValueError, tf.errors.OpError) as error:
-            raise BadOutput(
-                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
-                next=f"cotangent=numpy.ones({tuple(output.shape)})",
-            ) from error  # fmt: skip
+            refuse_cotangent(cotangent, str(tuple(output.shape)), error)
 
     def run(
         self,
@@ -209,10 +185,6 @@ class TensorflowTape(Tape, Versions):
         self.taps = Taps(self.log)
         self.latest.clear()
         self.gradients = None
-
-
-def _plain(tensor: Any) -> Any:
-    return tensor if isinstance(tensor, tf.Tensor) else variable_of(tensor)
 
 
 def _equal(a: Any, b: Any) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from backprobe.backends.facts import Description
+from backprobe.backends.tensorflow import private
 
-EPSILON = {tf.float16: 2.0**-10, tf.bfloat16: 2.0**-7, tf.float32: 2.0**-23, tf.float64: 2.0**-52,
-           tf.complex64: 2.0**-23, tf.complex128: 2.0**-52}  # fmt: skip
-"""The rounding of each dtype that TensorFlow differentiates."""
+DIFFERENTIABLE = frozenset({tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128})
+"""The dtypes that TensorFlow has derivatives for."""
 
 
 def is_eager(value: Any) -> bool:
@@ -31,6 +31,22 @@ def variable_of(value: Any) -> Any:
     return None
 
 
+def plain(value: Any) -> Any:
+    """A tensor itself, or the ``tf.Variable`` that a Variable is; None for anything else."""
+    return value if isinstance(value, tf.Tensor) else variable_of(value)
+
+
+def is_tensor(value: Any) -> bool:
+    """Is it a tensor that has its numbers, or a Variable?"""
+    return is_eager(value) or variable_of(value) is not None
+
+
+def identity(value: Any) -> int:
+    """The number of a tensor, or of the handle that every Python object of a Variable shares."""
+    held = plain(value)
+    return private.identity_of(held.handle if isinstance(held, tf.Variable) else held)
+
+
 def read(variable: Any) -> Any:
     """The value that a Variable has now, whatever is written to it later; a tape does not notice."""
     return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype)
@@ -42,11 +58,14 @@ def describe(tensor: Any) -> Description:
     >>> describe(tf.zeros((2, 3)))
     Description(shape=(2, 3), dtype='float32', device='cpu:0')
     """
-    plain = tensor if isinstance(tensor, tf.Tensor) else variable_of(tensor)
-    device = str(plain.device).rpartition("device:")[2].lower()
-    return Description(tuple(plain.shape), plain.dtype.name, device or None)
+    held = plain(tensor)
+    device = str(held.device).rpartition("device:")[2].lower()
+    return Description(tuple(held.shape), held.dtype.name, device or None)
+
+
+def is_floating(dtype: Any) -> bool:
+    return bool(dtype.is_floating or dtype.is_complex)
 
 
 def is_differentiable(tensor: Any) -> bool:
-    """Has TensorFlow derivatives for this dtype?"""
-    return tensor.dtype in EPSILON
+    return tensor.dtype in DIFFERENTIABLE

@@ -5,20 +5,19 @@ from __future__ import annotations
 import linecache
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import tensorflow as tf
 
-from backprobe.backends.patching import listening
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
-from backprobe.backends.tensorflow.operation_log import OperationLog
-from backprobe.backends.tensorflow.tensors import describe, is_eager, variable_of
+from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
+from backprobe.backends.tensorflow.tensors import describe, identity, is_tensor, variable_of
 from backprobe.record.entries import NoneGiven, WhyNone
+from backprobe.record.graph import reached
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
@@ -54,18 +53,10 @@ class UserTapes:
         self.tapes: WeakKeyDictionary[Any, Recorded] = WeakKeyDictionary()
         self.asked: list[Asked] = []
 
-    @contextmanager
-    def observed(self) -> Iterator[None]:
-        """Within this context tapes tell when they record, and what they watch."""
-        listeners: dict[str, Callable[..., Any]] = {
-            private.PUSH: self._pushing,
-            private.POP: self._popping,
-            "watch": self._watching,
-        }
-        with ExitStack() as listened:
-            for name, listener in listeners.items():
-                listened.enter_context(listening(tf.GradientTape, name, listener))
-            yield
+    @property
+    def listeners(self) -> dict[str, Callable[..., Any]]:
+        """To the methods of tapes, which tell when they record, and what they watch."""
+        return {private.PUSH: self._pushing, private.POP: self._popping, "watch": self._watching}
 
     def _of(self, tape: Any) -> Recorded:
         """What is known of a tape; one that records since before the block has all of it."""
@@ -88,23 +79,23 @@ class UserTapes:
 
     def _watching(self, following: Callable[..., Any], tape: Any, tensor: Any) -> None:
         following(tape, tensor)
-        self._of(tape).watched |= {_number(one) for one in tf.nest.flatten(tensor) if _has_number(one)}
+        self._of(tape).watched |= {identity(one) for one in tf.nest.flatten(tensor) if is_tensor(one)}
 
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
         """A tape has given these; of each that is None is noted why."""
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
         came = zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)
-        missing = [source for source, gradient in came if gradient is None and _has_number(source)]
+        missing = [source for source, gradient in came if gradient is None and is_tensor(source)]
         line = _users_line() if missing else None
         if line is None:
             return
         known = self._of(tape)
-        targets = {_number(one) for one in tf.nest.flatten(target) if _has_number(one)}
+        targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
         way = _Way(self.log, known, targets, known.watched | private.watched_by(tape))
         for source in missing:
             why, outside = way.why(source, private.watches_variables(tape))
             version = self.version(source) if variable_of(source) is not None else 0
-            self.asked.append(Asked(_number(source), version, _label(source), line, why, outside))
+            self.asked.append(Asked(identity(source), version, _label(source), line, why, outside))
 
     def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
         """The gradients that did not come, by positions of captures."""
@@ -123,18 +114,15 @@ class _Way:
 
     def __init__(self, log: OperationLog, tape: Recorded, targets: set[int], watched: set[int]) -> None:
         self.log, self.tape, self.targets, self.watched = log, tape, targets, watched
-        self.before: dict[int, tuple[int, tuple[int, ...]]] = {}  # what the targets were computed from
-        pending = list(targets)
-        while pending:
-            number = pending.pop()
-            if number not in self.before:
-                self.before[number] = log.made.get(number, (0, ()))
-                pending += self.before[number][1]
+        # what the targets were computed from
+        self.before = {
+            each: log.made.get(each, NEVER) for each in reached(targets, lambda one: log.made.get(one, NEVER)[1])
+        }
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
     def why(self, source: Any, watches_variables: bool) -> tuple[WhyNone, tuple[int, ...]]:
         """Why a tape gave None for a source; and what is on the way from it that the tape has not seen."""
-        number, variable = _number(source), variable_of(source)
+        number, variable = identity(source), variable_of(source)
         is_watched = self._is_watched(number) if variable is None else variable.trainable and watches_variables
         if not is_watched and number not in self.watched:
             return WhyNone.NOT_WATCHED, ()
@@ -159,25 +147,12 @@ class _Way:
 
     def _is_watched(self, number: int) -> bool:
         """Is a tensor watched, or computed before the eyes of the tape from what is?"""
-        seen, pending = {number}, [number]
-        while pending:
-            one = pending.pop()
-            if one in self.watched:
-                return True
-            position, flowing = self.log.made.get(one, (0, ()))
-            new = set(flowing) - seen if self.tape.has(position) else set()
-            seen |= new
-            pending += new
-        return False
 
+        def seen(one: int) -> tuple[int, ...]:
+            position, flowing = self.log.made.get(one, NEVER)
+            return flowing if self.tape.has(position) else ()
 
-def _has_number(value: Any) -> bool:
-    return is_eager(value) or variable_of(value) is not None
-
-
-def _number(value: Any) -> int:
-    variable = variable_of(value)
-    return private.identity_of(value if variable is None else variable.handle)
+        return not self.watched.isdisjoint(reached([number], seen))
 
 
 def _label(value: Any) -> str:

@@ -21,6 +21,7 @@ from backprobe.backends.capabilities import Versions, Writes
 from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
 from backprobe.backends.patching import original
 from backprobe.backends.protocol import Tape
+from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
@@ -31,7 +32,6 @@ from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
-from backprobe.errors import BadOutput
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -94,10 +94,7 @@ class TorchTape(Tape, Versions, Writes):
         try:
             return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise BadOutput(
-                "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
-                next=f"cotangent=numpy.ones({tuple(output.shape)})",
-            ) from error  # fmt: skip
+            refuse_cotangent(cotangent, str(tuple(output.shape)), error)
 
     # captures
 
