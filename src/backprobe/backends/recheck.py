@@ -32,12 +32,11 @@ class Input:
     """A floating tensor that a call was given, and with respect to which it is differentiated.
 
     ``place`` is the argument that holds it, by position or keyword, or empty for what the function itself holds;
-    ``path`` is where in that, empty for the argument itself. ``value`` is a float64 or complex128 array.
+    ``path`` is where in that, empty for the argument itself.
     """
 
     place: str
     path: str
-    value: Any
 
 
 @dataclass(frozen=True)
@@ -179,6 +178,7 @@ class RecordedCall(ABC):
         self.tensors = {id(leaf): self.kept(leaf) for _, leaf in recheck.leaves(self.given) if recheck.is_tensor(leaf)}
         self.constants: dict[int, Any] = {}  # what takes the place of each tensor, unless it is an input
         self.inputs: dict[int, Input] = {}
+        self.values: list[Any] = []  # of each input a float64 or complex128 array
         self.outputs: frozenset[str] = frozenset()  # the paths of those that are differentiated
         self.notes: list[Reason] = []
         self.is_custom = recheck.is_custom(function)
@@ -219,13 +219,14 @@ class RecordedCall(ABC):
 
     def _take_inputs(self) -> None:
         self.constants = {key: self.cast(tensor) for key, tensor in self.tensors.items()}
-        self.inputs = {}
+        self.inputs, self.values = {}, []
         held, args, kwargs = self.given
         for place, value in {"": held, **{str(at): arg for at, arg in enumerate(args)}, **kwargs}.items():
             for path, leaf in self.recheck.leaves(value):
                 if self.recheck.is_differentiated(leaf) and id(leaf) not in self.inputs:
                     path = path.replace("`", "")  # which names need and the source does not have
-                    self.inputs[id(leaf)] = Input(place, path, self.numbers(self.constants[id(leaf)]))
+                    self.inputs[id(leaf)] = Input(place, path)
+                    self.values.append(self.numbers(self.constants[id(leaf)]))
 
     def call(self, made: Mapping[int, Any]) -> list[Any]:
         """Make the call with these tensors in the places of those it was given: its outputs."""

@@ -74,7 +74,7 @@ class Check:
 
     def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Run the target once with these arguments, and check each call that it makes. Returns the report."""
-        from backprobe.check.run import CheckRun  # which imports NumPy, when there is something to compare
+        from backprobe.check.run import run_check  # which imports NumPy, when there is something to compare
 
         asked = f"bp.check({name_of(self.target)})"
         if _is_graph(self.target, self.backend):
@@ -91,7 +91,7 @@ class Check:
         found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
         for part in (self.target, *values):
             found.refuse(part, asked)
-        return CheckRun(self.target, found, self.skip).report(args, kwargs)
+        return run_check(self.target, found, self.skip, args, kwargs)
 
 
 def _is_graph(target: Any, backend: str | None) -> bool:

@@ -87,7 +87,7 @@ class CheckedCall:
     def __init__(self, operation: RecordedCall, seed: int = 0) -> None:
         self.operation = operation
         self.random = numpy.random.default_rng(seed)
-        self.values = [held.value for held in operation.inputs.values()]
+        self.inputs, self.values = list(operation.inputs.values()), operation.values
         outputs = operation.run(self.values)
         self.shapes = [output.shape for output in outputs]
         self.is_complex = [numpy.iscomplexobj(output) for output in outputs]

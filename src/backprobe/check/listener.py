@@ -4,70 +4,56 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import BuiltinFunctionType
+from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
 from backprobe.backends.recheck import Recheck, RecordedCall
-from backprobe.check.skips import Skips
-from backprobe.errors import NoSource
+from backprobe.check.results import CheckResults
+from backprobe.errors import NothingToDifferentiate
+from backprobe.probe.request import name_of
 from backprobe.record.names import quote
-from backprobe.record.reasons import Note, Reason
 from backprobe.source import frame_builtins
 from backprobe.source.followed_calls import FollowedCalls
-from backprobe.source.listener import NO_CALL, CodeListener, Opener
+from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.reporting import reporting
 from backprobe.source.sites import CallSite, Site, operator_of
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.scope import LOOKS_AT_FRAME
-
-Check = Callable[["CallListener", CallSite, RecordedCall | Reason], None]
-"""Takes each call that computes something differentiable: as an operation, or the reason why it can't be repeated."""
+from backprobe.tracing.values import ScopeId
 
 
 class CallListener(CodeListener):
     """One entry of a function, and the calls that it makes."""
 
-    def __init__(
-        self, program: CheckedProgram, caller: CallListener | None, path: str, file: str, sites: Sequence[Site]
-    ) -> None:
-        self.program, self.caller, self.path, self.file, self.sites = program, caller, path, file, sites
+    def __init__(self, program: CheckedProgram, scope: ScopeId, sites: Sequence[Site]) -> None:
+        self.program, self.scope, self.sites = program, scope, sites
         self.calling: CallSite | None = None  # the call that is being made
-        self.entered: dict[str, int] = {}
-        self.counts: dict[str, int] = {}  # how often each local was bound
-        siblings = caller.entered if caller is not None and path.startswith("/") else program.entered
-        self.siblings, self.count = siblings, siblings.get(path, 0)
-        siblings[path] = self.count + 1
-
-    def full_name(self) -> str:
-        """Its name as it is printed when the program is over: counted where there were several."""
-        if not self.path:
-            return ""
-        above = self.caller.full_name() if self.caller is not None and self.path.startswith("/") else ""
-        return f"{above}{self.path}" + (f"#{self.count}" if self.siblings[self.path] > 1 else "")
 
     def call(self, function: Any, may_write: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of a function: its reporting version, or what calls and checks it."""
         if type(function) is BuiltinFunctionType and function in LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
         program = self.program
-        if program.skips.takes(function):
-            return functools.partial(program.skip, function)
+        for position, one in enumerate(program.skipped):
+            if _is(function, one):
+                program.skips[position] += 1
+                return functools.partial(program.skip, function)
         self.calling = self._call_site(at)
-        followed = program.followed.follow(self, function)
+        followed = program.follow(self, function)
         if followed is not None:
             return followed
         if isinstance(function, type):
             return functools.partial(program.instantiate, function) if runs_user_code(function) else function
-        return functools.partial(program.call, self, self.calling, function)
+        return functools.partial(program.call, self.scope, self.calling, function)
 
     def operate(self, at: int, /, *operands: Any) -> Any:
         site = self._call_site(at)
-        return self.program.call(self, site, operator_of(site), *operands)
+        return self.program.call(self.scope, site, operator_of(site), *operands)
 
     def bind(self, at: int, value: Any, /) -> Any:
-        local = self.sites[at].local
-        self.counts[local] = self.counts.get(local, 0) + 1
+        self.scope.next_count(self.sites[at].local)
         return value
 
     name = wrote = bind
@@ -78,30 +64,44 @@ class CallListener(CodeListener):
         return site
 
 
-class CheckedProgram:
-    """One run of a program, and the calls that it makes: each is passed on to ``check``."""
+class CheckedProgram(FollowedCalls[CallListener | None]):
+    """One run of a program: its calls are made here, and checked.
 
-    def __init__(self, calls: Recheck, check: Check, home: str | None, paths: Mapping[int, str], skips: Skips) -> None:
-        self.calls, self.check, self.skips = calls, check, skips
-        self.followed = CallsToFollow(self, home, paths)
-        self.notes: dict[Note, None] = {}
+    Functions are followed as when they are recorded, but for those whose derivative is their own. A function in
+    ``skipped`` is not checked: it is given as the program calls it, or as a class that it belongs to.
+    """
+
+    def __init__(
+        self, calls: Recheck, results: CheckResults, home: str | None, paths: Mapping[int, str], skipped: Sequence[Any]
+    ) -> None:
+        super().__init__(calls, results.note, home)
+        self.calls, self.results, self.paths, self.skipped = calls, results, paths, skipped
+        self.skips = [0] * len(skipped)  # how often each was called
         self.entered: dict[str, int] = {}
-        self.last: tuple[CallListener, Site] | None = None
+        self.last: tuple[ScopeId, Site] | None = None
 
-    def note(self, code: str, **fields: str) -> None:
-        self.notes[Note(code, fields)] = None
+    def run(self, target: Any, inputs: Mapping[str, Any]) -> Any:
+        """Run a target on its inputs: followed, or itself one call that is checked."""
+        positional = [value for name, value in inputs.items() if name.isdigit()]
+        keywords = {name: value for name, value in inputs.items() if not name.isdigit()}
+        function = self.follow(None, target)
+        if function is None:
+            site = CallSite("", 0, "", spelled=name_of(target))
+            function = CallListener(self, ScopeId(None, "", 0), (site,)).call(target, False, 0)
+        result = function(*positional, **keywords)
+        if inspect.isgenerator(result) or inspect.iscoroutine(result):
+            result.close()
+            raise NothingToDifferentiate(
+                f"{name_of(target)} returns a {type(result).__name__}, which has computed nothing yet",
+                asked=f"bp.check({name_of(target)})", next="check a function that runs it to its end",
+            )  # fmt: skip
+        return result
 
-    def instantiate(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
-        """Make an object of a class that the user wrote, which may compute."""
-        since = self.calls.now()
-        made = kind(*args, **kwargs)
-        if self.calls.now() > since:
-            self.note("class_not_followed", name=kind.__qualname__)
-        return made
+    # calls
 
-    def call(self, listener: CallListener, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Make one of the program's calls, and check it."""
-        self.last = listener, site
+        self.last = scope, site
         since = self.calls.now()
         made = self.calls.record(function, args, kwargs)
         result = function(*args, **kwargs)
@@ -111,7 +111,7 @@ class CheckedProgram:
             made = None
         if made is not None:
             self.calls.account_for(since)
-            self.check(listener, site, made)
+            self.results.add(scope, site, made)
         return result
 
     def skip(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -120,6 +120,49 @@ class CheckedProgram:
         result = function(*args, **kwargs)
         self.calls.account_for(since)
         return result
+
+    def instantiate(self, kind: type, /, *args: Any, **kwargs: Any) -> Any:
+        """Make an object of a class that the user wrote, which may compute."""
+        since = self.calls.now()
+        made = kind(*args, **kwargs)
+        if self.calls.now() > since:
+            self.note("class_not_followed", name=kind.__qualname__)
+        return made
+
+    # functions that are followed
+
+    def follow(self, caller: CallListener | None, function: Any) -> Any:
+        return None if self.calls.is_whole(function) else super().follow(caller, function)
+
+    def is_followed(self, function: Any, inner: FunctionType) -> bool:
+        return self.calls.opens(getattr(function, "__self__", None)) or super().is_followed(function, inner)
+
+    def reporting(self, function: Any, caller: CallListener | None, label: str) -> Any:
+        """A module of the model that is checked reports under its path; at the root a function has no name."""
+        own = self.paths.get(id(getattr(function, "__self__", None)), "" if caller is None else None)
+
+        parent = None if own is not None or caller is None else caller.scope
+
+        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], CallListener]:
+            path = f"/{quote(label or name)}" if own is None else own
+            return lambda: CallListener(self, self._entered(parent, path, file), sites)
+
+        return reporting(function, open_with, calls=True)
+
+    def _entered(self, parent: ScopeId | None, path: str, file: str) -> ScopeId:
+        siblings = self.entered if parent is None else parent.entered
+        siblings[path] = siblings.get(path, 0) + 1
+        return ScopeId(parent, path, siblings[path] - 1, file)
+
+    def exchanged(self, caller: CallListener | None, argument: Any) -> Any:
+        """A function that is given to another: one that is not followed is checked whenever that calls it."""
+        given = super().exchanged(caller, argument)
+        if given is not argument or not callable(argument) or isinstance(argument, type):
+            return given
+        assert caller is not None
+        assert caller.calling is not None
+        site = dataclasses.replace(caller.calling, arguments=())  # those are what the other function is given
+        return functools.partial(self.call, caller.scope, site, argument)
 
 
 def runs_user_code(kind: type) -> bool:
@@ -132,57 +175,10 @@ def runs_user_code(kind: type) -> bool:
     return False
 
 
-class CallsToFollow(FollowedCalls[CallListener | None]):
-    """Functions are followed as when they are recorded, but for those whose derivative is their own."""
+METHODS = (MethodType, BuiltinMethodType)
 
-    def __init__(self, program: CheckedProgram, home: str | None, paths: Mapping[int, str]) -> None:
-        super().__init__(program.calls, program.note, home)
-        self.program, self.calls, self.paths = program, program.calls, paths
 
-    def opener(self, caller: CallListener | None, label: str) -> Opener:
-        """What a function that is called reports to, whenever it is entered; at the root it has no name."""
-
-        def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], CallListener]:
-            path = "" if caller is None else f"/{quote(label or name)}"
-            return lambda: CallListener(self.program, caller, path, file, sites)
-
-        return open_with
-
-    def reporting(self, function: Any, caller: CallListener | None, label: str) -> Any:
-        return reporting(function, self.opener(caller, label), calls=True)
-
-    def follow(self, caller: CallListener | None, function: Any) -> Any:
-        if self.calls.is_whole(function):
-            return None
-        return self._opened(caller, function) if self.calls.opens(function) else super().follow(caller, function)
-
-    def _opened(self, caller: CallListener | None, module: Any) -> Any:
-        """A module whose forward is followed, under its path where it is one of the model's."""
-        if self.note_compiled(module):
-            return None
-        called = self.calls.called(module, True)
-        assert called is not None
-        forward, call = called
-        path = self.paths.get(id(module))
-        try:
-            followed = (
-                self.reporting(forward, caller, type(module).__name__) if path is None
-                else reporting(forward, self._module_opener(path), calls=True)
-            )  # fmt: skip
-        except NoSource as error:
-            self.note("not_followed", name=path or type(module).__name__, why=error.headline)
-            return None
-        return functools.partial(call, followed)
-
-    def _module_opener(self, path: str) -> Opener:
-        return lambda name, file, sites: lambda: CallListener(self.program, None, path, file, sites)
-
-    def exchanged(self, caller: CallListener | None, argument: Any) -> Any:
-        """A function that is given to another: one that is not followed is checked whenever that calls it."""
-        given = super().exchanged(caller, argument)
-        if given is not argument or not callable(argument) or isinstance(argument, type):
-            return given
-        assert caller is not None
-        assert caller.calling is not None
-        site = dataclasses.replace(caller.calling, arguments=())  # those are what the other function is given
-        return functools.partial(self.program.call, caller, site, argument)
+def _is(function: Any, one: Any) -> bool:
+    if isinstance(function, METHODS):  # each look at a method makes another object
+        return function.__self__ is one or (isinstance(one, METHODS) and function == one)
+    return function is one or type(function) is one

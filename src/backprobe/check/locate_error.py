@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from backprobe.backends.recheck import Input
 from backprobe.check.checked_call import MATTERS, CheckedCall, flat
 from backprobe.check.differences import TRUSTED
 from backprobe.record.reasons import Reason
@@ -41,14 +42,14 @@ class Wrong:
     it is infinite where that is zero.
     """
 
-    input: int | None
+    input: Input | None
     error: float
     looks: Reason | None
     off: tuple[Element, ...]  # some of them
     count: int  # of those that are off, among those seen
     seen: int
     size: int
-    like: int | None = None  # the input that should get this gradient
+    like: Input | None = None  # the input that should get this gradient
     outputs: tuple[int, ...] = ()  # through which of several outputs it is wrong, where not through all
 
 
@@ -67,9 +68,9 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
     whole = len(elements) == value.size
     looks = _looks(call, at, elements, off, numeric if whole else None, gradient)
     like = None if looks or not whole else _meant_for(call, at, cotangent, gradients)
-    return Wrong(
-        at, error, looks, tuple(off[:SHOWN]), len(off), len(elements), value.size, like, _through(call, at, cotangent)
-    )
+    outputs = _through(call, at, cotangent)
+    shown = tuple(off[:SHOWN])
+    return Wrong(call.inputs[at], error, looks, shown, len(off), len(elements), value.size, like, outputs)
 
 
 def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: int) -> Element:
@@ -205,14 +206,14 @@ def _rearranged(analytic: Any, numeric: Any) -> Reason | None:
     return None
 
 
-def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> int | None:
+def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Input | None:
     """The other input for which it would be right."""
     analytic = gradients[at]
     for other, gradient in enumerate(gradients):
         if other != at and gradient.shape == analytic.shape:
             real = [_element(call, other, cotangent, gradient, place).numeric for place in range(analytic.size)]
             if _same(analytic, numpy.array(real).reshape(analytic.shape)):
-                return other
+                return call.inputs[other]
     return None
 
 

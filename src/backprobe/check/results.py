@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.recheck import Input, UncheckedCalls
+from backprobe.backends.recheck import Input, RecordedCall, UncheckedCalls
 from backprobe.check import text
-from backprobe.check.listener import CallListener
 from backprobe.check.locate_error import Wrong
 from backprobe.check.report import CheckReport, WrongDerivative
-from backprobe.check.verdict import Verdict
+from backprobe.check.verdict import check_call
 from backprobe.findings.phrasing import place, shorten
-from backprobe.record.reasons import Reason
+from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.sites import CallSite
+from backprobe.tracing.values import ScopeId
 
 PARTIAL = frozenset({"captured", "derives", "unseen_own", "hooked", "skipped"})
 """Codes of remarks after which the heading claims no more than what was checked."""
@@ -23,11 +23,10 @@ PARTIAL = frozenset({"captured", "derives", "unseen_own", "hooked", "skipped"})
 
 @dataclass(frozen=True)
 class WrongCall:
-    """One call whose derivative is wrong: where, which binding of its name, and what it was given."""
+    """One call whose derivative is wrong: where, and which binding of its name."""
 
-    listener: CallListener
+    scope: ScopeId
     count: int
-    inputs: Sequence[Input]
     wrong: Wrong
 
 
@@ -37,87 +36,73 @@ class CheckResults:
     def __init__(self) -> None:
         self.error = 0.0  # the largest of derivatives that are right
         self.checked: Counter[CallSite] = Counter()
-        self.wrong: dict[tuple[CallSite, str, str], list[WrongCall]] = {}  # by site, and place and path of the input
+        self.wrong: dict[tuple[CallSite, Input | None], list[WrongCall]] = {}
         self.unchecked: Counter[tuple[str, Reason]] = Counter()
         self.remarks: Counter[tuple[str, Reason]] = Counter()
-        self.own = 0  # calls of the framework's own functions whose gradient is not their derivative
+        self.notes: dict[Note, None] = {}  # on functions that were not followed
 
-    def add(self, listener: CallListener, site: CallSite, inputs: Sequence[Input], verdict: Verdict) -> None:
-        """What was found of a call."""
-        where = _place_of(listener, site)
-        for reason, at in verdict.remarks:
-            wrt = "" if at is None else text.with_respect_to(input_text(site, inputs[at]))
+    def note(self, code: str, **fields: str) -> None:
+        self.notes[Note(code, fields)] = None
+
+    def add(self, scope: ScopeId, site: CallSite, made: RecordedCall | Reason) -> None:
+        """Check a call that was made, unless there is a reason why it can't be."""
+        called = shorten(_expression(site))
+        where = f"{place(scope.file, site.line)}, {called}" if site.line else called
+        if isinstance(made, Reason):
+            self.unchecked[where, made] += 1
+            return
+        verdict = check_call(made, {one for one in made.inputs.values() if (site, one) in self.wrong})
+        for reason, of in verdict.remarks:
+            wrt = "" if of is None else f" with respect to {input_text(site, of)}"
             self.remarks[where, Reason(reason.code, {**reason.fields, "wrt": wrt})] += 1
-        self.own += any(reason.code == "not_derivative" for reason, _ in verdict.remarks)
         if verdict.unchecked is not None:
             self.unchecked[where, verdict.unchecked] += 1
             return
         self.checked[site] += 1
         self.error = max(self.error, verdict.error)
         for wrong in verdict.wrong:
-            key = ("", "") if wrong.input is None else (inputs[wrong.input].place, inputs[wrong.input].path)
-            found = WrongCall(listener, listener.counts.get(site.local, 0), inputs, wrong)
-            self.wrong.setdefault((site, *key), []).append(found)
-
-    def known(self, site: CallSite, inputs: Sequence[Input]) -> frozenset[int]:
-        """The inputs of a call for which another call of this line was wrong: it is known how."""
-        return frozenset(at for at, one in enumerate(inputs) if (site, one.place, one.path) in self.wrong)
+            found = WrongCall(scope, scope.counts.get(site.local, 0), wrong)
+            self.wrong.setdefault((site, wrong.input), []).append(found)
 
     def add_unseen(self, unseen: UncheckedCalls) -> None:
         """What the run differentiated outside the calls that were followed."""
         self.unchecked.update((name, Reason("unseen_custom")) for name in unseen.custom)
         if unseen.own:
             self.remarks[text.operations(unseen.own), Reason("unseen_own")] += 1
-        for name in unseen.hooked:
-            self.remarks[name, Reason("hooked")] += 1
+        self.remarks.update((name, Reason("hooked")) for name in unseen.hooked)
 
-    def report(self, of: str, unfollowed: Sequence[object], remedy: str) -> CheckReport:
-        """The report on a target, when the program is over.
-
-        ``unfollowed`` are notes on functions that were not followed, ``remedy`` is what helps where nothing was
-        differentiated.
-        """
-        findings = tuple(self._finding(site, found) for (site, _, _), found in self.wrong.items())
-        unchecked = tuple(text.unchecked(where, why, count) for (where, why), count in self.unchecked.items())
-        remarks = [text.remark(where, reason, count) for (where, reason), count in self.remarks.items()]
-        notes = (*unchecked, *remarks, *map(str, unfollowed))
-        checked, codes = self.checked.total(), {reason.code for _, reason in self.remarks}
+    def report(self, of: str, remedy: str, entered: dict[str, int]) -> CheckReport:
+        """The report on a target, when the program is over; ``remedy`` helps where nothing was differentiated."""
+        findings = tuple(self._finding(site, one, found, entered) for (site, one), found in self.wrong.items())
+        unchecked = tuple(text.remark(key, count, "not checked, ") for key, count in self.unchecked.items())
+        remarks = [text.remark(key, count) for key, count in self.remarks.items()]
+        notes = (*unchecked, *remarks, *map(str, self.notes))
+        checked, codes = self.checked.total(), Counter(reason.code for _, reason in self.remarks.elements())
         heading = text.heading(
-            of, wrong=len(findings), checked=checked, unchecked=self.unchecked.total(), own=self.own,
-            error=self.error, is_partial=bool(unchecked or unfollowed or codes & PARTIAL),
+            of, wrong=len(findings), checked=checked, unchecked=self.unchecked.total(), own=codes["not_derivative"],
+            error=self.error, is_partial=bool(unchecked or self.notes or codes.keys() & PARTIAL),
         )  # fmt: skip
         if not checked and not notes:
             notes = (text.nothing(remedy),)
         return CheckReport(heading, findings, notes, checked, self.error, unchecked)
 
-    def _finding(self, site: CallSite, found: Sequence[WrongCall]) -> WrongDerivative:
-        first = found[0]
-        wrong, listener = first.wrong, first.listener
-        of = "" if wrong.input is None else input_text(site, first.inputs[wrong.input])
-        facts = text.facts(wrong, None if wrong.like is None else input_text(site, first.inputs[wrong.like]))
+    def _finding(
+        self, site: CallSite, one: Input | None, found: Sequence[WrongCall], entered: dict[str, int]
+    ) -> WrongDerivative:
+        scope, wrong = found[0].scope, found[0].wrong
+        of = "" if one is None else input_text(site, one)
+        facts = text.facts(wrong, None if wrong.like is None else input_text(site, wrong.like))
         if len(found) < self.checked[site]:
             facts.append(f"it is wrong in {len(found)} of {self.checked[site]} calls of this line")
+        local, within = site.local or f"{site.op or site.spelled}()", scope.printed(entered)
+        if scope.counts.get(site.local, 0) > 1:
+            local = f"{local}#{found[0].count}"
         return WrongDerivative(
-            "wrong_derivative", _name(listener, site, first.count),
+            "wrong_derivative", f"{within}:{local}" if within else local,
             text.wrong_derivative(_expression(site), of, wrong.error),
-            Source(listener.file, site.line, site.text) if site.line else None, tuple(facts),
+            Source(scope.file, site.line, site.text) if site.line else None, tuple(facts),
             remedy=text.INTENDED.format(_skipped(site)), input=of, error=wrong.error,
         )  # fmt: skip
-
-
-def _name(listener: CallListener, site: CallSite, count: int) -> str:
-    """The name of what a statement binds; of what binds nothing, the operation's."""
-    local = site.local or f"{site.op or site.spelled}()"
-    if site.local and listener.counts.get(site.local, 0) > 1:
-        local = f"{local}#{count}"
-    within = listener.full_name()
-    return f"{within}:{local}" if within else local
-
-
-def _place_of(listener: CallListener, site: CallSite) -> str:
-    """The place of a call and its text, as it is printed."""
-    called = shorten(_expression(site))
-    return f"{place(listener.file, site.line)}, {called}" if site.line else called
 
 
 def _expression(site: CallSite) -> str:

@@ -99,16 +99,10 @@ def sentence(reason: Reason) -> str:
     return reasons.render(reason.code, SENTENCES[reason.code], reason.fields)
 
 
-def with_respect_to(name: str) -> str:
-    return f" with respect to {name}"
-
-
-def unchecked(where: str, why: Reason, count: int) -> str:
-    return f"{where}: not checked, {sentence(why)}{_times(count)}"
-
-
-def remark(where: str, reason: Reason, count: int) -> str:
-    return f"{where}: {sentence(reason)}{_times(count)}"
+def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
+    """A sentence about a place, and how often it is true; ``said`` stands before it."""
+    where, reason = about
+    return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
 
 
 def nothing(remedy: str) -> str:
@@ -128,7 +122,7 @@ def heading(of: str, *, wrong: int, checked: int, unchecked: int, own: int, erro
 
 
 def wrong_derivative(call: str, input: str, error: float) -> str:
-    of = with_respect_to(f"its input {input}") if input else ""
+    of = f" with respect to its input {input}" if input else ""
     return f"the derivative of {shorten(call)}{of} is wrong{relative_error(error)}"
 
 
@@ -161,7 +155,3 @@ def relative_error(error: float) -> str:
 def operations(names: Sequence[str]) -> str:
     """Operations of the framework, each name once."""
     return f"{listed(list(dict.fromkeys(names)), MOST)} ({plural(len(names), 'operation')} of the framework)"
-
-
-def _times(count: int) -> str:
-    return f" ({count} times)" if count > 1 else ""

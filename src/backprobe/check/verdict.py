@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.recheck import RecordedCall
+from backprobe.backends.recheck import Input, RecordedCall
 from backprobe.check.checked_call import BackwardRaises, CheckedCall, Comparison, Outline, Uncheckable
 from backprobe.check.locate_error import Element, Wrong, locate_error
 from backprobe.check.text import relative_error
@@ -24,19 +24,19 @@ class Verdict:
     """The result of checking one call.
 
     ``error`` is the largest error that turned out to be noise. ``remarks`` are what of the call was not checked, or how
-    coarsely, each with the index of the input that it is about. ``unchecked`` is why nothing of it was checked.
+    coarsely, each with the input that it is about. ``unchecked`` is why nothing of it was checked.
     """
 
     wrong: list[Wrong] = field(default_factory=list)
     error: float = 0.0
-    remarks: list[tuple[Reason, int | None]] = field(default_factory=list)
+    remarks: list[tuple[Reason, Input | None]] = field(default_factory=list)
     unchecked: Reason | None = None
 
-    def remark(self, code: str, at: int | None = None, /, **fields: str) -> None:
-        self.remarks.append((Reason(code, fields), at))
+    def remark(self, code: str, of: Input | None = None, /, **fields: str) -> None:
+        self.remarks.append((Reason(code, fields), of))
 
 
-def check_call(operation: RecordedCall, known: Set[int] = frozenset()) -> Verdict:
+def check_call(operation: RecordedCall, known: Set[Input] = frozenset()) -> Verdict:
     """Compare the derivative of a call with differences of it.
 
     For ``known`` inputs, whose error was located in an earlier call, it is not located again.
@@ -58,7 +58,7 @@ def check_call(operation: RecordedCall, known: Set[int] = frozenset()) -> Verdic
     return verdict
 
 
-def _check(call: CheckedCall, verdict: Verdict, known: Set[int]) -> None:
+def _check(call: CheckedCall, verdict: Verdict, known: Set[Input]) -> None:
     directions = [call.direction(at) for at in range(len(call.values))]
     outline = call.outline(directions)
     for code, count in outline.left_out.items():
@@ -70,10 +70,10 @@ def _check(call: CheckedCall, verdict: Verdict, known: Set[int]) -> None:
     unsettled = set(outline.hopeless)
     for at in settled:
         checked = _InputCheck(call, at, outline, cotangent, verdict)
-        if not checked.compare(gradients[at], directions[at], at in known):
+        if not checked.compare(gradients[at], directions[at], call.inputs[at] in known):
             unsettled.add(at)
     for at in sorted(unsettled):
-        verdict.remark("input_unsettled", at)
+        verdict.remark("input_unsettled", call.inputs[at])
     has_own = any(reason.code == "not_derivative" for reason, _ in verdict.remarks)
     if len(unsettled) == len(directions) and not (verdict.wrong or has_own):
         raise Uncheckable("no_convergence")
@@ -108,7 +108,7 @@ class _InputCheck:
             return False
         self._agree(compared)
         if compared.resolution > FINE and hides:
-            self.verdict.remark("coarse", self.at, size=f"{compared.resolution:.1g}")
+            self.verdict.remark("coarse", call.inputs[self.at], size=f"{compared.resolution:.1g}")
         return True
 
     def _agree(self, compared: Comparison) -> None:
@@ -122,14 +122,14 @@ class _InputCheck:
         else:
             self._agree(compared)
             if compared.error > FINE:
-                self.verdict.remark("spread", self.at, size=f"{compared.error:.1g}")
+                self.verdict.remark("spread", self.call.inputs[self.at], size=f"{compared.error:.1g}")
 
     def _blame(self, wrong: Wrong) -> None:
         """A gradient is not the derivative: by definition, unless it was written by hand."""
         if self.call.operation.is_custom:
             self.verdict.wrong.append(wrong)
         else:
-            self.verdict.remark("not_derivative", self.at, size=relative_error(wrong.error))
+            self.verdict.remark("not_derivative", wrong.input, size=relative_error(wrong.error))
 
     def _is_right_if_symmetric(self) -> bool:
         """Is the input a symmetric matrix, and the derivative right as long as it stays one?
@@ -159,7 +159,7 @@ class _InputCheck:
         for _ in range(AGAIN):
             compared, cotangent, gradients = self._compared(call.direction(at), call.widest * 0.7)
             if compared.differs and is_known:
-                return Wrong(at, compared.error, None, (), 0, 0, call.values[at].size)
+                return Wrong(call.inputs[at], compared.error, None, (), 0, 0, call.values[at].size)
             if compared.differs:
                 return locate_error(call, at, cotangent, gradients)
         return None
@@ -171,12 +171,12 @@ class _InputCheck:
         count = int(infinite.sum())
         are_left_out = ~self.outline.checked & ((found.value != 0) | ~numpy.isfinite(found.error))
         if are_left_out.any() or not numpy.isfinite(found.error).all():
-            self.verdict.remark("gradient_not_finite", self.at, count=f"{count}")
+            self.verdict.remark("gradient_not_finite", self.call.inputs[self.at], count=f"{count}")
             return
         places = numpy.argwhere(infinite)[:3]
         shown = tuple(Element(tuple(map(int, p)), gradient[tuple(p)].item(), float("nan"), 0.0) for p in places)
         looks = Reason("not_finite_elements", {"count": f"{count}"})
-        self._blame(Wrong(self.at, float("inf"), looks, shown, count, infinite.size, infinite.size))
+        self._blame(Wrong(self.call.inputs[self.at], float("inf"), looks, shown, count, infinite.size, infinite.size))
 
 
 def _transposed(matrix: Any) -> Any:

@@ -78,7 +78,7 @@ class FollowedCalls(Generic[Caller]):
                 label = type(function).__name__
             function, call = called
             inner = innermost(function)
-        if inner is None or not self._is_users(inner) or self.note_compiled(function):
+        if inner is None or not self.is_followed(function, inner) or self.note_compiled(function):
             return None
         try:
             followed = self.reporting(function, caller, label)
@@ -101,11 +101,12 @@ class FollowedCalls(Generic[Caller]):
         except AttributeError:
             return
         wrapped = innermost(held)
-        if wrapped is not None and self._is_users(wrapped):
+        if wrapped is not None and self.is_followed(held, wrapped):
             self.note("hidden_in_object", name=wrapped.__qualname__, kind=type(function).__name__)
 
-    def _is_users(self, function: FunctionType) -> bool:
-        installed = package(function.__code__.co_filename)
+    def is_followed(self, function: Any, inner: FunctionType) -> bool:
+        """Is it the user's, or part of the program's own package? ``inner`` is its innermost function."""
+        installed = package(inner.__code__.co_filename)
         return installed is None or (installed != "" and installed == self.home)
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:

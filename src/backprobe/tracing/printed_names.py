@@ -50,17 +50,9 @@ class _Printer:
             return local
         place = self.scopes.get(scope)
         if place is None:
-            place = self.scopes[scope] = self._scope(scope)
+            place = self.scopes[scope] = scope.printed(self.trace.entered)
         counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
         if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
             return place  # a scope alone means what it returns
         bare = counted + leaf
         return f"{place}:{bare}" if place or bare in self.paths else bare
-
-    def _scope(self, scope: ScopeId) -> str:
-        if not scope.path:
-            return ""
-        above, siblings = "", self.trace.entered
-        if scope.parent is not None:
-            above, siblings = self._scope(scope.parent), scope.parent.entered
-        return f"{above}{scope.path}" + (f"#{scope.count}" if siblings.get(scope.path, 1) > 1 else "")

@@ -36,6 +36,15 @@ class ScopeId:
         above: str = self.parent.full if self.parent is not None and self.path.startswith("/") else ""
         self.full: str = f"{above}{self.path}#{count}" if self.path else ""
 
+    def printed(self, entered: Mapping[str, int]) -> str:
+        """The name as it is printed: counted where there were several. ``entered`` counts entries without a parent."""
+        if not self.path:
+            return ""
+        above, siblings = "", entered
+        if self.parent is not None:
+            above, siblings = self.parent.printed(entered), self.parent.entered
+        return f"{above}{self.path}" + (f"#{self.count}" if siblings.get(self.path, 1) > 1 else "")
+
     def next_count(self, local: str) -> int:
         """Count one more binding of a local."""
         count = self.counts.get(local, 0)

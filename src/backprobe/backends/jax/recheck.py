@@ -59,7 +59,7 @@ class JaxCall(RecordedCall):
 
     def attempt(self) -> tuple[list[Any], float]:
         with self._alone():
-            arrays = self._arrays([held.value for held in self.inputs.values()])
+            arrays = self._arrays(self.values)
             outputs = [concrete(output) for output in self._function(*arrays)]
             jaxpr = jax.make_jaxpr(self._function)(*arrays)
             self.is_custom = self.is_custom or has_custom(jaxpr)

@@ -102,14 +102,15 @@ class TensorflowCall(RecordedCall):
 
     def attempt(self) -> tuple[list[Any], float]:
         with self.recheck.alone(), tf.GradientTape() as tape:
-            outputs = self.call(self._made([held.value for held in self.inputs.values()]))
+            outputs = self.call(self._made(self.values))
         given = [variable_of(leaf) for _, leaf in self.recheck.leaves(self.given)]
         watched = [variable for variable in tape.watched_variables() if self.recheck.is_differentiated(variable)]
         self.read = {id(one): one for one in watched if not any(one is other for other in given)}
         for key, variable in self.read.items():  # it has the precision that it has
             with self.recheck.alone():
                 self.constants[key] = tf.identity(read(variable))
-            self.inputs[key] = Input(_name(variable, self.function), "", self.numbers(self.constants[key]))
+            self.inputs[key] = Input(_name(variable, self.function), "")
+            self.values.append(self.numbers(self.constants[key]))
         return outputs, 0.0
 
     def run(self, values: Sequence[Any]) -> list[Any]:

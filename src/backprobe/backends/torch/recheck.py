@@ -85,7 +85,7 @@ class TorchCall(RecordedCall):
     def attempt(self) -> tuple[list[Tensor], float]:
         if self.module is not None:
             self.module.become(self.double)
-        with Coarsest() as within, self._made([held.value for held in self.inputs.values()]) as (outputs, _):
+        with Coarsest() as within, self._made(self.values) as (outputs, _):
             self.is_custom = self.is_custom or has_custom(outputs)
         return [output for output in outputs if output.requires_grad], within.epsilon
 
