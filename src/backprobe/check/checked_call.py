@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.recheck import RecordedCall
+from backprobe.backends.recheck import RecordedCall, first_line
 from backprobe.check.differences import TRUSTED, Slope, slope
+from backprobe.record.reasons import Reason
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
 HOPELESS = 1e-2  # of a slope: differences known less precisely check nothing, unless the slope is next to nothing
 SINGLE = 2.0**-23  # the rounding of single precision
 TINY = 2.0**-12  # a relative step that leaves no number one of few digits
-BLIND = 0.1  # of what is compared: where noise may be as large, a gradient is not called right
 STRAY = 100  # times the error that half of the outputs keep below
 
 
@@ -39,19 +39,11 @@ class Comparison:
         return not abs(self.analytic - self.numeric) <= TRUSTED * self.noise
 
     @property
-    def is_blind(self) -> bool:
-        """Is the noise such that a wrong derivative would not show?"""
-        return TRUSTED * self.noise > BLIND * self.scale
-
-    @property
-    def is_coarse(self) -> bool:
-        """Is the noise such that an error that matters may hide where terms cancel by chance?"""
-        return self.noise > MATTERS * self.scale
-
-    @property
     def resolution(self) -> float:
         """The error, against the terms of the sum, that would show."""
-        return TRUSTED * self.noise / self.scale if self.scale else 0.0
+        if not self.scale:
+            return float("inf") if self.noise else 0.0
+        return TRUSTED * self.noise / self.scale
 
     @property
     def error(self) -> float:
@@ -70,15 +62,11 @@ class Outline:
 
 
 class Uncheckable(Exception):
-    """A call that differences cannot check; ``code`` is that of the reason."""
+    """A call that differences cannot check, and the reason."""
 
-    def __init__(self, code: str) -> None:
+    def __init__(self, code: str, **fields: str) -> None:
         super().__init__(code)
-        self.code = code
-
-
-class BackwardRaises(Exception):
-    """There is no derivative to check: computing it raises this."""
+        self.reason = Reason(code, fields)
 
 
 class CheckedCall:
@@ -88,10 +76,8 @@ class CheckedCall:
         self.operation = operation
         self.random = numpy.random.default_rng(seed)
         self.inputs, self.values = list(operation.inputs.values()), operation.values
-        outputs = operation.run(self.values)
-        self.shapes = [output.shape for output in outputs]
-        self.is_complex = [numpy.iscomplexobj(output) for output in outputs]
-        self.at_rest = flat(outputs)
+        self.outputs = operation.run(self.values)
+        self.at_rest = flat(self.outputs)
         if not numpy.array_equal(self.at_rest, self._at(self.values), equal_nan=True):
             raise Uncheckable("varies")
         if not self.at_rest.size:
@@ -190,11 +176,10 @@ class CheckedCall:
 
     def pull(self, cotangent: Any) -> list[Any]:
         """The gradient with respect to each input, None as zeros."""
-        shaped = self.unflat(cotangent)
         try:
-            pulled = self.operation.pull(self.values, shaped)
+            pulled = self.operation.pull(self.values, self.unflat(cotangent))
         except Exception as error:
-            raise BackwardRaises(error) from error
+            raise Uncheckable("backward_raises", error=first_line(error)) from error
         return [
             numpy.zeros_like(value) if gradient is None else gradient
             for value, gradient in zip(self.values, pulled, strict=True)
@@ -202,21 +187,9 @@ class CheckedCall:
 
     def unflat(self, numbers: Any) -> list[Any]:
         """Numbers one after the other in the shapes of the outputs."""
-        found, start = [], 0
-        for shape, is_complex in zip(self.shapes, self.is_complex, strict=True):
-            size = int(numpy.prod(shape)) * (2 if is_complex else 1)
-            part = numpy.ascontiguousarray(numbers[start : start + size])
-            found.append((part.view(numpy.complex128) if is_complex else part).reshape(shape))
-            start += size
-        return found
-
-    def parts(self) -> list[Any]:
-        """For each output the mask of its numbers among all."""
-        places = numpy.repeat(
-            numpy.arange(len(self.shapes)),
-            [int(numpy.prod(s)) * (2 if c else 1) for s, c in zip(self.shapes, self.is_complex, strict=True)],
-        )
-        return [places == output for output in range(len(self.shapes))]
+        ends = numpy.cumsum([flat([output]).size for output in self.outputs])
+        parts = zip(numpy.split(numbers, ends[:-1]), self.outputs, strict=True)
+        return [numpy.ascontiguousarray(part).view(output.dtype).reshape(output.shape) for part, output in parts]
 
     def compare(self, found: Slope, cotangent: Any, gradient: Any, direction: Any) -> Comparison:
         """Along one direction, where the cotangent lets it be seen."""

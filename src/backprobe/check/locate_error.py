@@ -44,11 +44,11 @@ class Wrong:
 
     input: Input | None
     error: float
-    looks: Reason | None
-    off: tuple[Element, ...]  # some of them
-    count: int  # of those that are off, among those seen
-    seen: int
-    size: int
+    looks: Reason | None = None
+    off: tuple[Element, ...] = ()  # some of them
+    count: int = 0  # of those that are off, among those seen
+    seen: int = 0
+    size: int = 0
     like: Input | None = None  # the input that should get this gradient
     outputs: tuple[int, ...] = ()  # through which of several outputs it is wrong, where not through all
 
@@ -76,23 +76,15 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
 def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: int) -> Element:
     value = call.values[at]
     index = tuple(int(step) for step in numpy.unravel_index(place, value.shape))
-    found = [_along(call, at, cotangent, index, unit) for unit in ((1.0, 1j) if numpy.iscomplexobj(value) else (1.0,))]
-    numeric = complex(found[0][0], found[1][0]) if len(found) > 1 else found[0][0]
-    analytic = gradient[index].item()
-    return Element(index, analytic, numeric, max(noise for _, noise in found))
-
-
-def _along(call: CheckedCall, at: int, cotangent: Any, index: tuple[int, ...], unit: complex) -> tuple[float, float]:
-    """The derivative of the outputs times the cotangent with respect to one element, and its noise."""
-    size = float(call.steps[at][index]) or 1.0
-    direction = numpy.zeros_like(call.values[at])
-    direction[index] = unit * size
-    found = call.slope(at, direction)
-    seen = cotangent != 0
-    terms = cotangent[seen] * found.value[seen]
-    noise = float(numpy.linalg.norm(cotangent[seen] * found.error[seen]))
-    rounding = call.epsilon * float(abs(terms).sum())
-    return float(terms.sum()) / size, (noise + rounding) / size
+    size, noise = float(call.steps[at][index]) or 1.0, 0.0
+    numeric: complex = 0.0
+    for unit in (1.0, 1j) if numpy.iscomplexobj(value) else (1.0,):
+        direction = numpy.zeros_like(value)
+        direction[index] = unit * size
+        compared = call.compare(call.slope(at, direction), cotangent, gradient, direction)
+        numeric += unit * compared.numeric / size
+        noise = max(noise, compared.noise / size)
+    return Element(index, gradient[index].item(), numeric, noise)
 
 
 def _sample(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> list[int]:
@@ -127,14 +119,14 @@ def _search(call: CheckedCall, at: int, cotangent: Any, gradient: Any) -> int:
 
 def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
     """The outputs through which the gradient is wrong; none where it is so through all of them."""
-    parts = call.parts()
+    parts = call.unflat(cotangent)
     if len(parts) == 1:
         return ()
     direction = call.direction(at)
     found = call.slope(at, direction)
     wrong = []
-    for output, part in enumerate(parts):
-        alone = numpy.where(part, cotangent, 0.0)
+    for output in range(len(parts)):
+        alone = flat([part * (place == output) for place, part in enumerate(parts)])
         if call.compare(found, alone, call.pull(alone)[at], direction).differs:
             wrong.append(output)
     return () if len(wrong) == len(parts) else tuple(wrong)
@@ -147,7 +139,7 @@ def _looks(
     call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], numeric: Any, gradient: Any
 ) -> Reason | None:
     """Which of the usual kinds of error it is; None where it is of none of them."""
-    looks = _everywhere(off, numeric) if len(off) == len(elements) else _at_one_sign(call.values[at], elements, off)
+    looks = _everywhere(off) if len(off) == len(elements) else _at_one_sign(call.values[at], elements, off)
     return looks if looks is not None or numeric is None else _rearranged(gradient, numeric.reshape(gradient.shape))
 
 
@@ -164,14 +156,11 @@ def _at_one_sign(value: Any, elements: Sequence[Element], off: Sequence[Element]
     return None
 
 
-def _everywhere(off: Sequence[Element], numeric: Any) -> Reason | None:
+def _everywhere(off: Sequence[Element]) -> Reason | None:
     if all(element.analytic == 0 for element in off):
         return Reason("everywhere_zero")
     if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
         return Reason("nothing_moves")
-    is_complex = numeric is not None and numpy.iscomplexobj(numeric)
-    if is_complex and all(_close(element.analytic, complex(element.numeric).conjugate()) for element in off):
-        return Reason("conjugate")
     return _multiple(off, "everywhere")
 
 
@@ -215,10 +204,6 @@ def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[A
             if _same(analytic, numpy.array(real).reshape(analytic.shape)):
                 return call.inputs[other]
     return None
-
-
-def _close(one: complex, other: complex) -> bool:
-    return abs(one - other) <= ALIKE * max(abs(one), abs(other))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -80,7 +80,6 @@ SENTENCES = {
     "one_sign_opposite": "it is wrong exactly where the input is {sign}: there it has the opposite sign",
     "one_sign_multiple": ("it is wrong exactly where the input is {sign}: there it is {ratio} times what it should be"),
     "nothing_moves": "the outputs do not change with this input at all",
-    "conjugate": "it is the conjugate of what it should be",
     "transpose": "it is the transpose of what it should be",
     "reordered": "its elements are right, but in the wrong order",
 }

@@ -9,12 +9,14 @@ from typing import Any
 import numpy
 
 from backprobe.backends.recheck import Input, RecordedCall
-from backprobe.check.checked_call import BackwardRaises, CheckedCall, Comparison, Outline, Uncheckable
+from backprobe.check.checked_call import MATTERS, CheckedCall, Comparison, Outline, Uncheckable
+from backprobe.check.differences import TRUSTED
 from backprobe.check.locate_error import Element, Wrong, locate_error
 from backprobe.check.text import relative_error
 from backprobe.record.reasons import Reason
 
 ROUNDED = 100 * 2.0**-23  # of a matrix computed in single precision: how far it may be from symmetric
+BLIND = 0.1  # of what is compared: where noise may be as large, a gradient is not called right
 FINE = 1e-3  # of what is compared: larger errors should show, or else a remark says that they would not
 AGAIN = 3  # directions that are tried where one has shown a difference
 
@@ -45,15 +47,10 @@ def check_call(operation: RecordedCall, known: Set[Input] = frozenset()) -> Verd
     try:
         _check(CheckedCall(operation), verdict, known)
     except Uncheckable as uncheckable:
-        verdict.unchecked = Reason(uncheckable.code)
-    except BackwardRaises as raised:
-        error = raised.args[0]
-        said = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        why = Reason("backward_raises", {"error": said})
-        if operation.is_custom:
-            verdict.wrong.append(Wrong(None, float("inf"), why, (), 0, 0, 0))
+        if operation.is_custom and uncheckable.reason.code == "backward_raises":
+            verdict.wrong.append(Wrong(None, float("inf"), uncheckable.reason))
         else:
-            verdict.unchecked = why
+            verdict.unchecked = uncheckable.reason
     verdict.remarks += [(note, None) for note in operation.notes]
     return verdict
 
@@ -98,13 +95,13 @@ class _InputCheck:
             direction, gradient = numpy.where(finite, direction, 0.0), numpy.where(finite, gradient, 0.0)
             found = call.slope(self.at, direction)
         compared = call.compare(found, self.cotangent, gradient, direction)
-        if compared.is_coarse and not compared.differs:
+        if compared.resolution > TRUSTED * MATTERS and not compared.differs:
             compared = self._compared(call.direction(self.at))[0]
         if compared.differs:
             self._check_difference(compared, is_known)
             return True
         hides = not call.is_next_to_nothing(compared, self.cotangent)
-        if compared.is_blind and hides:
+        if compared.resolution > BLIND and hides:
             return False
         self._agree(compared)
         if compared.resolution > FINE and hides:
@@ -159,7 +156,7 @@ class _InputCheck:
         for _ in range(AGAIN):
             compared, cotangent, gradients = self._compared(call.direction(at), call.widest * 0.7)
             if compared.differs and is_known:
-                return Wrong(call.inputs[at], compared.error, None, (), 0, 0, call.values[at].size)
+                return Wrong(call.inputs[at], compared.error)
             if compared.differs:
                 return locate_error(call, at, cotangent, gradients)
         return None
