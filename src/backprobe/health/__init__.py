@@ -37,7 +37,7 @@ def health(recording: Recording) -> Report:
 
     arrays = RecordArrays(recording.record, load_arrays(recording.record.backend))
     found = [finding for check in (units, zeros, depth, precision) for finding in check.check(arrays)]
-    values, grads = arrays.counts
+    values, grads = (sum(each is not None for each in kept) for kept in (arrays.values, arrays.grads))
     nothing = "no other problems found" if arrays.not_finite else "no problems found"
     heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else nothing
     return Report(f"{heading}: {values} values and {grads} gradients were checked", tuple(found), tuple(arrays.notes))

@@ -48,7 +48,7 @@ def _large(arrays: RecordArrays, scale: float) -> Iterator[Finding]:
     """The parameters and other leaves whose gradients are large by themselves, in one finding."""
     found = {}
     for at, entry in enumerate(arrays.entries):
-        grad = arrays.grad(at) if at in arrays.graph.parameters or entry.is_leaf else None
+        grad = arrays.grads[at] if at in arrays.graph.parameters or entry.is_leaf else None
         if grad is not None and rms(grad) / scale > LARGE:
             found[entry.name] = rms(grad) / scale
     if found:
@@ -61,7 +61,7 @@ def _series(arrays: RecordArrays) -> list[list[int]]:
     """The values of one shape whose names differ in one number, in the order of execution; parameters are left out."""
     found: dict[tuple[str, object], dict[int, int]] = {}
     for full, at in arrays.record.names.items():
-        if split(full)[1] is None or arrays.grad(at) is None:
+        if split(full)[1] is None or arrays.grads[at] is None:
             continue
         entry = arrays.entries[at]
         for number in NUMBER.finditer(full):
@@ -81,15 +81,15 @@ def _series(arrays: RecordArrays) -> list[list[int]]:
 
 def _along(arrays: RecordArrays, layers: Sequence[int]) -> Finding | None:
     """How the gradient changes from the last layer of a series to its first."""
-    known = {at: size for at in layers if (size := rms(arrays.grad(at)))}  # zeros.py reports those that are 0
+    known = {at: size for at in layers if (size := rms(arrays.grads[at]))}  # zeros.py reports those that are 0
     layers, sizes = list(known), list(known.values())
     if len(layers) < FEWEST:
         return None
     first, last = layers[0], layers[-1]
     steps = [before / after for before, after in pairwise(sizes)]
     fall, growth = (sum(step < 1 / RATIO for step in steps), sum(step > RATIO for step in steps))
-    smallest = float(numpy.abs(arrays.grad(first)).mean())
-    largest = float(numpy.abs(arrays.grad(last)).mean())
+    smallest = float(numpy.abs(arrays.grads[first]).mean())
+    largest = float(numpy.abs(arrays.grads[last]).mean())
     scale = abs(arrays.scale or 0.0)
     facts: list[str] = []
     if fall > len(steps) / 2 and sizes[0] * RATIO < sizes[-1]:

@@ -38,15 +38,15 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 def _share_below(arrays: RecordArrays, at: int, limit: float) -> float:
     """The share of the nonzero numbers of a gradient that are below a limit."""
-    grad = arrays.grad(at)
+    grad = arrays.grads[at]
     size = numpy.abs(grad[grad != 0]) if grad is not None else numpy.empty(0)
     return float((size < limit).mean()) if size.size else 0.0
 
 
 def is_flushed(arrays: RecordArrays, at: int) -> bool:
     """Is a gradient 0 although those that it comes from are not, and those are already too small for their dtype?"""
-    grad, limit = arrays.grad(at), SMALLEST_NORMAL.get(arrays.entries[at].dtype or "")
+    grad, limit = arrays.grads[at], SMALLEST_NORMAL.get(arrays.entries[at].dtype or "")
     if grad is None or limit is None or grad.any():
         return False
-    given = [g for one in arrays.graph.consumers[at] if (g := arrays.grad(one)) is not None]
+    given = [g for one in arrays.graph.consumers[at] if (g := arrays.grads[one]) is not None]
     return any(g.any() for g in given) and all(numpy.abs(g).max() < limit for g in given)

@@ -19,20 +19,20 @@ FEWEST = 8  # distinct rows: a healthy unit is 0 for all of them by chance once 
 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Check each entry that is a ReLU, a tanh or a sigmoid of its only input."""
-    for at, entry in enumerate(arrays.entries):
-        value = arrays.value(at)
+    for at, (entry, value) in enumerate(zip(arrays.entries, arrays.values, strict=True)):
         if value is None or value.dtype.kind == "c" or value.ndim < 2:
             continue
         source = arrays.only_input(at)
-        before = None if source is None else arrays.value(source)
+        before = None if source is None else arrays.values[source]
         if _is_relu(entry.op, value, before):
-            dead, units = _dead(value)
+            rows = _rows(value)
+            dead, units = int((rows == 0).all(axis=0).sum()), rows.shape[1]
             if units > 1 and dead > HALF * units and _are_enough(value if before is None else before):
-                facts = (DEAD, f"over {value.size // units} rows their output is exactly 0, and so is their derivative")
+                facts = (DEAD, f"over {len(rows)} rows their output is exactly 0, and so is their derivative")
                 remedy = "a lower learning rate, an initial bias that is not negative, or leaky_relu"
                 headline = f"{dead} of {units} units of {entry.name!r} are dead"
                 yield Finding("dead", entry.name, headline, entry.source, facts, (), remedy)
-        elif before is not None and (end := _end(entry.op, value, before, entry.dtype)):
+        elif before is not None and (end := _end(value, before, entry.dtype)):
             share = float((numpy.abs(before) > end).mean())
             if share > HALF:
                 facts = (SATURATED, f"{share:.0%} of its inputs are beyond ±{end:g}")
@@ -52,38 +52,24 @@ def _are_enough(given: Any) -> bool:
 
     If all numbers are zero, nothing can be concluded from equal rows, and every row counts.
     """
-    rows = numpy.moveaxis(given, _axis(given), -1).reshape(-1, given.shape[_axis(given)])
-    if not rows.any():
-        return len(rows) >= FEWEST
-    different: set[bytes] = set()
-    for row in rows:
-        different.add(row.tobytes())
-        if len(different) >= FEWEST:
-            return True
-    return False
+    rows = _rows(given)
+    different = {row.tobytes() for row in rows} if rows.any() else rows
+    return len(different) >= FEWEST
 
 
-def _axis(value: Any) -> int:
-    """The axis of the units: the last one, or for images that of the channels."""
-    return 1 if value.ndim >= 4 else int(value.ndim) - 1
+def _rows(value: Any) -> Any:
+    """A value as one row for each sample: its units are the last axis, or for images that of the channels."""
+    axis = 1 if value.ndim >= 4 else value.ndim - 1
+    return numpy.moveaxis(value, axis, -1).reshape(-1, value.shape[axis])
 
 
-def _dead(value: Any) -> tuple[int, int]:
-    """The number of units that are 0 in every row, and the number of units."""
-    axis = _axis(value)
-    others = tuple(one for one in range(value.ndim) if one != axis)
-    return int((value == 0).all(axis=others).sum()), value.shape[axis]
+def _end(value: Any, before: Any, dtype: str | None) -> float:
+    """The magnitude of input beyond which tanh or sigmoid is saturated; 0 for any other operation.
 
-
-def _end(op: str, value: Any, before: Any, dtype: str | None) -> float:
-    """The magnitude of input beyond which tanh or sigmoid is saturated; 0 for any other operation."""
+    The input of a tanh must be large enough for that to differ from it.
+    """
     tolerance = {"float64": 1e-12, "float32": 1e-5}.get(dtype or "", 1e-2)
-    if numpy.allclose(value, numpy.tanh(before), atol=tolerance, rtol=0) and _is_curved(before):
+    if numpy.allclose(value, numpy.tanh(before), atol=tolerance, rtol=0) and numpy.abs(before).max() > 1:
         return END_OF_TANH
     sigmoid = 0.5 * (1 + numpy.tanh(before / 2))
     return 2 * END_OF_TANH if numpy.allclose(value, sigmoid, atol=tolerance, rtol=0) else 0.0
-
-
-def _is_curved(before: Any) -> bool:
-    """Is the input large enough for its tanh to differ from it?"""
-    return bool(numpy.abs(before).max() > 1)

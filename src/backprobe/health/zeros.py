@@ -21,9 +21,9 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
     graph = arrays.graph
-    zero = {at for at in range(len(arrays.entries)) if (g := arrays.grad(at)) is not None and not g.any()}
+    zero = {at for at, grad in enumerate(arrays.grads) if grad is not None and not grad.any()}
     for at in sorted(zero, reverse=True):
-        consumers = [one for one in graph.consumers[at] if arrays.grad(one) is not None]
+        consumers = [one for one in graph.consumers[at] if arrays.grads[one] is not None]
         if is_flushed(arrays, at) or (consumers and zero.issuperset(consumers)):
             continue
         behind = reached([at], lambda one: zero.intersection(graph.inputs[one])) - {at}
@@ -41,7 +41,7 @@ def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
 def _partials(arrays: RecordArrays) -> Iterator[Finding]:
     for at, entry in enumerate(arrays.entries):
         for source, edge in arrays.graph.inputs[at].items():
-            partial = arrays.partial(edge)
+            partial = arrays.numbers(edge.partial)
             if partial is not None and not partial.any():
                 wrt = arrays.entries[source].name
                 headline = f"the derivative of {entry.name!r} with respect to {wrt!r} is zero everywhere"
