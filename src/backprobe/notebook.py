@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import difflib
+import inspect
 import shlex
 from collections.abc import Callable
 from keyword import iskeyword
@@ -22,19 +23,6 @@ from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell
 from backprobe.source.user_code import package
 
-HELP = """Run the cell, and show the gradient of its output with respect to every variable, and the circuit.
-
-    %%probe a
-    x = torch.tensor(3.0, requires_grad=True)
-    w = torch.tensor(2.0, requires_grad=True)
-    u = x * w
-    a = torch.relu(u)
-
-A NAME that the cell assigns is the output to differentiate. Without one, it is the last expression if that is a
-floating-point tensor, or else the last floating-point tensor assigned that requires a gradient. A new NAME receives the
-recording: %%probe a rec. The cell runs as it would without the magic and leaves the same names. Nothing is changed, so
-the requires_grad of your tensors decides what is differentiated.
-"""
 LIKE_ENOUGH = 0.75  # a new name this similar to one that the cell assigns counts as a misspelling of it
 
 
@@ -43,10 +31,23 @@ def load_ipython_extension(shell: Any) -> None:
     from IPython.core.magic import no_var_expand
 
     def probe(line: str, cell: str) -> Any:
+        """Run the cell, and show the gradient of its output with respect to every variable, and the circuit.
+
+            %%probe a
+            x = torch.tensor(3.0, requires_grad=True)
+            w = torch.tensor(2.0, requires_grad=True)
+            u = x * w
+            a = torch.relu(u)
+
+        A NAME that the cell assigns is the output to differentiate. Without one, it is the last expression if that is
+        a floating-point tensor, or else the last floating-point tensor assigned that requires a gradient. A new NAME
+        receives the recording: %%probe a rec. The cell runs as it would without the magic and leaves the same names.
+        Nothing is changed, so the requires_grad of your tensors decides what is differentiated.
+        """
         __tracebackhide__ = True
         return _probe(shell, line, cell)
 
-    probe.__doc__ = HELP + "\n" + _parser().format_help()
+    probe.__doc__ = f"{inspect.getdoc(probe)}\n\n{_parser().format_help()}"
     shell.register_magic_function(no_var_expand(probe), "cell", "probe")
 
 

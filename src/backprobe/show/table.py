@@ -5,8 +5,8 @@ from __future__ import annotations
 import html as escaping
 import io
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
@@ -21,12 +21,9 @@ COLUMNS = ("name", "value", "gradient", "source")
 
 @dataclass(frozen=True)
 class Row:
-    """The cells of one entry, and whether it has its gradient."""
+    """The cells of one entry, in the order of the columns, and whether it has its gradient."""
 
-    name: str
-    value: str
-    gradient: str
-    source: str
+    cells: tuple[str, ...]
     ok: bool
 
 
@@ -52,7 +49,7 @@ def _row(entry: Entry, backend: Arrays) -> Row:
     if entry.source is not None:
         statement = entry.source.text.replace("\n", " ")
         source = f"{place(entry.source.file, entry.source.line)}  {statement}"
-    return Row(name, value, printable(gradient), printable(source), entry.status is GradStatus.OK)
+    return Row((name, value, printable(gradient), printable(source)), entry.status is GradStatus.OK)
 
 
 def footer(record: Record) -> list[str]:
@@ -78,10 +75,7 @@ def rich_table(record: Record) -> Any:
     for column in COLUMNS:
         made.add_column(column, overflow="fold", no_wrap=column == "name")
     for row in rows(record):
-        made.add_row(
-            Text(row.name, "cyan"), Text(row.value), Text(row.gradient, "" if row.ok else "yellow"),
-            Text(row.source, "dim"),
-        )  # fmt: skip
+        made.add_row(*map(Text, row.cells, ("cyan", "", "" if row.ok else "yellow", "dim")))
     return Group(made, *(Text(line, "dim") for line in footer(record)))
 
 
@@ -99,27 +93,20 @@ def text(record: Record) -> str:
 
 def plain(record: Record) -> str:
     """The table in columns of spaces."""
-    cells = [COLUMNS, *(line for row in rows(record) for line in _lines(row))]
-    widths = [max(len(row[at]) for row in cells) for at in range(len(COLUMNS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    return "\n".join([*lines, *footer(record)])
-
-
-def _lines(row: Row) -> Iterable[tuple[str, str, str, str]]:
-    name, *aliases = row.name.split("\n")
-    yield name, row.value, row.gradient, row.source
-    for alias in aliases:
-        yield alias, "", "", ""
+    lines: list[tuple[str, ...]] = [COLUMNS]
+    for row in rows(record):
+        lines += zip_longest(*(cell.split("\n") for cell in row.cells), fillvalue="")
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+    return "\n".join([*shown, *footer(record)])
 
 
 def html(record: Record) -> str:
     """The table for a notebook, self-contained."""
     head = "".join(f"<th style='text-align:left'>{column}</th>" for column in COLUMNS)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{_cell(text)}</td>" for text in
-                         (row.name, row.value, row.gradient, row.source)) + "</tr>"
-        for row in rows(record)
-    )  # fmt: skip
+    body = ""
+    for row in rows(record):
+        body += "<tr>" + "".join(f"<td style='text-align:left'>{_cell(cell)}</td>" for cell in row.cells) + "</tr>"
     foot = "".join(f"<div>{escaping.escape(line)}</div>" for line in footer(record))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
 
