@@ -81,7 +81,7 @@ def test_a_parameter_that_holds_inf(model):
     report = bp.explain(bp.probe(model, nonfinite=True)(INPUT, CAUSAL))
     (found,) = report.of_kind("born", "came_in", "unknown")
     assert (found.kind, found.name) == ("came_in", "attn.o.weight")
-    assert "its value of shape (4, 4): 1 Inf of 16" in found.facts
+    assert "'attn.o.weight' of shape (4, 4): 1 Inf of 16" in found.facts
 
 
 def test_an_argument_that_holds_nan(model):
@@ -600,7 +600,7 @@ def test_a_number_that_is_not_finite_says_so():
         return y.sum()
 
     found = bp.explain(bp.probe(f, nonfinite=True)(tensor([1.0, 2.0]))).findings[0]
-    assert (found.kind, found.name, found.facts[0]) == ("born", "c", "its value is inf")
+    assert (found.kind, found.name, found.facts[0]) == ("born", "c", "'c' is inf")
 
 
 # no observer

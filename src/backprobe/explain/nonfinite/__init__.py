@@ -60,7 +60,7 @@ def _first(group: Sequence[Finding]) -> Finding:
 def _unexplained(known: Evidence) -> Iterator[Finding]:
     """A bad output or gradient for which no place was found where it began: such a recording is not called clean."""
     values = [("output_unexplained", at, known.values[at]) for at in known.bad_outputs]
-    grads = [("gradient_unexplained", at, state) for at, state in enumerate(known.grads) if state.is_bad]
+    grads = [("gradient_unexplained", at, known.grads[at]) for at in known.bad_grads]
     for code, at, state in (values or grads)[:1]:
         yield known.finding(at, code, word=WORDS[state], remedy=say("see_more"))
 
@@ -81,7 +81,7 @@ def _propagated(known: Evidence, born: Sequence[Finding]) -> list[Finding]:
     """All else that holds NaN or Inf, in one finding."""
     places = {finding.name for finding in born}
     values = [name for name in known.names(sorted(known.bad_values)) if name not in places]
-    grads = known.names(at for at, state in enumerate(known.grads) if state.is_bad)
+    grads = known.names(known.bad_grads)
     if not values and not grads:
         return []
     facts = [

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-import numpy
-
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.forward import ForwardPass, Moment
-from backprobe.explain.nonfinite.sources import applied_to, parsed
+from backprobe.explain.nonfinite.sources import applied_to, parsed, walk
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
 from backprobe.findings.report import Finding
@@ -141,12 +139,12 @@ class BackwardPass:
         )
 
     @cached_property
-    def _kept(self) -> list[Birth]:
+    def _kept(self) -> Sequence[Birth]:
         kept: dict[tuple[int, str], Birth] = {}
         for birth in self.made:
-            before = kept.get((birth.owner, birth.operation))
-            if not self._is_consequence(birth) and (before is None or before.made < birth.made):
-                kept[birth.owner, birth.operation] = birth
+            if not self._is_consequence(birth):
+                before = kept.get((birth.owner, birth.operation), birth)
+                kept[birth.owner, birth.operation] = max(before, birth, key=lambda one: one.made)
         return list(kept.values())
 
     # findings
@@ -155,9 +153,7 @@ class BackwardPass:
         """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
         for birth in self._kept:
             yield (self.known.began[birth.owner], True), self._unclear(birth) if birth.others else self._birth(birth)
-        for at in range(len(self.entries)):
-            if self._has_come_in(at):
-                yield (self.known.began[at], True), self._appeared(at)
+        yield from (((self.known.began[at], True), self._appeared(at)) for at in self._come_in())
 
     def _birth(self, birth: Birth) -> Finding:
         known, owner, why = self.known, birth.owner, self._mechanism(birth)
@@ -195,17 +191,11 @@ class BackwardPass:
         )  # fmt: skip
 
     def _mechanism(self, birth: Birth) -> Mechanism | None:
-        if not birth.operation or birth.wrt is None:
-            return mechanism.backward(birth.operation, birth.made, None, None, "")
-        grad = self.known.grad_numbers(birth.wrt)
-        if grad is None:
-            return None
-        bad = ~numpy.isfinite(grad)
-        values, came = self.known.numbers(birth.wrt), self.known.grad_numbers(birth.owner)
-        dtype = self.entries[birth.wrt].dtype or ""
-        return mechanism.backward(
-            birth.operation, birth.made, mechanism.at(values, bad), mechanism.at(came, bad), dtype
-        )  # fmt: skip
+        known, wrt = self.known, birth.wrt
+        if wrt is None:
+            return mechanism.backward(birth.operation, birth.made, None, None, None, "")
+        value, grad, came = known.numbers(wrt), known.grad_numbers(wrt), known.grad_numbers(birth.owner)
+        return mechanism.backward(birth.operation, birth.made, grad, value, came, self.entries[wrt].dtype or "")
 
     def _masked(self, birth: Birth) -> list[str]:
         """For a birth behind a ``where``: the branch that it lies in, which the condition did not select there."""
@@ -222,12 +212,11 @@ class BackwardPass:
         expression = "" if source is None else source.expression
         tree = parsed(expression) if any(word in expression for word in MASKING) else None
         for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, ast.Call) and operation_of(node) in MASKING:
-                for argument in node.args:
-                    inside = {parts.get(ast.unparse(one)) for one in ast.walk(argument) if isinstance(one, ast.expr)}
-                    does = {operation_of(one) for one in ast.walk(argument)} - {""}
-                    if inside & (behind - {at}) or operation in does:
-                        return ast.unparse(argument)
+            for argument in node.args if isinstance(node, ast.Call) and operation_of(node) in MASKING else ():
+                walked = list(walk(argument, parts))
+                held = {one for _, entries in walked for one in entries}
+                if held & (behind - {at}) or operation in {operation_of(one) for one, _ in walked} - {""}:
+                    return ast.unparse(argument)
         return ""
 
     def _chain(self, birth: Birth) -> tuple[str, ...]:
@@ -240,20 +229,18 @@ class BackwardPass:
 
     # gradients that no operation made so
 
-    def _has_come_in(self, at: int) -> bool:
-        """Is a gradient not finite though no operation that is seen made it so?"""
-        known, followers = self.known, self.followers[at]
-        if not known.grads[at].is_bad or known.worst_grad(followers).is_bad:
-            return False
-        is_forward = not self.forward.harmful.isdisjoint((at, *followers))  # a derivative of NaN is NaN
-        if is_forward or not self._made_for.isdisjoint((at, None)) or self._is_read_where_made(at):
-            return False
-        return at in known.record.outputs or known.sees_operations
-
-    @cached_property
-    def _made_for(self) -> Set[int | None]:
-        """The entries whose gradients operations made bad; None among them stands for any."""
-        return {birth.wrt for birth in self.made}
+    def _come_in(self) -> Iterator[int]:
+        """The entries with a gradient that is not finite, though no operation that is seen made it so."""
+        known, harmful = self.known, self.forward.harmful
+        made_for = {birth.wrt for birth in self.made}  # None stands for any
+        places = {birth.owner for birth in self.made}.union(self.forward.origins)
+        for at in known.bad_grads:
+            users = known.consumers[at]  # a write through a view reads what it replaces, and no edge leads there
+            is_made = not made_for.isdisjoint((at, None)) or not places.isdisjoint(users)
+            is_from_forward = not harmful.isdisjoint((at, *users))  # a derivative of NaN is NaN
+            is_seen = at in known.record.outputs or known.sees_operations
+            if is_seen and not (is_made or is_from_forward or known.worst_grad(self.followers[at]).is_bad):
+                yield at
 
     def _appeared(self, at: int) -> Finding:
         """A gradient that is not finite, and what may have made it so."""
@@ -262,23 +249,11 @@ class BackwardPass:
         outputs = [one for one in self.followers[at] if one in known.record.outputs]
         starts = [one for one in outputs if self.entries[one].source is None]
         if at in known.record.outputs:
-            return appeared("started_bad", remedy=say("see_between") if starts else "")
+            return appeared("started_bad", remedy=say("see_lines") if starts else "")
         if not starts:
             return appeared("came_in_backward")
         facts += scaled(known.record.scales)  # the hooks of a block are there when backward comes to what is recorded
-        return appeared("came_on_the_way", start=known.name(starts[0]), remedy=say("see_between"))
-
-    def _is_read_where_made(self, at: int) -> bool:
-        """Was a value written over, or mentioned, where NaN or Inf was made, though no edge leads there?
-
-        So a write through a view reads the value that it replaces.
-        """
-        return not self._places.isdisjoint(self.known.consumers[at])
-
-    @cached_property
-    def _places(self) -> Set[int]:
-        """The entries where something is made, forward or backward."""
-        return {birth.owner for birth in self.made} | set(self.forward.origins)
+        return appeared("came_on_the_way", start=known.name(starts[0]), remedy=say("see_lines"))
 
 
 def _is_pole(why: Mechanism | None) -> bool:

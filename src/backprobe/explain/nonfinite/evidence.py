@@ -41,6 +41,15 @@ class Evidence:
     def bad_outputs(self) -> list[int]:
         return [at for at in self.record.outputs if self.values[at].is_bad]
 
+    @cached_property
+    def bad_grads(self) -> list[int]:
+        return [at for at, state in enumerate(self.grads) if state.is_bad]
+
+    @cached_property
+    def bad_backward(self) -> list[int]:
+        """The entries with a bad gradient, or in whose backward one was made."""
+        return [at for at, state in enumerate(self.grads) if state.is_bad or self.made(at)]
+
     def worst_value(self, places: Iterable[int]) -> State:
         return max((self.values[at] for at in places), default=State.FINITE)
 
@@ -71,8 +80,7 @@ class Evidence:
     @cached_property
     def first_bad(self) -> int:
         """The first entry, or output that backward ran from, where something was bad; the number of entries if none."""
-        ends = [end for at, end in enumerate(self.began) if self.grads[at].is_bad or self.made(at)]
-        return min([*ends, *self.bad_values], default=len(self.entries))
+        return min([*(self.began[at] for at in self.bad_backward), *self.bad_values], default=len(self.entries))
 
     # numbers
 
@@ -117,10 +125,9 @@ class Evidence:
         source, named = self.entries[at].source, self.name(at) + self.at_line(at)
         return say("no_line", at=named) if source is None else f"{named}: {source.text.strip()}"
 
-    def value(self, at: int, what: str = "") -> str:
+    def value(self, at: int) -> str:
         """What a value is: its shape, and how many numbers of it are NaN or Inf, or between which it lies."""
-        entry = self.entries[at]
-        value = what or self.name(at)
+        entry, value = self.entries[at], self.name(at)
         value = value if entry.shape is None else say("of_shape", value=value, shape=entry.shape)
         count = None if entry.finiteness is None else entry.finiteness.value
         if count is not None and not count.is_finite:

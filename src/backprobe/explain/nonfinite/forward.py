@@ -124,7 +124,7 @@ class ForwardPass:
         if spread & self.harmful or spread & read:
             return False
         loose = [at for at in spread if not known.consumers[at] and not known.is_number(at)]
-        if not self._ends_badly and known.record.outputs:
+        if known.record.outputs and not known.bad_outputs and not known.bad_backward:
             return not any(map(self._is_written_over, loose))
         return not loose and (bool(self._ends(start)) or all(map(known.is_number, spread)))
 
@@ -132,13 +132,6 @@ class ForwardPass:
         """Is it a later version of what was there before, as a parameter that is updated? Others may read that."""
         own = strip(self.entries[at].name)
         return any(strip(self.entries[way.at].name) == own for way in self.entries[at].indirect)
-
-    @cached_property
-    def _ends_badly(self) -> bool:
-        """Is an output or a gradient bad, of whatever?"""
-        known = self.known
-        is_made = any(map(known.made, range(len(self.entries))))
-        return is_made or bool(known.bad_outputs) or any(state.is_bad for state in known.grads)
 
     # findings
 
@@ -148,14 +141,14 @@ class ForwardPass:
 
     def _birth(self, at: int) -> Finding:
         known, entry, given, state = self.known, self.entries[at], self.origins[at], self._state_at_first(at)
-        facts = [known.value(at, say("its_value")), *map(known.value, known.direct[at])]
+        facts = [*map(known.value, (at, *known.direct[at]))]
         if at in self._begun and entry.axes.count(loops.STEP) == 1:
             facts.append(loops.begun(*self._begun[at]))
         facts += self.use(at)
         made = born(state, given)
         finding = partial(known.finding, at, facts=facts, chain=self._chain(at), word=WORDS[state], born=made)
         if self._came_in(at):
-            return finding("came_in_parameter" if entry.name in known.record.names else "came_in")
+            return finding("came_in")
         if given is State.UNKNOWN:
             lost = ", ".join(known.name(one) for one in known.direct[at] if known.values[one] is given)
             return finding("born_or_from", lost=lost)
@@ -180,7 +173,7 @@ class ForwardPass:
         if entry.name.partition("#")[0] == START:
             facts += scaled(known.record.scales)
             given = quoted(inputs, MOST) or say("what_is_recorded")
-            return finding("born_before_backward", given=given, remedy=say("see_between"))
+            return finding("born_before_backward", given=given, remedy=say("see_lines"))
         facts.append(say("inputs_unseen"))
         paths = [split(name)[0].split(".") for name in (entry.name, *inputs)]
         shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))

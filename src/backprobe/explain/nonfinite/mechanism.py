@@ -64,7 +64,7 @@ SUMMING = ADDING | {
 }  # fmt: skip
 GROWING = SUMMING | {
     "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "mul", "add", "sub", "half", "to", "bfloat16", "float",
-    "type", "astype", "cast", "logsumexp",
+    "type", "astype", "cast", "tocopy", "logsumexp", "convolution", "expand", "neg",
 }  # fmt: skip
 """Operations without a pole: a finite number that becomes Inf there has left the range of its dtype."""
 
@@ -147,10 +147,7 @@ POLES: Mapping[str, Callable[[Array], Array]] = {
 }  # fmt: skip
 """Where the derivative of an operation is infinite."""
 
-STEADY = frozenset({
-    "mul", "mm", "bmm", "addmm", "add", "sub", "exp", "sum", "mean", "matmul", "dot", "expand", "square", "neg",
-    "linear", "tocopy", "convolution", "baddbmm", "cosh", "sinh",
-})  # fmt: skip
+STEADY = GROWING - POLES.keys() - {"std"}
 """Operations whose derivative is finite wherever they are."""
 
 PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
@@ -158,14 +155,15 @@ PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
 
 
 def backward(
-    operation: str, made: State, values: Array | None, given: Array | None, dtype: str
+    operation: str, made: State, grad: Array | None, value: Array | None, came: Array | None, dtype: str
 ) -> Mechanism | None:  # fmt: skip
     """What happened to a gradient; None where the numbers do not show it.
 
-    ``values`` and ``given`` are the numbers of the value, and of what came to the operation, at the places where the
-    gradient is not finite; None where they are not known.
+    ``value`` is what it is the gradient with respect to, and ``came`` the gradient that came to the operation; None
+    where the numbers are not known.
     """
-    op = _known_as(operation)
+    op, bad = _known_as(operation), None if grad is None else ~numpy.isfinite(grad)
+    values, given = (_exactly_at(one, bad) for one in (value, came))
     poles = [] if values is None or op not in POLES else values[POLES[op](values)]  # the others flow elsewhere, too
     fields = {"op": op, "places": _shown(poles)} if len(poles) else {}
     if made is State.NAN and given is not None and given.size:
@@ -178,6 +176,16 @@ def backward(
     return _overflow(dtype) if made is State.INF and op in STEADY else None
 
 
+def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
+    """The numbers of an array at the places that are bad; None where its shape is another.
+
+    A single number is at each of them: a sum hands its gradient on to all that it was computed from.
+    """
+    if array is None or bad is None or array.size == 1:
+        return None if array is None or bad is None else array.reshape(-1)
+    return array[bad] if array.shape == bad.shape else None
+
+
 def _by_zero(values: Array | None) -> str:
     """What a zero gradient was multiplied by that gave NaN, where the value that was read there tells."""
     if values is not None and values.size and numpy.isnan(values).all():
@@ -188,13 +196,3 @@ def _by_zero(values: Array | None) -> str:
 def _shown(values: Array) -> str:
     different = sorted({value + 0.0 for value in values.reshape(-1)[:1000].tolist()}, key=abs)
     return " and ".join(f"{value:g}" for value in different[:2])
-
-
-def at(array: Array | None, bad: Array) -> Array | None:
-    """The numbers of an array at the places that are bad; None where its shape is another.
-
-    A single number is at each of them: a sum hands its gradient on to all that it was computed from.
-    """
-    if array is not None and array.size == 1:
-        return array.reshape(-1)
-    return None if array is None or array.shape != bad.shape else array[bad]

@@ -10,7 +10,6 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from backprobe.cuts import usage
 from backprobe.cuts.mentions import mentions_of
@@ -18,7 +17,6 @@ from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
 from backprobe.record.names import split, strip
 from backprobe.record.source import Source
-from backprobe.source.sites import operation
 
 COMPUTING = (
     ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.Call,
@@ -55,7 +53,7 @@ class Sources:
                 parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
                 same_line[source.expression] = at
                 tree = parsed(source.expression)
-                found, unresolved = mentioned([] if tree is None else _walk(tree, parts, is_whole=True))
+                found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
                 items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
                 parts |= items
                 unresolved = [name for name in unresolved if name not in items]
@@ -89,33 +87,20 @@ def parsed(text: str) -> ast.expr | None:
     return None
 
 
-MODES = frozenset({"no_grad", "enable_grad", "set_grad_enabled", "requires_grad", "requires_grad_", "zero_grad"})
-"""Functions with "grad" in their names that return no gradients."""
-LITERALS = ("inf", "nan", "Inf", "NaN", "infty")
-WRITTEN = ("inf", "nan", "infinity")
+GRADIENTS = re.compile(r"\.grad\b|\b(?!(?:(?:no|enable|zero)_grad|set_grad_enabled|requires_grad_?)\()\w*grad\w*\(")
+"""What reads gradients: ``.grad``, and calls such as ``clip_grad_norm_(``."""
+NONFINITE = re.compile(r"\b(?:inf|nan|infty|infinity)\b(?!\s*=[^=])", re.IGNORECASE)
+"""NaN or Inf as a program writes it; a keyword is not."""
 
 
-@lru_cache(4096)
 def reads_gradients(source: Source) -> bool:
-    """Does a line mention ``.grad``, or call a function with gradients in its name, as ``clip_grad_norm_``?"""
-    nodes = _nodes(source)
-    called = {operation(node) for node in nodes if isinstance(node, ast.Call)} - MODES
-    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    return "grad" in attributes or any("grad" in name for name in called)
+    """Does a line mention ``.grad``, or call a function with gradients in its name?"""
+    return GRADIENTS.search(source.expression or source.text) is not None
 
 
 def writes_nonfinite(source: Source) -> bool:
     """Does a line write NaN or Inf itself?"""
-    return any(
-        (isinstance(node, ast.Constant) and str(node.value).lower().lstrip("+-") in WRITTEN)
-        or (isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node).split(".")[-1] in LITERALS)
-        for node in _nodes(source)
-    )
-
-
-def _nodes(source: Source) -> list[ast.AST]:
-    tree = usage.parsed(source.expression or source.text)
-    return [] if tree is None else list(ast.walk(tree))
+    return NONFINITE.search(source.expression or source.text) is not None
 
 
 # down to the parts that have entries
@@ -124,7 +109,7 @@ Walked = tuple[ast.AST, Sequence[int]]
 """A node of an expression, and the entries that hold it."""
 
 
-def _walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Walked]:
+def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Walked]:
     """The nodes of an expression, but for what lies in those that have entries."""
     held = [] if is_whole or not isinstance(node, ast.expr) else known_as(node, parts)
     if isinstance(node, ast.Call) and not held:
@@ -132,7 +117,7 @@ def _walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Wa
     yield node, held
     if not held and not _is_dotted(node):
         for child in _inside(node, parts):
-            yield from _walk(child, parts)
+            yield from walk(child, parts)
 
 
 def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
@@ -192,7 +177,7 @@ def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | N
     """
     tree = parsed(expression)
     named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
-    walked = [part for node in (*operands(expression, parts), *named) for part in _walk(node, parts)]
+    walked = [part for node in (*operands(expression, parts), *named) for part in walk(node, parts)]
     return None if any(not held and _computes(node) for node, held in walked) else mentioned(walked)
 
 

@@ -18,7 +18,6 @@ MOST = 4
 SENTENCES = {
     # headlines of the forward pass
     "came_in": "{word} comes in with {name}",
-    "came_in_parameter": "{word} comes in with the parameter {name}",
     "came_in_buffer": "{word} comes in with the buffer {buffers}, at {name}",
     "born": "{born} at {name}",
     "born_or_from": "{word} is born at {name}, or came there from {lost}, whose value is not known",
@@ -83,7 +82,6 @@ SENTENCES = {
     "zero_gradient": "0 · Inf or 0 · NaN: a zero gradient",
     "infinite_gradient": "0 · Inf: a gradient of Inf",
     # facts about values and gradients
-    "its_value": "its value",
     "of_shape": "{value} of shape {shape}",
     "holds": "{value}: {count}",
     "not_known": "{value} is not known",
@@ -115,10 +113,7 @@ SENTENCES = {
     "and_more": "{names} and {more} more",
     # remedies
     "see_inside": "bp.probe(model, {selection}, nonfinite=True), to see the line",
-    "see_between": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable, "
-                   "to record them",
-    "see_line": "with bp.probe(nonfinite=True) as rec: around the same lines: it records which of them writes to "
-                "parameters",
+    "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
     "see_operation": "bind each operation of the line to a variable of its own; or, outside a block, select '**:*()' "
                      "too, to see which one it was",
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f, to see which one it "
@@ -141,7 +136,7 @@ SENTENCES = {
 
 
 KINDS = {
-    "came_in_parameter": "came_in", "came_in_buffer": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
+    "came_in_buffer": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
     "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
     "born_backward_of_one": "unknown", "started_bad": "came_in_backward", "came_on_the_way": "unknown",
     "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",

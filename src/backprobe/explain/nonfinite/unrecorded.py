@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from backprobe.cuts.usage import MODULES
 from backprobe.explain.nonfinite.evidence import Evidence
-from backprobe.explain.nonfinite.sources import LITERALS, parsed
+from backprobe.explain.nonfinite.sources import NONFINITE, parsed
 from backprobe.explain.nonfinite.states import State, of_count
 from backprobe.record.names import split, strip
 
@@ -24,7 +24,7 @@ def unrecorded(known: Evidence, at: int) -> list[str]:
     for name in known.sources.unknown[at]:
         root, dot, last = name.partition(".")[0], "." in name, name.split(".")[-1]
         is_held = (dot and (last in paths or root in MODULES)) or f"{name}()" in known.parts[at]
-        if not is_held and last not in LITERALS:
+        if not is_held and NONFINITE.fullmatch(last) is None:
             values.append(name)
     return [*values, *_modules(known, at)]
 

@@ -63,7 +63,7 @@ def _finding(update: Update) -> Finding:
     word, parameters, line = _said(update)
     return finding(
         f"written_{update.gradient}", next(iter(update.parameters), ""), update.source, facts=facts,
-        remedy="" if update.source else say("see_line"), word=word, parameters=parameters, line=line,
+        remedy="" if update.source else say("see_lines"), word=word, parameters=parameters, line=line,
     )  # fmt: skip
 
 
