@@ -1,6 +1,9 @@
 """Asking for gradients in few words, and tests that are the program they are about."""
 
+import threading
+
 import numpy as np
+import pytest
 import torch
 
 import backprobe as bp
@@ -20,6 +23,28 @@ def leaf(*numbers):
 
 def kinds(report):
     return [finding.kind for finding in report.findings]
+
+
+def message(kind, call):
+    """The message of the error that a call raises."""
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+
+
+def at_once(work, *arguments):
+    """Do the work in threads of their own, one for each of these tuples of arguments, and wait for all."""
+    threads = [threading.Thread(target=work, args=given) for given in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def round_trip(recording, folder, to=None):
+    """The recording, saved and loaded."""
+    recording.save(folder / "rec")
+    return bp.load(folder / "rec", to=to)
 
 
 def numbers(tensor):

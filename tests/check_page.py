@@ -1,7 +1,6 @@
 """Makes the table of docs/check.md: ``python tests/check_page.py`` runs the checks and writes the page."""
 
 import functools
-import sys
 from pathlib import Path
 
 import backprobe as bp
@@ -33,4 +32,4 @@ def made():
 
 
 if __name__ == "__main__":
-    sys.exit(PAGE.write_text(made()) and 0)
+    PAGE.write_text(made())

@@ -5,7 +5,6 @@ Each program runs by itself, for what PyTorch says, and under a probe, for what 
 
 import contextlib
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -100,14 +99,5 @@ def made():
     ])  # fmt: skip
 
 
-def main(*asked):
-    """Write the page; with ``--check``, only say whether the stored page is this one."""
-    page = made()
-    if "--check" in asked:
-        return int(PAGE.read_text() != page)
-    PAGE.write_text(page)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    PAGE.write_text(made())

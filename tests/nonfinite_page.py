@@ -5,7 +5,6 @@ what each of them answers. What is written by hand stands above it.
 """
 
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -86,14 +85,5 @@ def made():
         return PAGE.read_text().partition(BELOW.splitlines()[0])[0] + table()
 
 
-def main(*arguments):
-    """Write the page; with ``--check``, only say whether the stored page is this one."""
-    page = made()
-    if "--check" in arguments:
-        return int(PAGE.read_text() != page)
-    PAGE.write_text(page)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    PAGE.write_text(made())

@@ -194,45 +194,43 @@ OF_COMPLEX = {
     "polar": lambda z: torch.polar(z.abs(), z.angle()),
 }
 
-layers = torch.nn.ModuleDict(
-    {
-        "linear": torch.nn.Linear(4, 5),
-        "conv": torch.nn.Conv2d(3, 2, 3),
-        "batch norm": torch.nn.BatchNorm2d(3),
-        "lstm": torch.nn.LSTM(4, 3),
-        "gru": torch.nn.GRU(4, 3),
-        "group norm": torch.nn.GroupNorm(1, 3),
-        "embedding bag": torch.nn.EmbeddingBag(5, 4),
-        "attention": torch.nn.MultiheadAttention(4, 2, batch_first=True),
-        "encoder": torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.1),
-        "prelu": torch.nn.PReLU(),
-        "transposed": torch.nn.ConvTranspose2d(3, 2, 3),
-        "bilinear": torch.nn.Bilinear(4, 4, 2),
-        "sequence": torch.nn.Sequential(
+MODULES = {
+    "linear": (torch.nn.Linear(4, 5), a),
+    "conv": (torch.nn.Conv2d(3, 2, 3), image),
+    "batch norm": (torch.nn.BatchNorm2d(3), image),
+    "lstm": (torch.nn.LSTM(4, 3), a[:, None]),
+    "gru": (torch.nn.GRU(4, 3), a[:, None]),
+    "group norm": (torch.nn.GroupNorm(1, 3), image),
+    "attention module": (torch.nn.MultiheadAttention(4, 2, batch_first=True), a[None], a[None], a[None]),
+    "encoder": (torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.1), a[None]),
+    "prelu": (torch.nn.PReLU(), a),
+    "transposed": (torch.nn.ConvTranspose2d(3, 2, 3), image),
+    "bilinear": (torch.nn.Bilinear(4, 4, 2), a, b),
+    "sequence": (
+        torch.nn.Sequential(
             torch.nn.Linear(4, 4), torch.nn.ReLU(inplace=True), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2)
         ),
-        "rms norm": torch.nn.RMSNorm(4),
-        "embedding": torch.nn.Embedding(5, 4),
-    }
-)
+        a,
+    ),
+    "rms norm": (torch.nn.RMSNorm(4), a),
+    "embedding": (torch.nn.Embedding(5, 4), ids),
+    "embedding bag": (torch.nn.EmbeddingBag(5, 4), ids[None]),
+}
+"""Modules, and what they are given; of several outputs the first counts."""
 
+
+def applied(module, *given):
+    def program():
+        output = module(*given)
+        return output[0] if isinstance(output, tuple) else output
+
+    return program
+
+
+affine = torch.nn.Linear(4, 5)
 WITH_MODULES = {
-    "linear": lambda: layers["linear"](a),
-    "conv": lambda: layers["conv"](image),
-    "batch norm": lambda: layers["batch norm"](image),
-    "lstm": lambda: layers["lstm"](a[:, None])[0],
-    "gru": lambda: layers["gru"](a[:, None])[0],
-    "group norm": lambda: layers["group norm"](image),
-    "attention module": lambda: layers["attention"](a[None], a[None], a[None])[0],
-    "encoder": lambda: layers["encoder"](a[None]),
-    "prelu": lambda: layers["prelu"](a),
-    "transposed": lambda: layers["transposed"](image),
-    "bilinear": lambda: layers["bilinear"](a, b),
-    "sequence": lambda: layers["sequence"](a),
-    "rms norm": lambda: layers["rms norm"](a),
-    "embedding": lambda: layers["embedding"](ids),
-    "embedding bag": lambda: layers["embedding bag"](ids[None]),
-    "linear function": lambda: F.linear(a, layers["linear"].weight, layers["linear"].bias),
+    **{name: applied(*module_and_given) for name, module_and_given in MODULES.items()},
+    "linear function": lambda: F.linear(a, affine.weight, affine.bias),
 }
 
 OF_IMAGE = {

@@ -70,11 +70,6 @@ def check_entries(before, after):
         assert [edge.name for edge in loaded.inputs] == [edge.name for edge in entry.inputs]
 
 
-def round_trip(recording, folder, to=None):
-    recording.save(folder / "rec")
-    return bp.load(folder / "rec", to=to)
-
-
 def save_in(path, recording):
     recording.save(path)
     return path

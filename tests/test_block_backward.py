@@ -10,6 +10,7 @@ from torch import nn
 import backprobe as bp
 from asked import Parts
 from block_cases import case, grads, same, scalar
+from both_forms import agree, both_forms
 from custom import custom
 
 pytestmark = pytest.mark.usefixtures("leaves_nothing")
@@ -291,39 +292,26 @@ def test_hooks_of_the_user(x):
     assert same(seen[-1], full(4))
 
 
-@case("in-place writes and views: versions, as in the function form", WRITES)
-def test_in_place_writes_and_views(x):
-    def program(x):
-        u = x * 2
-        first = u[:2]
-        first *= 3
-        u += 1
-        u[0] = 5.0
-        z = u.clone()
-        torch.neg_(z)
-        last = z.view(3, 1)
-        last.mul_(2)
-        out = (last * 3).sum() + first.sum()
-        return out
+WRITTEN_IN_PLACE = """
+u = x * 2
+first = u[:2]
+first *= 3
+u += 1
+u[0] = 5.0
+z = u.clone()
+torch.neg_(z)
+last = z.view(3, 1)
+last.mul_(2)
+loss = (last * 3).sum() + first.sum()
+"""
 
-    expected = bp.probe(program)(x)
-    with bp.probe() as rec:
-        u = x * 2
-        first = u[:2]
-        first *= 3
-        u += 1
-        u[0] = 5.0
-        z = u.clone()
-        torch.neg_(z)
-        last = z.view(3, 1)
-        last.mul_(2)
-        out = (last * 3).sum() + first.sum()
-        out.backward()
-    assert [*rec] == [*expected]
-    for name, entry in rec.items():
-        assert entry.status == expected[name].status, name
-        assert same(entry.held_value, expected[name].held_value), name
-        assert same(entry.grad_or_none, expected[name].grad_or_none), name
+
+@case("in-place writes and views: versions, as in the function form", WRITES)
+def test_in_place_writes_and_views(x, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    forms = both_forms(tmp_path, "block_cases", WRITTEN_IN_PLACE, "x", "        loss.backward()\n")
+    rec = forms.block(x)
+    agree(bp.probe(forms.function)(x), rec)
     assert same(rec["x"].grad, x.grad)
 
 

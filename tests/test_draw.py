@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 
 import backprobe as bp
+from asked import message
 from backprobe.demo import small_gpt2
 from drawn import SVG, Drawn
 
@@ -40,21 +41,6 @@ def drawn(function, *args, probe=None, **options):
 
 
 # the cases that backprobe began with
-
-
-def test_s1_the_toy_graph_with_its_forward_values():
-    assert {name: lines[-2] for name, lines in drawn(toy, 3.0, 2.0, 1.0).nodes.items()} == {
-        "x": "= 3", "w": "= 2", "b": "= 1", "u": "= 6", "v": "= 7", "a": "= 7",
-    }  # fmt: skip
-
-
-def test_s2_every_gradient_on_its_node_and_every_local_partial_on_its_edge():
-    shown = drawn(toy, 3.0, 2.0, 1.0)
-    assert {name: lines[-1] for name, lines in shown.nodes.items()} == {
-        "x": "∂a/∂x = 2", "w": "∂a/∂w = 3", "b": "∂a/∂b = 1", "u": "∂a/∂u = 1", "v": "∂a/∂v = 1", "a": "∂a/∂a = 1",
-    }  # fmt: skip
-    assert shown.edges == {("x", "u"): "2", ("w", "u"): "3", ("u", "v"): "1", ("b", "v"): "1", ("v", "a"): "1"}
-    assert shown.nodes["u"][0] == "x * w"
 
 
 def test_s8_called_functions_are_boxes_around_what_they_compute():
@@ -359,9 +345,7 @@ def test_without_partials_the_drawing_says_how_to_get_them():
     ],
 )
 def test_bad_options_say_what_to_write(options, text):
-    with pytest.raises(bp.BadOption) as caught:
-        bp.draw(bp.probe(toy)(3.0, 2.0, 1.0), **options)
-    assert text in str(caught.value)
+    assert text in message(bp.BadOption, lambda: bp.draw(bp.probe(toy)(3.0, 2.0, 1.0), **options))
 
 
 def test_only_recordings_are_drawn():

@@ -11,13 +11,7 @@ import pytest
 import torch
 
 import backprobe as bp
-
-
-def message(kind, call):
-    """The message of the error that a call raises."""
-    with pytest.raises(kind) as caught:
-        call()
-    return str(caught.value)
+from asked import message
 
 
 def toy(x, w):

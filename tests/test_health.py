@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from asked import Parts
+from asked import Parts, round_trip
 from backprobe.demo import small_gpt2
 
 
@@ -302,8 +302,7 @@ def test_a_scale_that_is_known_is_taken_out():
 
 def test_a_loaded_recording_is_judged_alike(tmp_path):
     rec = bp.probe(stack(4, nn.ReLU, bias=-50.0), of=lambda y: y.sum())(ROWS)
-    rec.save(tmp_path / "rec")
-    assert str(bp.health(bp.load(tmp_path / "rec", to="numpy"))) == str(bp.health(rec))
+    assert str(bp.health(round_trip(rec, tmp_path, to="numpy"))) == str(bp.health(rec))
 
 
 def test_what_is_not_finite_is_left_out():

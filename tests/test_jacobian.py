@@ -6,6 +6,7 @@ from torch.autograd.functional import hessian
 from torch.autograd.functional import jacobian as reference
 
 import backprobe as bp
+from asked import message
 
 X = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
 W = torch.tensor([[1.0, 2.0, 0.5], [-1.0, 0.25, 3.0]], dtype=torch.float64)
@@ -36,13 +37,6 @@ def test_a_jacobian_towards_a_value_in_the_middle_holds_the_other_values_still()
 
 def test_the_jacobian_of_a_scalar_is_its_gradient():
     torch.testing.assert_close(bp.jacobian(energy, "x")(X, W), bp.probe(energy)(X, W)["x"].grad)
-
-
-def test_a_jacobian_of_one_output_among_several():
-    def two(x):
-        return {"a": x.sum(), "b": x * x}
-
-    torch.testing.assert_close(bp.jacobian(two, "x", of="b")(X), torch.diag(2 * X))
 
 
 def test_a_jacobian_inside_a_model():
@@ -101,9 +95,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("ask", "error", "text"), REFUSED)
 def test_what_cannot_be_had_says_why(ask, error, text):
-    with pytest.raises(error) as caught:
-        ask()
-    assert text in str(caught.value)
+    assert text in message(error, lambda: ask())
 
 
 def test_a_value_without_gradient_says_why():

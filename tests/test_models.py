@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 import transformers
 
 import backprobe as bp
-from asked import Parts
+from asked import Parts, at_once, message
 from backprobe.demo import small_gpt2
 
 transformers.logging.set_verbosity_error()
@@ -308,10 +308,9 @@ def test_non_reentrant_checkpointing_gives_the_same_gradients():
 def test_reentrant_checkpointing_is_refused():
     x = torch.ones(4, 2, requires_grad=True)
     model = Checkpointed(reentrant=True)
-    with pytest.raises(bp.Unsupported) as caught:
-        bp.probe(model, "**")(x)
-    assert "a reentrant checkpoint hides what is computed inside it" in str(caught.value)
-    assert "next:  use_reentrant=False" in str(caught.value)
+    text = message(bp.Unsupported, lambda: bp.probe(model, "**")(x))
+    assert "a reentrant checkpoint hides what is computed inside it" in text
+    assert "next:  use_reentrant=False" in text
     with pytest.raises(bp.Unsupported, match="a reentrant checkpoint"):
         bp.probe(lambda x: model(x))(x)
 
@@ -417,11 +416,7 @@ def test_two_threads_that_probe_one_model_leave_nothing_and_see_their_own():
         for _ in range(5):
             found.setdefault(name, []).append(bp.probe(model, [":h", "shared"])(torch.full((1, 2), scale)))
 
-    threads = [threading.Thread(target=probing, args=pair) for pair in (("a", 1.0), ("b", 100.0))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(probing, ("a", 1.0), ("b", 100.0))
     assert "forward" not in vars(model)
     assert not torch.nn.modules.module._global_forward_hooks
     for name, scale in (("a", 1.0), ("b", 100.0)):

@@ -11,7 +11,7 @@ from torch import nn, tensor
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from asked import Parts
+from asked import Parts, round_trip
 from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
 from backprobe.explain.nonfinite.backward import BackwardPass
 from backprobe.explain.nonfinite.forward import ForwardPass
@@ -230,8 +230,7 @@ def test_nan_comes_in_with_a_buffer(buffer, name, in_block, tmp_path):
     assert (found.kind, found.name) == ("came_in", name)
     assert found.headline == f"NaN comes in with the buffer {buffer!r}, at {name!r}"
     assert any(fact.startswith(f"the buffer {buffer!r} held ") for fact in found.facts)
-    rec.save(tmp_path / "rec")
-    assert str(bp.explain(bp.load(tmp_path / "rec"))) == str(bp.explain(rec))
+    assert str(bp.explain(round_trip(rec, tmp_path))) == str(bp.explain(rec))
 
 
 def test_a_buffer_that_became_nan_in_the_run_brought_nothing_in():
@@ -765,8 +764,7 @@ def test_a_scale_is_saved(tmp_path):
     with bp.probe() as rec:
         loss = (x * 30).sum()
         (loss * 4).backward()
-    rec.save(tmp_path / "rec")
-    assert bp.load(tmp_path / "rec").record.scales == rec.record.scales == (4.0,)
+    assert round_trip(rec, tmp_path).record.scales == rec.record.scales == (4.0,)
 
 
 def test_a_recording_without_the_option_is_judged_by_what_it_holds():

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
+from asked import round_trip
 
 
 def trained(lr=0.1, factor=1.0, turns=1, optimizer=torch.optim.SGD, clear=True):
@@ -156,8 +157,7 @@ def test_a_write_of_the_users_own_whose_reason_is_known_is_told_once():
 
 def test_saved_and_loaded(tmp_path):
     rec, report = trained(lr=float("inf"))
-    rec.save(tmp_path / "rec")
-    loaded = bp.load(tmp_path / "rec")
+    loaded = round_trip(rec, tmp_path)
     assert loaded.record.updates == rec.record.updates != ()
     assert bp.explain(loaded).findings[0].headline == report.findings[0].headline
 

@@ -33,14 +33,6 @@ def test_values_that_no_gradient_reaches():
             _ = rec[name].grad
 
 
-def test_frozen_arguments_stand_where_another_requires_a_gradient():
-    x, w = torch.tensor(X, requires_grad=True), torch.tensor(W)
-    rec = bp.probe(lambda x, w: x * w)(x, w)
-    assert rec["x"].grad.item() == 2
-    assert rec["w"].status == "frozen"
-    assert x.grad is None
-
-
 def test_wrt_chooses_what_is_differentiated():
     rec = bp.probe(lambda x, w: x * w, wrt="w")(X, W)
     assert rec["w"].grad.item() == 3
@@ -99,17 +91,6 @@ def test_numpy_arrays_become_leaves():
     rec = bp.probe(lambda x: (x * x).sum())(numpy.array([1.0, 2.0]))
     assert rec["x"].grad.tolist() == [2, 4]
     assert rec["x"].dtype == "float64"
-
-
-def test_numbers_stay_numbers_beside_floating_arguments():
-    def f(x, n):
-        for _ in range(n):
-            x = x * 2
-        return x
-
-    rec = bp.probe(f)(X, 3)
-    assert rec["x#0"].grad.item() == 8
-    assert rec["n"].value == 3
 
 
 def test_inputs_are_the_recorded_values_that_flow_in():

@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
 
 import backprobe as bp
 from backprobe.recording import Recording
 from random_programs.compare import STEP, load
+from random_programs.drawn import check_many
 from random_programs.interpreter import ARGUMENTS, Interpreter
 from random_programs.partials import Judge, Seen, check_partials
 from random_programs.statements import generate
@@ -24,24 +23,10 @@ from random_programs.views import generate_views
 COUNT = int(os.environ.get("RANDOM_PARTIALS", "100"))
 
 
-@st.composite
-def programs(draw, generator):
-    return generator(lambda count: draw(st.integers(0, count - 1)) if count > 1 else 0)
-
-
 def agreeing(generator, folder):
     """What was seen over ``COUNT`` programs, none of which disagreed."""
     seen = Seen()
-
-    @settings(
-        max_examples=COUNT, deadline=None, derandomize=False, database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(programs(generator))
-    def agrees(program):
-        if not check_partials(program, folder, seen):
-            reject()
-
-    agrees()
+    check_many(generator, lambda program: check_partials(program, folder, seen), COUNT)
     print(seen)
     assert seen.run - seen.discarded.total() >= COUNT
     assert seen.discarded.total() < 0.2 * seen.run

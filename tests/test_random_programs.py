@@ -9,11 +9,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, reject, settings
-from hypothesis import strategies as st
 
 import backprobe as bp
 from random_programs.compare import Tally, check, compare_gradient, compare_names, differences, load
+from random_programs.drawn import check_many
 from random_programs.expressions import INDEXES
 from random_programs.interpreter import ARGUMENTS, Interpreter
 from random_programs.names import Binding
@@ -22,23 +21,9 @@ from random_programs.statements import generate
 COUNT = int(os.environ.get("RANDOM_PROGRAMS", "500"))
 
 
-@st.composite
-def programs(draw):
-    return generate(lambda count: draw(st.integers(0, count - 1)) if count > 1 else 0)
-
-
 def test_probe_agrees_with_finite_differences_on_random_programs(tmp_path):
     tally = Tally()
-
-    @settings(
-        max_examples=COUNT, deadline=None, derandomize=False, database=None, suppress_health_check=list(HealthCheck)
-    )
-    @given(programs())
-    def agrees(program):
-        if not check(program, tmp_path, tally):
-            reject()
-
-    agrees()
+    check_many(generate, lambda program: check(program, tmp_path, tally), COUNT)
     print(tally)
     assert tally.run - tally.discarded.total() >= COUNT
     assert tally.discarded.total() < 0.15 * tally.run

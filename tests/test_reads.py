@@ -29,14 +29,6 @@ def explained(rec):
     }  # fmt: skip
 
 
-def test_an_assignment_is_its_expression():
-    found = explained(bp.probe(toy)(3.0, 2.0, 1.0))
-    assert found == {
-        "x": ("", {}), "w": ("", {}), "b": ("", {}), "u": ("x * w", {"x": "x", "w": "w"}),
-        "v": ("u + b", {"u": "u", "b": "b"}), "a": ("torch.relu(v)", {"v": "v"}),
-    }  # fmt: skip
-
-
 def test_each_element_of_a_written_tuple_is_its_own_expression():
     def f(x, w):
         a, (b, c) = x * w, (x + b0, w - 1)

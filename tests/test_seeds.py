@@ -110,13 +110,3 @@ def test_a_loop_variable_named_grad_does_not_shadow_anything_of_ours():
     for grad in bp.probe(toy)(3.0, 2.0, 1.0).grads().values():
         assert grad is not None
     assert bp.probe(toy)(3.0, 2.0, 1.0)["x"].grad.item() == 2
-
-
-def test_f_of_x_and_x_has_one_entry_with_the_total_gradient():
-    def square(p, q):
-        return p * q
-
-    x = torch.tensor(3.0)
-    rec = bp.probe(square)(x, x)
-    assert rec["p"] is rec["q"]
-    assert rec["p"].grad.item() == 6

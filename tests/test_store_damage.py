@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
 import backprobe as bp
+from asked import message
 from stored import (
     BYTES,
     DATA,
@@ -122,9 +123,7 @@ def test_what_is_not_json_is_damaged(copied, text):
 def test_another_version_says_what_to_do(copied, version):
     envelope = json.loads((copied / DATA).read_text())
     (copied / DATA).write_text(json.dumps(envelope | {"version": version}))
-    with pytest.raises(bp.BadRecording) as caught:
-        bp.load(copied)
-    assert str(caught.value) == (
+    assert message(bp.BadRecording, lambda: bp.load(copied)) == (
         f"{copied} cannot be read: it was written by another version of backprobe\n"
         f"  asked: bp.load({str(copied)!r})\n"
         f"  found: format version {version}, this backprobe reads 3\n"
@@ -466,9 +465,7 @@ def test_numpy_needs_no_torch(tmp_path):
 
 @pytest.mark.parametrize("to", ["bogus", "", "Torch", 3, "mxnet"])
 def test_loading_to_what_is_not_there_is_a_clear_error(saved, to):
-    with pytest.raises(bp.BadOption) as caught:
-        bp.load(saved, to=to)
-    assert str(caught.value) == (
+    assert message(bp.BadOption, lambda: bp.load(saved, to=to)) == (
         f'a recording loads to torch, tensorflow, jax, numpy, not to {to!r}\n  asked: to={to!r}\n  next:  to="numpy"'
     )
 

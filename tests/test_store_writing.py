@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import backprobe as bp
+from asked import message
 from stored import (
     BYTES,
     DATA,
@@ -24,9 +25,7 @@ def test_saving_twice_is_refused(tmp_path):
     first = toy()
     first.save(path)
     before = {name: (path / name).read_bytes() for name in listed(path)}
-    with pytest.raises(bp.BadOption) as caught:
-        holding(torch.ones(3)).save(path)
-    assert str(caught.value) == (
+    assert message(bp.BadOption, lambda: holding(torch.ones(3)).save(path)) == (
         f"{path} exists already\n"
         f"  asked: rec.save({str(path)!r})\n"
         "  why:   a recording replaces another only when asked to\n"
@@ -83,9 +82,7 @@ def test_what_is_not_a_recording_is_never_overwritten(made, found, tmp_path):
     before = {each: each.read_bytes() for each in sorted(tmp_path.rglob("*")) if each.is_file()}
     with pytest.raises(bp.BadOption, match="exists already"):
         toy().save(path)
-    with pytest.raises(bp.BadOption) as caught:
-        toy().save(path, overwrite=True)
-    assert str(caught.value) == (
+    assert message(bp.BadOption, lambda: toy().save(path, overwrite=True)) == (
         f"{path} is not a recording, so it is not overwritten\n"
         f"  asked: rec.save({str(path)!r}, overwrite=True)\n"
         f"  found: {found}\n"

@@ -6,6 +6,7 @@ import math
 import os
 import pty
 import re
+import runpy
 import subprocess
 import sys
 import warnings
@@ -54,21 +55,6 @@ def cell(value, to=None, folder=None):
     start, end = head.index("value"), head.index("gradient")
     (line,) = [line for line in lines if line.startswith("v ")]
     return line[start:end].rstrip()
-
-
-def test_the_table_of_a_toy(capsys):
-    print(bp.probe(toy)(3.0, 2.0, 1.0))
-    line = toy.__code__.co_firstlineno
-    assert capsys.readouterr().out == (
-        "name    value  gradient  source\n"
-        f"x       3      2         test_table.py:{line}  def toy(x, w, b):\n"
-        f"w       2      3         test_table.py:{line}  def toy(x, w, b):\n"
-        f"b       1      1         test_table.py:{line}  def toy(x, w, b):\n"
-        f"u       6      1         test_table.py:{line + 1}  u = x * w\n"
-        f"v       7      1         test_table.py:{line + 2}  v = u + b\n"
-        f"return  7      1         test_table.py:{line + 3}  return torch.relu(v)\n"
-        "gradients are of return\n"
-    )
 
 
 NAN, INF = float("nan"), float("inf")
@@ -336,24 +322,30 @@ def test_columns_line_up_for_every_row():
 # where it is printed
 
 
-PROGRAM = """
-import sys
-import rich, torch
+LONG = "a_name_that_is_rather_long_but_not_longer_than_a_line"
+PROGRAM = f"""
+import torch
 import backprobe as bp
 def f(x):
-    {long} = x * 2
-    v = {long}.detach()
-    return {long}.sum()
+    {LONG} = x * 2
+    v = {LONG}.detach()
+    return {LONG}.sum()
 rec = bp.probe(f)(torch.ones(30, 40))
-{printing}(rec)
 """
-LONG = "a_name_that_is_rather_long_but_not_longer_than_a_line"
 
 
-def program(tmp_path, printing="print"):
-    file = tmp_path / "program.py"
-    file.write_text(PROGRAM.format(long=LONG, printing=printing))
-    return [sys.executable, "-W", "error", str(file)]
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """The command that prints a recording; it is loaded without PyTorch, which takes long to import."""
+    folder = tmp_path_factory.mktemp("printed")
+    (folder / "program.py").write_text(PROGRAM)
+    runpy.run_path(str(folder / "program.py"))["rec"].save(folder / "rec")
+
+    def command(printing="print"):
+        text = f"import rich, backprobe as bp; {printing}(bp.load({str(folder / 'rec')!r}, to='numpy'))"
+        return [sys.executable, "-W", "error", "-c", text]
+
+    return command
 
 
 def environment(**more):
@@ -361,14 +353,14 @@ def environment(**more):
     return kept | {"TERM": "xterm-256color"} | more
 
 
-def test_a_pipe_gets_plain_text_that_is_not_folded(tmp_path):
+def test_a_pipe_gets_plain_text_that_is_not_folded(printed):
     for env in (environment(COLUMNS="40"), environment(FORCE_COLOR="1")):
-        ran = subprocess.run(program(tmp_path), capture_output=True, text=True, timeout=120, env=env)
+        ran = subprocess.run(printed(), capture_output=True, text=True, timeout=120, env=env)
         assert ran.stderr == ""
         assert ESCAPE not in ran.stdout
         lines = ran.stdout.splitlines()
         assert [line.split()[0] for line in lines[:-1]] == ["name", "x", LONG, "v", "return"]
-        assert lines[2].endswith(f"program.py:6  {LONG} = x * 2")
+        assert lines[2].endswith(f"program.py:5  {LONG} = x * 2")
         assert max(map(len, lines)) > 120
 
 
@@ -400,8 +392,8 @@ ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.mark.parametrize("printing", ["print", "rich.print"])
 @pytest.mark.parametrize("width", [200, 100])
-def test_a_terminal_gets_colour_within_its_width(printing, width, tmp_path):
-    shown = in_a_terminal(program(tmp_path, printing), width)
+def test_a_terminal_gets_colour_within_its_width(printing, width, printed):
+    shown = in_a_terminal(printed(printing), width)
     assert f"{ESCAPE}[36m" in shown, "names in cyan"
     assert f"{ESCAPE}[33m" in shown, "a missing gradient in yellow"
     plain = ANSI.sub("", shown)

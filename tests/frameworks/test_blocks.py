@@ -20,6 +20,7 @@ from tensorflow.python import pywrap_tfe
 from tensorflow.python.eager import context, execute, record
 
 import backprobe as bp
+from asked import at_once, message
 from both_forms import Cache, Pair, agree, both_forms, same
 
 SECTION = "Blocks"
@@ -746,11 +747,7 @@ def test_threads_have_blocks_of_their_own():
         found[by] = rec["x"].grad.numpy(), list(rec), loss
 
     ready, done = threading.Barrier(3), threading.Barrier(3)
-    threads = [threading.Thread(target=work, args=(float(by),)) for by in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, (0.0,), (1.0,), (2.0,))
     assert {by: rest[:2] for by, rest in found.items()} == {
         0.0: (0, ["x", "loss"]), 1.0: (1, ["x", "loss"]), 2.0: (2, ["x", "loss"])
     }  # fmt: skip
@@ -792,9 +789,7 @@ def test_a_block_that_reads_values_of_two_frameworks():
             u.backward()
         return rec, loss
 
-    with pytest.raises(bp.NoBackend) as caught:
-        both()
-    assert str(caught.value) == (
+    assert message(bp.NoBackend, lambda: both()) == (
         "there are values of several frameworks, and a recording is of one\n"
         "  found: values of torch, tensorflow\n"
         '  next:  with bp.probe(backend="torch") as rec: or with bp.probe(backend="tensorflow") as rec:'

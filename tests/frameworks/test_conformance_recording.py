@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import threading
 import weakref
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 from backends import FRAMEWORKS
 
 import backprobe as bp
+from asked import at_once, round_trip
 from torch_framework import close
 
 supports = pytest.mark.supports
@@ -125,8 +125,7 @@ DTYPES = ("float16", "bfloat16", "float32", "complex64")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_recording_that_was_saved_and_loaded(framework, dtype, tmp_path):
     rec = bp.probe(product, cotangent=[1.0])(framework.tensor([3.0], dtype), framework.tensor([2.0], dtype), 7, None)
-    rec.save(tmp_path / "rec")
-    loaded = bp.load(tmp_path / "rec")
+    loaded = round_trip(rec, tmp_path)
     same_entries(framework, rec, loaded)
     for entry in loaded.values():
         if entry.status == "ok":
@@ -140,8 +139,7 @@ def test_a_recording_that_was_saved_and_loaded(framework, dtype, tmp_path):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_recording_loaded_as_arrays(framework, dtype, tmp_path):
     rec = bp.probe(product, cotangent=[1.0])(framework.tensor([3.0], dtype), framework.tensor([2.0], dtype), 7, None)
-    rec.save(tmp_path / "rec")
-    loaded = bp.load(tmp_path / "rec", to="numpy")
+    loaded = round_trip(rec, tmp_path, to="numpy")
     assert isinstance(loaded["u"].grad, np.ndarray)
     for name, gradient in rec.grads().items():
         assert close(loaded[name].grad, framework.numpy(gradient), 0)
@@ -333,11 +331,7 @@ def test_probes_in_several_threads(framework):
             rec = bp.probe(f)(framework.tensor(3.0))
             found.setdefault(factor, set()).add(framework.numpy(rec["x"].grad).item())
 
-    threads = [threading.Thread(target=probe, args=(factor,)) for factor in (1.0, 2.0, 3.0)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(probe, (1.0,), (2.0,), (3.0,))
     assert found == {1.0: {6.0}, 2.0: {24.0}, 3.0: {54.0}}
 
 

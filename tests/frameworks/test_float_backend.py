@@ -11,6 +11,7 @@ from backends import Framework
 from test_conformance import check
 
 import backprobe as bp
+from asked import round_trip
 from backprobe.backends.discover import BACKENDS
 from backprobe.backends.immutable import HostArrays
 from backprobe.backends.protocol import Backend, Tape
@@ -110,5 +111,4 @@ def test_nothing_is_asked_of_the_capabilities_that_it_lacks():
 
 def test_a_recording_is_saved_and_loaded(tmp_path):
     rec = bp.probe(cube)(X)
-    rec.save(tmp_path / "rec")
-    assert bp.load(tmp_path / "rec")["u"].value.number == 9
+    assert round_trip(rec, tmp_path)["u"].value.number == 9

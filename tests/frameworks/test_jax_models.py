@@ -1,7 +1,5 @@
 """Models of Flax (linen and nnx) and Equinox: modules and parameters by path, and the user's model left as it was."""
 
-import threading
-
 import equinox as eqx
 import flax.linen as nn
 import jax
@@ -13,6 +11,7 @@ from flax import nnx
 from jax_expected import grads, same, statuses
 
 import backprobe as bp
+from asked import at_once
 
 SECTION = "What only some frameworks have"
 KEY = jax.random.key(0)
@@ -456,11 +455,7 @@ def test_models_in_two_threads(whole):
     def work():
         found.extend(np.asarray(bp.probe(whole)(X[0])["shared.bias"].grad) for _ in range(2))
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, (), ())
     assert len(found) == 4
     wanted = eqx.filter_grad(lambda model: model(X[0]))(whole).shared.bias
     for one in found:

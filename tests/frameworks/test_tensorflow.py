@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute, record
 
 import backprobe as bp
-from asked import inputs, on
+from asked import inputs, on, round_trip
 
 probe = functools.partial(bp.probe, backend="tensorflow")
 CARRIES_NOTHING = "it was computed from differentiated values, but has no gradient history"
@@ -66,11 +66,6 @@ def test_gradients_agree_with_finite_differences():
             assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(rec[name].grad[element].numpy(), rel=1e-7)
 
 
-def test_an_argument_given_twice_is_one_entry_with_the_whole_gradient():
-    x = tf.constant(3.0)
-    assert numbers(bp.probe(lambda a, b: a * b)(x, x))["a"] == 6
-
-
 def test_a_container_of_the_callers_comes_back_as_it_was():
     for partials in (False, True):
         pair = [tf.constant(2.0), tf.constant(3.0)]
@@ -83,10 +78,6 @@ def test_a_container_of_the_callers_comes_back_as_it_was():
 def test_wrt_names_what_is_differentiated():
     rec = probe(lambda x, n: x * n, wrt="n")(2.0, 3)
     assert statuses(rec) == {"x": "not_tensor", "n": "ok", "return": "ok"}
-
-
-def test_backward_order_is_the_reverse_of_execution():
-    assert bp.probe(composed)(vector(1.0), vector(2.0)).backward_order() == ["s", "v", "u", "w", "x"]
 
 
 def test_what_flows_into_what():
@@ -598,8 +589,7 @@ def test_a_recording_is_saved_and_loaded_bit_by_bit(tmp_path, dtype):
 
 def test_a_variable_and_its_status_are_saved(tmp_path):
     rec = probe(written)(2.0)
-    rec.save(tmp_path / "rec")
-    assert str(bp.load(tmp_path / "rec")) == str(rec)
+    assert str(round_trip(rec, tmp_path)) == str(rec)
 
 
 def test_a_string_cannot_be_saved_and_is_shown(tmp_path):

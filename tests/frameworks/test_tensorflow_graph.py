@@ -9,6 +9,7 @@ import tensorflow as tf
 from graphs import fed, graph, numbers, operations, s3, v1
 
 import backprobe as bp
+from asked import round_trip
 from drawn import Drawn
 
 FIVE = {"x": 2.0, "w": 3.0, "b": 1.0, "u": 1.0, "v": 1.0, "a": 1.0}
@@ -87,8 +88,7 @@ def test_values_and_gradients_are_of_the_same_run_of_a_dropout():
 def test_a_recording_of_a_graph_is_saved_and_loaded(tmp_path):
     with graph(s3) as (a, session):
         rec = bp.probe(a, partials=True, session=session)({"x": 3.0})
-    rec.save(tmp_path / "rec")
-    loaded = bp.load(tmp_path / "rec")
+    loaded = round_trip(rec, tmp_path)
     assert str(loaded) == str(rec)
     assert loaded["u"].partials.keys() == {"x", "w"}
     assert loaded.result == 7.0

@@ -6,12 +6,11 @@ import tensorflow as tf
 from graphs import fed, graph, s3, v1
 
 import backprobe as bp
+from asked import message
 
 
 def refused(kind, call):
-    with pytest.raises(kind) as caught:
-        call()
-    return str(caught.value)
+    return message(kind, lambda: call())
 
 
 def test_a_tensor_without_a_session():

@@ -4,37 +4,12 @@ import functools
 import math
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 import backprobe as bp
 from asked import contributions, on, partials
 
 probe = functools.partial(bp.probe, backend="tensorflow", partials=True)
-
-
-def toy(x, w, b):
-    u = x * w
-    v = u + b
-    a = tf.nn.relu(v)
-    return a
-
-
-@on(3.0, backend="tensorflow", partials=True).gives(partials={
-    "∂u/∂x": 2, "∂v/∂x": 1, "∂v/∂u": 1, "∂s/∂x": pytest.approx(math.cos(3)), "∂s/∂u": 9, "∂s/∂v": 6
-}, agree=True)  # fmt: skip
-def test_a_partial_goes_through_no_other_recorded_value(x):
-    u = x * 2
-    v = x + u
-    s = u * v + tf.sin(x)
-    return s
-
-
-@on(3.0, select=["x", "v"], partials=True, backend="tensorflow").gives(partials={"∂v/∂x": 24})
-def test_a_partial_goes_through_values_that_are_not_recorded(x):
-    u = x * 2
-    v = u * u
-    return v
 
 
 def test_names_for_the_same_value_share_its_edge():
@@ -178,9 +153,3 @@ def test_a_tap_is_the_same_for_the_same_tensor():
     rec = probe(f)(1.0)
     assert seen[0] is seen[1] is seen[2] is rec["u"].value
     assert rec["u"].aliases == ("v", "pair.0", "pair.1")
-
-
-def test_a_drawing_and_a_derivation():
-    rec = probe(toy)(3.0, 2.0, 1.0)
-    assert "∂" in str(bp.draw(rec).svg) or "relu" in str(bp.draw(rec).svg)
-    assert bp.derive(rec, "x")

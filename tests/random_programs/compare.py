@@ -68,14 +68,30 @@ def _check(program: str, function: Callable[..., Any], tally: Tally) -> bool:
     assert np.allclose(output, expected[0], 1e-9, 1e-12), "the oracle is wrong"
     recording = bp.probe(function)(*[argument.clone() for argument in arguments])
     bindings = oracle.names.bindings
-    entries = compare_names(bindings, recording)
-    numeric = differences(program, bindings)
+    return compare(program, bindings, recording, tally)
+
+
+def plain_numpy(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().numpy()
+
+
+def compare(
+    program: str,
+    bindings: Sequence[Binding],
+    recording: Any,
+    tally: Tally,
+    numpy: Callable[[Any], np.ndarray] = plain_numpy,
+    interpreter: type[Interpreter] = Interpreter,
+) -> bool:
+    """Names, values and gradients, each against the oracle's. False where no difference quotient judges them."""
+    entries = compare_names(bindings, recording, numpy)
+    numeric = differences(program, bindings, interpreter=interpreter)
     try:
         for binding in bindings:
             if binding.moment is not None:
-                compare_gradient(binding, entries[binding.name], numeric[binding.moment])
+                compare_gradient(binding, entries[binding.name], numeric[binding.moment], numpy)
     except AssertionError:
-        if settled(numeric, differences(program, bindings, 2 * STEP)):
+        if settled(numeric, differences(program, bindings, 2 * STEP, interpreter)):
             raise
         tally.discarded["too steep for a difference quotient"] += 1
         return False
@@ -101,7 +117,9 @@ def settled(numeric: dict[int, np.ndarray], coarse: dict[int, np.ndarray]) -> bo
     return all(np.allclose(numeric[moment], coarse[moment], RTOL, ATOL) for moment in numeric)
 
 
-def differences(program: str, bindings: Sequence[Binding], step: float = STEP) -> dict[int, np.ndarray]:
+def differences(
+    program: str, bindings: Sequence[Binding], step: float = STEP, interpreter: type[Interpreter] = Interpreter
+) -> dict[int, np.ndarray]:
     """The central difference of the output by every element of what these names mean, by moment, all in one run.
 
     A row of the arrays is one element of one object, moved up or down.
@@ -112,12 +130,14 @@ def differences(program: str, bindings: Sequence[Binding], step: float = STEP) -
         elements, size = np.arange(value.size), value.size
         nudges[moment] = (np.arange(rows, rows + 2 * size), np.tile(elements, 2), np.repeat([step, -step], size))
         rows += 2 * size
-    output = Interpreter(nudges, rows).run(program)
+    output = interpreter(nudges, rows).run(program)
     moved = {moment: output[at].reshape(2, *values[moment].shape) for moment, (at, _, _) in nudges.items()}
     return {moment: (up - down) / (2 * step) for moment, (up, down) in moved.items()}
 
 
-def compare_names(bindings: Sequence[Binding], recording: Any) -> dict[str, Any]:
+def compare_names(
+    bindings: Sequence[Binding], recording: Any, numpy: Callable[[Any], np.ndarray] = plain_numpy
+) -> dict[str, Any]:
     """Every binding has its entry with its value, the names of one object share one, and there is no other name."""
     entries, by_moment = {}, {}
     for binding in bindings:
@@ -129,20 +149,24 @@ def compare_names(bindings: Sequence[Binding], recording: Any) -> dict[str, Any]
             continue
         first = by_moment.setdefault(binding.moment, entry)
         assert first is entry, f"{name} is another entry, {entry.name}, than {first.name}"
-        same = entry.shape == value.shape and np.allclose(entry.value.detach().numpy(), value, 1e-9, 1e-12)
-        assert same, f"{name} has value\n{entry.value}\nand not\n{value}"
+        found = numpy(entry.value)
+        same = found.shape == entry.shape == value.shape and np.allclose(found, value, 1e-9, 1e-12)
+        assert same, f"{name} has value\n{found}\nand not\n{value}"
     assert len({id(entry) for entry in by_moment.values()}) == len(by_moment), "values in one"
     names = [name for entry in recording.values() for name in (entry.name, *entry.aliases)]
     assert len(names) == len(bindings), f"{sorted(names)}\nand not\n{sorted(entries)}"
     return entries
 
 
-def compare_gradient(binding: Binding, entry: Any, numeric: np.ndarray) -> None:
+def compare_gradient(
+    binding: Binding, entry: Any, numeric: np.ndarray, numpy: Callable[[Any], np.ndarray] = plain_numpy
+) -> None:
     """A gradient is the difference quotient, to the accuracy of one; what is not connected changes nothing at all."""
     if entry.status == "not_connected":
         agrees, found = not numeric.any(), "not_connected"
     elif entry.status == "ok":
-        agrees, found = np.allclose(entry.grad.numpy(), numeric, RTOL, ATOL), entry.grad.numpy()
+        found = numpy(entry.grad)
+        agrees = np.allclose(found, numeric, RTOL, ATOL)
     else:
         agrees, found = False, f"{entry.status}: {entry.reason}"
     assert agrees, f"{binding.name} has gradient\n{found}\nand not\n{numeric}"
