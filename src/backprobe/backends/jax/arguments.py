@@ -42,30 +42,23 @@ class Lifted:
 
     def __init__(self, inputs: Mapping[str, Any], wrt: frozenset[str] | None) -> None:
         self.inputs, self.wrt = inputs, wrt
-        self.arrays: list[Any] = []  # to be differentiated
-        self._originals: list[Any] = []  # what the caller gave for each
-        wanted: list[Any] = []
+        chosen: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:
-                exchange(value, lambda leaf: wanted.append(leaf) or leaf)  # type: ignore[func-returns-value]
-        self._integers_too = not any(map(_is_floating, wanted))
-        self._places = [self._place(leaf) for leaf in wanted]
+                exchange(value, lambda leaf: chosen.append(leaf) or leaf)  # type: ignore[func-returns-value]
+        self._integers_too = not any(map(_is_floating, chosen))
+        self._originals = list(filter(self._is_lifted, chosen))
+        self.arrays = [jnp.asarray(float(leaf) if type(leaf) is int else leaf) for leaf in self._originals]
 
-    def _place(self, leaf: Any) -> int | None:
-        """At which position of the arrays it is differentiated."""
-        if not (_is_floating(leaf) or (self._integers_too and type(leaf) is int)):
-            return None
-        self.arrays.append(jnp.asarray(float(leaf) if type(leaf) is int else leaf))
-        self._originals.append(leaf)
-        return len(self.arrays) - 1
+    def _is_lifted(self, leaf: Any) -> bool:
+        return _is_floating(leaf) or (self._integers_too and type(leaf) is int)
 
     def filled(self, tracers: Sequence[Any]) -> Mapping[str, Any]:
         """The arguments with these in the places of the arrays."""
-        places = iter(self._places)
+        given = iter(tracers)
 
         def own(leaf: Any) -> Any:
-            at = next(places)
-            return as_given(leaf) if at is None else tracers[at]
+            return next(given) if self._is_lifted(leaf) else as_given(leaf)
 
         return {
             name: exchange(value, own if self.wrt is None or name in self.wrt else as_given)

@@ -20,6 +20,9 @@ from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform"), Reason("branch_not_taken")
 
+Edges = tuple[tuple[Edge, ...], Reason | None]
+"""The edges into a value, and why their partials are missing, if they are."""
+
 
 def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], ran: Ran) -> Backward:
     """One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs."""
@@ -29,23 +32,19 @@ def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequ
     cotangent = jnp.ones(ran.output.shape, ran.output.dtype) if ran.cotangent is None else ran.cotangent
     gradients = program.gradients(_conjugate(cotangent))
     skipped = {tap.key for tap in captures if _was_skipped(tap)}
-    sources = [
-        sorted((key for key in program.flows_into(tap.key) if key not in skipped), key=position.__getitem__)
-        if tap.key in program.marks
-        else []
-        for tap in captures
-    ]
-    found = _Links(program, options.partials, position)
-    links = [
-        found.of(tap, own, gradients.get(tap.key)) if options.partials else tuple(Edge(position[key]) for key in own)
-        for tap, own in zip(captures, sources, strict=True)
-    ]
-    outcomes = [_outcome(tap, program, gradients, own) for tap, own in zip(captures, links, strict=True)]
+    outcomes, notes = [], []
+    for at, tap in enumerate(captures):
+        found = program.flows_into(tap.key) if tap.key in program.marks else []
+        own = {key: position[key] for key in sorted(found, key=position.__getitem__) if key not in skipped}
+        edges, note = tuple(map(Edge, own.values())), None
+        if own and options.partials:
+            edges, note = _edges(program, tap, own, gradients.get(tap.key), options.partials == "full")
+        outcomes.append(_outcome(tap, program, gradients, edges))
+        notes += [(at, why) for why in (note, _partly(tap)) if why is not None]
     order = tuple(position[key] for key in program.live if key in position)
     output = next((at for at, tap in enumerate(captures) if tap.tapped is ran.output), None)
     is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
     sums = path_sums(outcomes, output) if options.partials and not is_traced else None
-    notes = [*found.notes, *((at, note) for at, tap in enumerate(captures) if (note := _partly(tap)))]
     return Backward(outcomes, order, sums, tuple(notes))
 
 
@@ -81,39 +80,23 @@ def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> t
 
 def _conjugate(gradient: Any) -> Any:
     """JAX's gradient of a complex value is the conjugate of PyTorch's and TensorFlow's, which is ours."""
-    return jnp.conj(gradient) if jnp.issubdtype(gradient.dtype, jnp.complexfloating) else gradient
+    is_complex = gradient is not None and jnp.issubdtype(gradient.dtype, jnp.complexfloating)
+    return jnp.conj(gradient) if is_complex else gradient
 
 
-class _Links:
-    """The edges into each value, with their local partials."""
-
-    def __init__(self, program: LinearProgram, partials: bool | str, position: Mapping[int, int]) -> None:
-        self.program, self.partials, self.position = program, partials, position
-        self.notes: list[tuple[int, Reason]] = []
-
-    def of(self, tap: Tap, sources: Sequence[int], gradient: Any) -> tuple[Edge, ...]:
-        if not sources:
-            return ()
-        flow = self.program.local(tap.key, sources)
-        like = self.program.like(tap.key)
-        contributions = flow(gradient) if gradient is not None else [None] * len(sources)
-        blocks = self._blocks(tap, sources, flow, like)
-        return tuple(
-            Edge(self.position[key], block, None if flowed is None else _conjugate(flowed))
-            for key, block, flowed in zip(sources, blocks, contributions, strict=True)
-        )
-
-    def _blocks(self, tap: Tap, sources: Sequence[int], flow: Callable[[Any], Sequence[Any]], like: Any) -> list[Any]:
-        size = math.prod(like.shape)
-        real = not jnp.issubdtype(like.dtype, jnp.complexfloating)
-        if size == 1 and real:
-            return list(map(_conjugate, flow(jnp.ones(like.shape, like.dtype))))
-        if self.partials != "full" or not real or not size:
-            return [None] * len(sources)
-        note = too_large(max(size * math.prod(self.program.like(source).shape) for source in sources))
-        if note is not None:
-            self.notes.append((self.position[tap.key], note))
-            return [None] * len(sources)
-        basis = jnp.eye(size, dtype=like.dtype).reshape(size, *like.shape)
-        rows = jax.vmap(flow)(basis)
-        return [_conjugate(row.reshape(*like.shape, *row.shape[1:])) for row in rows]
+def _edges(program: LinearProgram, tap: Tap, sources: Mapping[int, int], gradient: Any, full: bool) -> Edges:
+    """With their local partials."""
+    flow, like = program.local(tap.key, list(sources)), program.like(tap.key)
+    contributions = [None] * len(sources) if gradient is None else flow(gradient)
+    size, real = math.prod(like.shape), not jnp.issubdtype(like.dtype, jnp.complexfloating)
+    blocks: Sequence[Any] = [None] * len(sources)
+    note = None
+    if size == 1 and real:
+        blocks = flow(jnp.ones(like.shape, like.dtype))
+    elif full and real and size:
+        note = too_large(max(size * math.prod(program.like(source).shape) for source in sources))
+        if note is None:
+            rows = jax.vmap(flow)(jnp.eye(size, dtype=like.dtype).reshape(size, *like.shape))
+            blocks = [row.reshape(*like.shape, *row.shape[1:]) for row in rows]
+    pairs = zip(sources.values(), map(_conjugate, blocks), map(_conjugate, contributions), strict=True)
+    return tuple(Edge(at, block, flowed) for at, block, flowed in pairs), note

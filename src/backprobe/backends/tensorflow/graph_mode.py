@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from backprobe.backends.tensorflow.graph_gradients import once
 from backprobe.backends.tensorflow.graph_run import GraphRun
 from backprobe.backends.tensorflow.graph_values import CALLING, GraphValues
 from backprobe.backends.tensorflow.tensors import is_floating
+from backprobe.backends.user_lines import source_at
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
@@ -103,5 +103,5 @@ def user_line(operation: Any) -> Source | None:
         return None
     for frame in reversed(frames):
         if package(frame.filename) is None:
-            return Source(frame.filename, frame.lineno, linecache.getline(frame.filename, frame.lineno).strip())
+            return source_at(frame.filename, frame.lineno)
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +15,10 @@ from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
 from backprobe.backends.tensorflow.tensors import describe, identity, is_tensor, variable_of
+from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import NoneGiven, WhyNone
 from backprobe.record.graph import reached
 from backprobe.record.source import Source
-from backprobe.source.user_code import package
 
 
 @dataclass
@@ -86,7 +85,7 @@ class UserTapes:
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
         came = zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)
         missing = [source for source, gradient in came if gradient is None and is_tensor(source)]
-        line = _users_line() if missing else None
+        line = users_line(sys._getframe(1)) if missing else None
         if line is None:
             return
         known = self._of(tape)
@@ -166,14 +165,3 @@ def _label(value: Any) -> str:
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:
     """The capture of a version, or of the last one before it."""
     return versions[max((one for one in versions if one <= version), default=min(versions))] if versions else None
-
-
-def _users_line() -> Source | None:
-    """The line of the user's code that is running."""
-    frame = sys._getframe(1)
-    while frame is not None and package(frame.f_code.co_filename) is not None:
-        frame = frame.f_back  # type: ignore[assignment]
-    if frame is None:
-        return None
-    file, line = frame.f_code.co_filename, frame.f_lineno
-    return Source(file, line, linecache.getline(file, line).strip())

@@ -6,10 +6,9 @@ A prehook runs in ``autograd.grad`` too, as in a gradient penalty: each pass is 
 
 from __future__ import annotations
 
-import linecache
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -21,8 +20,8 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from backprobe.backends.torch.capture import ListenedLeaf, version
+from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
-from backprobe.source.user_code import package
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
 current_pass = torch._C._current_graph_task_id
@@ -62,25 +61,6 @@ class BackwardCall:
             tuple(root for root, _ in pairs), tuple(cotangent for _, cotangent in pairs),
             is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested,
         )  # fmt: skip
-
-
-def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The user's own frames that a frame was called from, the innermost first."""
-    while frame is not None:
-        if package(frame.f_code.co_filename) is None:
-            yield frame
-        frame = frame.f_back
-
-
-def users_line(frame: FrameType | None) -> Source | None:
-    """The line in the user's code that a frame was called from."""
-    for users in users_frames(frame):
-        return source_at(users.f_code.co_filename, users.f_lineno)
-    return None
-
-
-def source_at(file: str, line: int) -> Source:
-    return Source(file, line, linecache.getline(file, line).strip())
 
 
 def _listed(given: Any) -> list[Any]:

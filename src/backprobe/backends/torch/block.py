@@ -30,7 +30,6 @@ from backprobe.backends.torch.backward_passes import (
     SharedLeaf,
     current_pass,
     queue_callback,
-    users_line,
 )
 from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge
 from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
@@ -39,6 +38,7 @@ from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
 from backprobe.backends.torch.strategies import NO_PATH, Missing, edges, hooks_noted, outcome, with_leaves
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
+from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 

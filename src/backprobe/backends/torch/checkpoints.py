@@ -9,7 +9,7 @@ from typing import Any
 import torch.utils.checkpoint
 from torch import Tensor
 
-from backprobe.backends.torch.backward_passes import users_line
+from backprobe.backends.user_lines import users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 

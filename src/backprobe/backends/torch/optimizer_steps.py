@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from backprobe.backends.torch.backward_passes import users_line
 from backprobe.backends.torch.capture import version
+from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
 MOST = 16  # calls that are remembered: an error is about one of the last
