@@ -86,10 +86,8 @@ class Staged:
         branches = equation.params["branches"]
         taken = min(max(int(concrete(self.level, index)), 0), len(branches) - 1)
         for key, site in sites(equation).items():
-            tap = TAPS.get(key)
-            if tap is not None:
-                self._place(tap, site)
-                tap.ran = False
+            self._place(TAPS[key], site)
+            TAPS[key].ran = False
         return self.run(branches[taken], rest)
 
     def _enter(self, equation: Any, inputs: list[Any]) -> list[Any]:

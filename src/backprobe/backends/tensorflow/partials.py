@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -27,71 +27,58 @@ def local_partials(
     notes: list[tuple[int, Reason]] = []
     found = []
     for at, (outcome, own) in enumerate(zip(outcomes, links, strict=True)):
-        taken = _Pass(tape, captures[at], [captures[source] for source in own])
         if own:
-            with taps.stopping(numbers - {captures[at].number}):
-                taken.run(outcome.grad, full)
-        notes += [(at, note) for note in taken.notes]
-        found.append(replace(outcome, inputs=tuple(taken.edge(nth, source) for nth, source in enumerate(own))))
+            taps.stopped = numbers - {captures[at].number}
+            edges, missing = _edges(tape, captures[at], {one: captures[one] for one in own}, outcome.grad, full)
+            notes += [(at, why) for why in missing]
+            outcome = replace(outcome, inputs=tuple(edges))
+        found.append(outcome)
+    taps.stopped = frozenset()
     output = next(at for at, capture in enumerate(captures) if capture.source is ran.output)
     return Backward(found, order, path_sums(found, output), tuple(notes))
 
 
-@dataclass
-class _Pass:
-    """What flows from one value into its direct inputs."""
+def _edges(
+    tape: Any, consumer: Capture, sources: Mapping[int, Capture], arrived: Any, full: bool
+) -> tuple[list[Edge], list[Reason]]:  # fmt: skip
+    """The edges into one value, and why their partials are missing: what of its own gradient flows along each."""
 
-    tape: Any
-    consumer: Capture
-    sources: Sequence[Capture]
-    blocks: dict[int, Any] = field(default_factory=dict)
-    flows: Sequence[Any] = ()
-    notes: list[Reason] = field(default_factory=list)
-
-    def edge(self, nth: int, at: int) -> Edge:
-        return Edge(at, self.blocks.get(nth), self.flows[nth] if self.flows else None)
-
-    def run(self, arrived: Any, full: bool) -> None:
-        """The local partials, and what of ``arrived``, the value's own gradient, flows into each input."""
-        try:
-            if not self.consumer.value.dtype.is_complex:
-                self._take_blocks(full)
-        except LookupError as error:  # an operation without derivative, which the program itself goes around
-            if arrived is not None:
-                raise
-            self.notes.append(Reason("partials_missing", {"error": str(error)}))
-        if arrived is not None:
-            self.flows = self._flow(arrived)
-
-    def _flow(self, seed: Any) -> list[Any]:
+    def flow(seed: Any) -> list[Any]:
         """What arrives at each input: zeros, where nothing does."""
-        sources = [source.source for source in self.sources]
-        found = self.tape.gradient(self.consumer.source, sources, output_gradients=seed)
-        return [
-            tf.zeros_like(source.value) if flow is None else tf.convert_to_tensor(flow)
-            for source, flow in zip(self.sources, found, strict=True)
-        ]
+        inputs = [source.source for source in sources.values()]
+        flows = zip(sources.values(), tape.gradient(consumer.source, inputs, output_gradients=seed), strict=True)
+        return [tf.zeros_like(one.value) if flow is None else tf.convert_to_tensor(flow) for one, flow in flows]
 
-    def _take_blocks(self, full: bool) -> None:
-        """The local partial of a value of one number; otherwise the whole block if asked for, one pass an element."""
-        size = _size(self.consumer)
-        if size == 1:
-            self.blocks = dict(enumerate(self._flow(tf.ones_like(self.consumer.value))))
-        elif full:
-            wanted = [nth for nth, source in enumerate(self.sources) if self._is_small(size * _size(source))]
-            seeds = tf.reshape(tf.eye(size, dtype=self.consumer.value.dtype), (size, *self.consumer.value.shape))
-            rows = [self._flow(seed) for seed in seeds] if wanted else []
-            self.blocks = {nth: self._block(nth, [row[nth] for row in rows]) for nth in wanted}
+    blocks: Mapping[int, Any] = {}
+    notes: list[Reason] = []
+    try:
+        if not consumer.value.dtype.is_complex:
+            blocks, notes = _blocks(consumer, sources, flow, full)
+    except LookupError as error:  # an operation without derivative, which the program itself goes around
+        if arrived is not None:
+            raise
+        notes = [Reason("partials_missing", {"error": str(error)})]
+    flows = [None] * len(sources) if arrived is None else flow(arrived)
+    return [Edge(at, blocks.get(at), flowed) for at, flowed in zip(sources, flows, strict=True)], notes
 
-    def _is_small(self, elements: int) -> bool:
-        note = too_large(elements)
-        self.notes += [] if note is None else [note]
-        return note is None
 
-    def _block(self, nth: int, rows: Sequence[Any]) -> Any:
-        value = self.sources[nth].value
-        shape = (*self.consumer.value.shape, *value.shape)
-        return tf.reshape(tf.stack(rows), shape) if rows else tf.zeros(shape, value.dtype)
+def _blocks(
+    consumer: Capture, sources: Mapping[int, Capture], flow: Callable[[Any], list[Any]], full: bool
+) -> tuple[Mapping[int, Any], list[Reason]]:  # fmt: skip
+    """The local partial of a value of one number; otherwise the whole block if asked for, one pass an element."""
+    size, shape, dtype = _size(consumer), consumer.value.shape, consumer.value.dtype
+    if size == 1:
+        return dict(zip(sources, flow(tf.ones_like(consumer.value)), strict=True)), []
+    large = {at: too_large(size * _size(source)) for at, source in sources.items()} if full else {}
+    wanted = [at for at, note in large.items() if note is None]
+    seeds = tf.reshape(tf.eye(size, dtype=dtype), (size, *shape)) if wanted else ()
+    rows = [dict(zip(sources, flow(seed), strict=True)) for seed in seeds]
+    blocks = {}
+    for at in wanted:
+        value = sources[at].value
+        block = tf.convert_to_tensor([row[at] for row in rows], value.dtype)
+        blocks[at] = tf.reshape(block, (*shape, *value.shape))
+    return blocks, [note for note in large.values() if note is not None]
 
 
 def _size(capture: Capture) -> int:

@@ -32,7 +32,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
     def __init__(self, options: Options) -> None:
         self.options = options
         self.log = OperationLog()
-        self.taps = Taps(self.log)
+        self.taps = Taps()
         self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
         self.gradients: Any = None  # the gradient tape, while the program runs
 
@@ -182,7 +182,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
     def release(self) -> None:
         """Keep nothing any longer."""
         self.log = OperationLog()
-        self.taps = Taps(self.log)
+        self.taps = Taps()
         self.latest.clear()
         self.gradients = None
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
 
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import private
-from backprobe.backends.tensorflow.operation_log import OperationLog
 
 
 class Taps:
     """The identities of one run; while some are stopped, nothing flows back through them."""
 
-    def __init__(self, log: OperationLog) -> None:
-        self.log = log
+    def __init__(self) -> None:
         self.made: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.stopped: frozenset[int] = frozenset()
 
@@ -39,11 +35,3 @@ class Taps:
         own.append(private.identity_of(tap))
         self.made[number] = self.made[own[0]] = tap
         return tap
-
-    @contextmanager
-    def stopping(self, numbers: frozenset[int]) -> Iterator[None]:
-        self.stopped = numbers
-        try:
-            yield
-        finally:
-            self.stopped = frozenset()
