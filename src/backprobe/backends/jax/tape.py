@@ -37,8 +37,6 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         self.around: list[Any] = []  # the transformations that the probe itself was called in
         self.depth = 0  # of the calls that JAX is tracing
 
-    # capabilities
-
     # what a tensor is
 
     is_tensor = staticmethod(is_array)

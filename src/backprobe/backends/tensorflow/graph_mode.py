@@ -5,9 +5,7 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy
@@ -68,10 +66,7 @@ class GraphProgram(GraphValues, Program):
     def nodes(self, output: Any) -> Sequence[Node]:
         self.select(output)
         self.values = self.named()
-        return [
-            replace(value.node, is_output=True) if value.tensor.name == output.name else value.node
-            for value in self.values
-        ]  # fmt: skip
+        return [value.node for value in self.values]
 
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
         values = [self.values[at] for at in wanted]
@@ -87,11 +82,8 @@ class GraphProgram(GraphValues, Program):
     def notes(self) -> Sequence[Note]:
         """Operations of the run that compute something inside which has no names."""
         calls = [operation for operation in self.executed.values() if operation.type in CALLING]
-        named = [(name, operation) for operation in calls if (name := self.written_as(operation)) is not None]
-        return [
-            Note("one_operation", {"name": name, "kind": CALLING[operation.type]})
-            for name, operation in sorted(named, key=itemgetter(0))
-        ]
+        named = [(name, CALLING[one.type]) for one in calls if (name := self.written_as(one)) is not None]
+        return [Note("one_operation", {"name": name, "kind": kind}) for name, kind in sorted(named)]
 
 
 def user_line(operation: Any) -> Source | None:

@@ -98,16 +98,13 @@ class GraphValues:
 
     def named(self) -> list[GraphValue]:
         """Every value, in the order of execution. The reads of a variable that nothing writes are the variable."""
-        variables = {variable.tensor.name: variable for variable in self.variables}
+        variables = {variable.tensor.name: self._variable(variable) for variable in self.variables}
+        taken = {read.name for variable in variables.values() for read in variable.carriers}
         found: list[GraphValue] = []
-        taken: set[str] = set()  # by the variables
-        for variable in self.variables:
-            if not self._writers(variable):
-                taken.update(read.name for read in self._reads(variable))
         for operation in self.operations():
             for number, tensor in enumerate(operation.outputs):
                 if tensor.name in variables:
-                    found.append(self._variable(variables[tensor.name]))
+                    found.append(variables[tensor.name])
                 elif tensor.name not in taken and is_numeric(tensor):
                     found += self._plain(operation, number, tensor)
         return found
@@ -125,18 +122,20 @@ class GraphValues:
         wanted = tensor.name in self.upstream.tensors and is_floating(tensor.dtype)
         wanted = wanted and not (inside and operation.type in MOVING)
         names = (of_graph(f"{name}:{number}"),)
-        node = Node(names, by_default=wanted, op=operation.type, described=self.describe(tensor))
+        is_output = tensor.name == self.output.name
+        described = self.describe(tensor)
+        node = Node(names, by_default=wanted, is_output=is_output, op=operation.type, described=described)
         return [GraphValue(node, tensor, tensor.dtype.base_dtype, () if inside else (tensor,), inside)]
 
     def _variable(self, variable: Variable) -> GraphValue:
-        reads, writers = self._reads(variable), self._writers(variable)
+        writers = self._writers(variable)
         opaque = Reason("written_in_run", {"operation": writers[0]}) if writers else None
-        names = [self.written_as(read.op) for read in reads] if not writers else []
-        known = (of_graph(variable.name), *(of_graph(name) for name in names if name is not None))
+        reads = [] if opaque else self._reads(variable)
+        names = [variable.name, *(name for read in reads if (name := self.written_as(read.op)) is not None)]
         wanted = variable.tensor.name in self.upstream.tensors and is_floating(variable.dtype)
         described = Description(None, variable.dtype.name)
-        node = Node(known, True, wanted, op=variable.tensor.op.type, described=described)
-        return GraphValue(node, variable.tensor, variable.dtype, () if opaque else tuple(reads), opaque)
+        node = Node(tuple(map(of_graph, names)), True, wanted, op=variable.tensor.op.type, described=described)
+        return GraphValue(node, variable.tensor, variable.dtype, tuple(reads), opaque)
 
     def _reads(self, variable: Variable) -> list[Any]:
         """The tensors that this run reads from a variable outside of loops and branches."""

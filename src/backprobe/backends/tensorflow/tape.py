@@ -21,7 +21,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.functions import TensorflowCallables
 from backprobe.backends.tensorflow.operation_log import OperationLog
 from backprobe.backends.tensorflow.taps import Taps
-from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager, read, variable_of
+from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager, read, variable_of
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -63,7 +63,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         variable = variable_of(tensor)
         if variable is None:
             return 0
-        number = identity(variable)
+        number = private.identity_of(variable.handle)
         uses = self.log.variables.get(number)
         if uses is None:
             return 0
@@ -86,7 +86,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         return capture
 
     def _capture_variable(self, named: Any, variable: Any) -> Capture:
-        number = identity(variable)
+        number = private.identity_of(variable.handle)
         capture = Capture(variable, self._read(variable), number, self.version(variable), True)
         if not self.is_floating(variable):
             capture.status, capture.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": variable.dtype.name})
@@ -118,7 +118,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         made = [self.log.made_at(capture.number) for capture in captures]
         found = []
         for variable in self.gradients.watched_variables():
-            number = identity(variable)
+            number = private.identity_of(variable.handle)
             uses = self.log.variables.get(number)
             if uses is None or not is_differentiable(variable):
                 continue
