@@ -82,12 +82,9 @@ def _reporting_call(module: Any, path: str, observer: ModuleObserver) -> Callabl
     """What runs in the place of a layer's ``call``; None where that itself may run."""
     if not is_layer(module):
         return None
-    reporting: Callable[..., Any] | None = None
-    if observer.wants_locals(path):
-        reporting = observer.rewritten(path, own_call(module))
-    if reporting is None and is_compiled(original(module, "call")):
-        return own_call(module)  # its layers would run once, as symbols, and never again
-    return reporting
+    rewritten = observer.rewritten(path, own_call(module)) if observer.wants_locals(path) else None
+    # of one that is compiled, the layers would run once, as symbols, and never again
+    return rewritten or (own_call(module) if is_compiled(original(module, "call")) else None)
 
 
 def _caller(kind: type) -> type:
