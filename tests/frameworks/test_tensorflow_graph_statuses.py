@@ -87,8 +87,8 @@ def test_the_inside_of_an_old_loop_is_opaque_and_its_outside_is_named(old_contro
     assert (rec["x"].grad, rec["w"].grad, rec["w"].value, rec["y"].value) == (8.0, 12.0, 2.0, 8.0)
     assert rec["loop/mul"].status == "opaque"
     assert rec["loop/mul"].reason == (
-        "loop/mul is inside a loop or a branch of the graph, where it has a value for each time it runs, or none, "
-        "and TensorFlow does not let them out; what goes in and what comes out have names"
+        "loop/mul is inside a loop or a branch of the graph, where TensorFlow gives it no value of its own; "
+        "what goes in and what comes out have names"
     )
     assert set(rec["loop/Exit_1"].partials) == {"x", "w"}
     assert rec.path_sums.agree

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import islice
 
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention, mentions_of
 from backprobe.cuts.unrecorded import CERTAIN, LOSING
@@ -206,12 +207,12 @@ class Dataflow:
                 found.setdefault(mention.source, mention)
         return found
 
-    def left_out(self, at: int) -> Cut | None:
+    def left_out(self, at: int) -> list[Cut]:
         """The first mention on a way to an output that nothing leads back from, and that may be no use: under a
         condition, in what a call is given, or where the value is given to what makes an object that holds no tensor.
         """
         mentions = self._between(self.after(at).keys() & self.to_outputs)
-        return next((Cut(mention) for mention in mentions if self._is_left_out(mention)), None)
+        return [Cut(mention) for mention in islice(filter(self._is_left_out, mentions), 1)]
 
     def _is_left_out(self, mention: Mention) -> bool:
         source, line, use = self.entries[mention.source], mention.line, mention.use

@@ -6,6 +6,7 @@ Of such a value nobody knows whether it had a history. So it does not prove that
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import NamedTuple
 
 from backprobe.cuts.usage import Use, as_called, may_cut, unseen_uses
@@ -31,14 +32,10 @@ class Hidden(NamedTuple):
     line: Source
 
 
-def _unseen(entry: Entry, empty: frozenset[str] = frozenset()) -> list[Hidden]:
+def _in_its_line(entry: Entry, empty: Collection[str] = (), *, nested: bool = False) -> list[Hidden]:
     """What an entry's own line computes with that is not recorded; names that are ``empty`` pass nothing on to it."""
-    return _in_its_line(entry, empty) if entry.status in BARE else []
-
-
-def _in_its_line(entry: Entry, empty: frozenset[str] = frozenset(), *, nested: bool = False) -> list[Hidden]:
     line = entry.source
-    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.indirect} - empty
+    spelled = {read.spelled for read in entry.reads} | {way.through for way in entry.indirect}.difference(empty)
     return _unseen_in(line, line.expression, spelled, nested) if line is not None and line.expression else []
 
 
@@ -50,17 +47,6 @@ def _unseen_in(line: Source, text: str, spelled: set[str], nested: bool = False)
     return [Hidden(part, as_called(use, line.calls), line) for part, use in unseen]
 
 
-def _before(entry: Entry) -> dict[str, list[Hidden]]:
-    """What is cut off in lines that filled or made names which hold no tensor, by those names."""
-    found: dict[str, list[Hidden]] = {}
-    for way in entry.indirect if entry.status in BARE else ():
-        text = way.source.expression or way.source.statement
-        cuts = [one for one in _unseen_in(way.source, text, {way.spelled, way.through}) if one.use.kind in FIRM]
-        if cuts:
-            found.setdefault(way.through, []).extend(one for one in cuts if one not in found.get(way.through, ()))
-    return found
-
-
 def hidden_beside(entry: Entry) -> list[Hidden]:
     """Unrecorded values that a user's line cuts off, though its result has its gradient by another way."""
     line = entry.source
@@ -70,15 +56,22 @@ def hidden_beside(entry: Entry) -> list[Hidden]:
 
 def unseen_calls(entry: Entry) -> list[str]:
     """The calls in an entry's own line of what is not recorded, such as a model."""
-    return [one.text for one in _unseen(entry) if one.text.endswith(")")]
+    return [one.text for one in _in_its_line(entry) if one.text.endswith(")")]
 
 
 def hidden_cuts(entry: Entry) -> list[Hidden]:
     """What an entry's own line cuts off that is not recorded, each with how it does that, and before it the lines that
     did so to names that hold no tensor.
     """
-    before = _before(entry)
-    found = _unseen(entry, frozenset(before))
+    if entry.status not in BARE:
+        return []
+    before: dict[str, list[Hidden]] = {}
+    for way in entry.indirect:
+        text = way.source.expression or way.source.statement
+        cuts = [one for one in _unseen_in(way.source, text, {way.spelled, way.through}) if one.use.kind in FIRM]
+        if cuts:
+            before[way.through] = list(dict.fromkeys([*before.get(way.through, ()), *cuts]))
+    found = _in_its_line(entry, before)
     if entry.is_because("frozen_no_grad"):
         return [one._replace(use=Use("no_grad", one.text)) for one in found[:1]]
     return [*(one for cuts in before.values() for one in cuts), *(one for one in found if one.use.kind in FIRM)]

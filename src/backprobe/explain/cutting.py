@@ -1,16 +1,20 @@
-"""One cut as a finding: what the line does, what it does it to, and what is usually written instead."""
+"""One cut as a finding: what the line does, what it does it to, and what is usually written instead.
+
+A cut beside which gradients flow by other ways is a note, not a finding.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from backprobe.cuts.cuts import HISTORY, Cut, Dataflow
-from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED
+from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.usage import POSITIONS
-from backprobe.explain.about_entries import about, is_in_vain, is_of_whole_numbers, mode_of, own_name
+from backprobe.explain.about_entries import about, is_in_vain, is_of_whole_numbers, own_name
 from backprobe.explain.text import instead_of_flat, say
-from backprobe.findings.phrasing import named
+from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
@@ -36,7 +40,6 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
     found = about(
         flow, code, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
         plain=own_name(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
-        mode=mode_of(target),
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
 
@@ -51,9 +54,12 @@ def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
     return facts
 
 
-def through(flow: Dataflow, after: dict[int, int | None], cut: Cut) -> tuple[str, ...]:
-    """The names on the way to a cut, and what is cut off."""
-    return (*flow.chain(after, cut.mention.source), flow.entries[cut.target].name)
+def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
+    """Cuts of what one value goes into, each with the way to it."""
+    after = flow.after(at)
+    return [
+        cut_finding(flow, cut, (*flow.chain(after, cut.mention.source), flow.entries[cut.target].name)) for cut in cuts
+    ]
 
 
 def _followed(flow: Dataflow, call: str) -> str:
@@ -92,3 +98,20 @@ def _state(entry: Entry) -> str:
     if entry.status is GradStatus.NOT_TENSOR and entry.why is not None:
         return entry.why.fields["kind"]
     return "differentiated" if entry.status in HISTORY else str(entry.status)
+
+
+def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
+    """Lines along which no gradient flows back, beside others along which it does. Often that is intended."""
+    lines: dict[str, dict[str, None]] = {}
+    for mention in mentions:
+        target = flow.entries[mention.target]
+        if mention.place is not None or target.source is not None:
+            lines.setdefault(part_of_line(mention, target), {})[flow.entries[mention.source].name] = None
+    found = [say("lost_beside", at=at, names=quoted(list(names), len(names))) for at, names in lines.items()]
+    return found[:MOST] + [say("lost_beside_more", more=len(found) - MOST)] * (len(found) > MOST)
+
+
+def part_of_line(mention: Mention, target: Entry) -> str:
+    """The part of a line that a value is mentioned in, and which line that is."""
+    line = mention.place or target.source
+    return repr(target.name) if line is None else f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"

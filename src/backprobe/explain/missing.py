@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backprobe.cuts.cuts import Dataflow
 from backprobe.explain.about_entries import by_status, merged
-from backprobe.explain.partial_loss import lost_beside
+from backprobe.explain.cutting import lost_beside
 from backprobe.explain.text import say
 from backprobe.explain.unconnected import not_connected
 from backprobe.explain.user_tapes import none_given

@@ -19,8 +19,7 @@ from backprobe.explain.about_entries import (
     merged,
     with_fact,
 )
-from backprobe.explain.cutting import cut_finding
-from backprobe.explain.partial_loss import lost_beside, part_of_line
+from backprobe.explain.cutting import cut_finding, lost_beside, part_of_line
 from backprobe.explain.text import say
 from backprobe.explain.unconnected import not_connected, passing_on_many
 from backprobe.explain.user_tapes import none_given

@@ -9,8 +9,7 @@ from backprobe.backends.tensors import Arrays
 from backprobe.cuts.cuts import Cut, Dataflow
 from backprobe.cuts.lines import line_of
 from backprobe.explain.about_entries import about, merged
-from backprobe.explain.cutting import cut_finding
-from backprobe.explain.partial_loss import lost_beside
+from backprobe.explain.cutting import cut_finding, lost_beside
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
 from backprobe.findings.phrasing import listed, plural

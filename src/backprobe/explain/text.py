@@ -183,7 +183,6 @@ SENTENCES = {
     # facts about what leads nowhere
     "nothing_from_it": "no recorded value is computed from {value}",
     "ends_at": "what is computed from it ends there: {at}",
-    "and_more": "and {more} more",
     "callers": "inputs and outputs of a module are recorded where its caller's locals are selected, as with ':*'",
     "shape_only": "only the shape and the like of {names} are used, not their values",
     "from_frozen": "computed from {at}, which does not require a gradient",

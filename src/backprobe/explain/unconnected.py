@@ -8,10 +8,10 @@ from backprobe.cuts.cuts import Dataflow
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.usage import has_part, unread
 from backprobe.explain.about_entries import about, is_returned, names_of, scopes_of, with_fact
-from backprobe.explain.cutting import cut_finding, through
+from backprobe.explain.cutting import cut_findings
 from backprobe.explain.text import say
 from backprobe.explain.without_history import hidden_findings
-from backprobe.findings.phrasing import MOST, listed, named
+from backprobe.findings.phrasing import listed, named
 from backprobe.findings.report import Finding
 from backprobe.record.entries import LINES_OF_THEIR_OWN, GradStatus, Record
 from backprobe.record.names import split, strip
@@ -27,9 +27,9 @@ def not_connected(flow: Dataflow, at: int) -> list[Finding]:
     return next(found for explain in EXPLANATIONS if (found := list(explain(flow, at, after))))
 
 
-def _cut(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
     """Every cut on a way to an output."""
-    return (cut_finding(flow, cut, through(flow, after, cut)) for cut in flow.cuts(at))
+    return cut_findings(flow, at, flow.cuts(at))
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -58,11 +58,9 @@ def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
         yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after))
 
 
-def _left_out(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
     """The first line on the way to an output that may not have used the value, where nothing else is found."""
-    cut = flow.left_out(at)
-    if cut is not None:
-        yield cut_finding(flow, cut, through(flow, after, cut))
+    return cut_findings(flow, at, flow.left_out(at))
 
 
 def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
@@ -70,10 +68,9 @@ def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
     dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
     left = [cut for cut in dead if _leaves(flow, cut.target)]
     if left:
-        return [cut_finding(flow, cut, through(flow, after, cut)) for cut in left]
+        return cut_findings(flow, at, left)
     if _is_partial(flow, _last(flow, after)):
-        found = [cut_finding(flow, cut, through(flow, after, cut)) for cut in dead]
-        return [with_fact(one, say("not_selected_on", target=repr(one.name))) for one in found]
+        return [with_fact(one, say("not_selected_on", target=repr(one.name))) for one in cut_findings(flow, at, dead)]
     return hidden_findings(flow, flow.leading, of=at)
 
 
@@ -83,9 +80,8 @@ def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
     first = flow.first_of_line.get(at) if limits else None
     if first is None or not (cuts := flow.cuts(first)):
         return []
-    after = flow.after(first)  # on the way of that one
     fact = say("as_another", value=repr(flow.entries[first].name), limit=limits[0])
-    return [with_fact(cut_finding(flow, cut, through(flow, after, cut)), fact) for cut in cuts]
+    return [with_fact(found, fact) for found in cut_findings(flow, first, cuts)]  # on the way of that one
 
 
 def passing_on_many(record: Record) -> list[Note]:
@@ -151,8 +147,7 @@ def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
     if not ends:
         nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
         return [nothing] if flow.entries[at].source is not None else [nothing, say("callers")]
-    shown = [say("ends_at", at=named(flow.entries[each])) for each in ends[:MOST]]
-    return shown + [say("and_more", more=len(ends) - MOST)] * (len(ends) > MOST)
+    return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))]
 
 
 def _last(flow: Dataflow, after: After) -> int:

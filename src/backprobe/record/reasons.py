@@ -59,42 +59,28 @@ SENTENCES = {
     "module_not_run": "its module did not run",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
     # of PyTorch
-    "frozen_no_grad": (
-        "nothing recorded that it was computed from requires a gradient, and it was computed under {mode}"
-    ),
+    "frozen_no_grad": "nothing recorded that it was computed from requires a gradient, and it ran under {mode}",
     "no_grad": "it was computed under {mode} from differentiated values",
-    "reentrant_checkpoint": (
-        "no input of its reentrant checkpoint requires a gradient, so the checkpoint records nothing"
-    ),
+    "reentrant_checkpoint": "its reentrant checkpoint records nothing, as no input of it requires a gradient",
     "view_of_frozen": "it is a view that was made under no_grad, or before its base required a gradient",
     "view_of_other_dtype": "it is a view with another dtype than its base, and was modified in place",
     "view_written_unseen": "it is a view whose memory was modified by a call that backprobe cannot see into",
     "func_transform": "it exists only inside a torch.func transform",
     "script_module": "it runs inside a ScriptModule, whose code is TorchScript, not Python",
-    "versions_share_gradient": (
-        "it was modified in place outside autograd (under no_grad, through detach, or through another tensor "
-        "on the same memory), so what was computed before and after that write has one gradient together"
-    ),
+    "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
+                               "tensor of its memory): what was computed before and after has one gradient",
     "written_past_autograd": "it was modified through .data or NumPy, which autograd cannot see",
-    "partly_updated": (
-        "it was modified through .data or NumPy, and part of its gradient comes from uses of its new values"
-    ),
+    "partly_updated": "it was modified through .data or NumPy; part of its gradient comes from uses of its new values",
     "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data or NumPy",
     "data_replaced": "its .data was replaced by another tensor's, which autograd cannot see",
     "not_recomputed": "it was computed inside a reentrant checkpoint, and was not seen again when that was recomputed",
-    "requires_grad_late": (
-        "it began to require a gradient after it got its name, and was not seen again before backward()"
-    ),
+    "requires_grad_late": "it required a gradient only after it got its name, and was not seen again before backward()",
     "named_late": "it got its name only after backward() had run, so its gradient was not recorded",
     "several_roots": "backward() was called on several tensors at once, and this one has no name",
-    "grad_held_before": (
-        "its .grad was not empty before the block, and backprobe cannot separate what this backward() added: "
-        "select a module's output as well"
-    ),
+    "grad_held_before": "its .grad was not empty before the block, and backprobe cannot separate what this backward() "
+                        "added: select a module's output as well",
     "gradient_overwritten": "a backward or a hook of the program modified its gradient after it had arrived",
-    "no_path_to_inputs": (
-        "no path leads from it to the output, or none to the inputs that backward(inputs=...) asks for"
-    ),
+    "no_path_to_inputs": "no path leads from it to the output, or none to the inputs of backward(inputs=...)",
     "backward_not_called": "backward() was not called in the block, or reached no recorded value",
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
@@ -102,10 +88,8 @@ SENTENCES = {
     # of TensorFlow
     "not_trainable": "it is a Variable with trainable=False",
     "tape_stopped": "it was computed from differentiated values while their tape was stopped",
-    "variable_read_unseen": (
-        "the Variable was modified, and compiled code or a gather read it: what was read before and after the "
-        "write has one gradient together"
-    ),
+    "variable_read_unseen": "the Variable was modified, and compiled code or a gather read it: what was read before "
+                            "and after the write has one gradient together",
     "block_not_over": "the block had not ended, or its output could not be differentiated",
     # of TensorFlow's graphs
     "not_needed": "nothing on the way to the output needs it, so the run does not compute it",
@@ -115,21 +99,13 @@ SENTENCES = {
     "through_other_dtype": "it was computed from differentiated values, but through a dtype that has no derivative",
     "custom_gradient": "a custom gradient on the way to the output leaves it out",
     "no_derivative": "every path from it to the output goes through {operations}, and no gradient does",
-    "in_loop_or_branch": (
-        "{name} is inside a loop or a branch of the graph, where it has a value for each time it runs, or "
-        "none, and TensorFlow does not let them out; what goes in and what comes out have names"
-    ),
-    "written_in_run": (
-        "{operation} may write to it during this run, so it has more than one value; each of its reads is a "
-        "value of its own"
-    ),
+    "in_loop_or_branch": "{name} is inside a loop or a branch of the graph, where TensorFlow gives it no value of its "
+                         "own; what goes in and what comes out have names",
+    "written_in_run": "{operation} may write to it during this run: each of its reads is a value of its own",
     # of JAX
     "unseen_transform": "it is computed inside a transformation that backprobe cannot see into",
     "branch_not_taken": "the branch that computes it was not taken",
-    "while_loop": (
-        "it is computed in a loop whose number of iterations is not known beforehand, which has no reverse "
-        "mode"
-    ),
+    "while_loop": "it is computed in a loop whose number of iterations is not known beforehand: no reverse mode",
     "custom_rule": "it is computed inside a function with a derivative rule of its own",
     "primitive_not_entered": "it is computed inside JAX's {primitive}, which backprobe does not enter",
     # of values that are lost
