@@ -85,19 +85,13 @@ class Dataflow:
         if "return" in cut:  # of the model itself
             cut[""] = cut["return"]
         for name, at in self.record.names.items() if cut else ():
-            if split(name)[1] is None:
-                segments = partition(name, ".")
-                for length in range(len(segments) - 1, -1, -1):
-                    target = cut.get(".".join(segments[:length]))
-                    if target is not None:
-                        self.mentions[target].append(Mention(at, target, self.entries[target].cause))
-                        break
+            target = next((cut[path] for path in reversed(_modules_of(name)) if path in cut), None)
+            if target is not None:
+                self.mentions[target].append(Mention(at, target, self.entries[target].cause))
 
     def modules_above(self, at: int) -> list[int]:
         """What the modules that a parameter lies in returned, the outermost first; none for anything else."""
-        entry = self.entries[at]
-        segments = partition(entry.name, ".") if entry.source is None and split(entry.name)[1] is None else ()
-        above = [".".join(segments[:length]) for length in range(1, len(segments))]
+        above = _modules_of(self.entries[at].name) if self.entries[at].source is None else []
         return [self.position[path] for path in above if path in self.position]
 
     def sources(self, target: int) -> dict[int, None]:
@@ -293,6 +287,12 @@ class Dataflow:
             return Cut(Mention(source, target, entry.cause), is_silent=True, is_limited=True)
         found = next((mention for mention in self.mentions[target] if mention.source == source), None)
         return Cut(found or Mention(source, target, self.entries[target].source), is_silent=True)
+
+
+def _modules_of(name: str) -> list[str]:
+    """The paths of the modules that a parameter lies in, the whole model first; none for any other name."""
+    segments = partition(name, ".") if split(name)[1] is None else ()
+    return [".".join(segments[:length]) for length in range(len(segments))]
 
 
 def _is_one_of_several(entry: Entry) -> bool:

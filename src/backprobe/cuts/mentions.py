@@ -48,7 +48,7 @@ def mentions_of(target: int, entry: Entry) -> list[Mention]:
     called = [*(read.spelled for read in entry.reads), *(way.through for way in entry.indirect)]
     followed = tuple(dict.fromkeys(name.removesuffix("()") for name in called if name.endswith("()")))
     found: dict[tuple[int, Source | None], Mention] = {}
-    for source, line, known in (*_read(entry, followed), *_passed_on(entry, followed)):
+    for source, line, known in _said(entry, followed):
         if source == target or (known is not None and all(use.kind == NO_NUMBERS for use in known)):
             continue
         before = found.get((source, line))
@@ -61,14 +61,13 @@ Said = tuple[int, Source | None, tuple[Use, ...] | None]
 """The entry that is mentioned, the line, and what that does with it: None where the text does not tell."""
 
 
-def _read(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    """What the entry's own expression mentions."""
+def _said(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
+    """What the entry's own expression mentions, and what came in through other names.
+
+    An object may hold a value with its history, until the entry's line cuts it.
+    """
     for read in entry.reads:
         yield read.at, entry.source, _uses(entry.source, read.spelled, followed)
-
-
-def _passed_on(entry: Entry, followed: tuple[str, ...]) -> Iterator[Said]:
-    """What came in through other names. An object may hold a value with its history, until the entry's line cuts it."""
     for way in entry.indirect:
         known, own = _uses(way.source, way.spelled, followed), _uses(entry.source, way.through, followed)
         cuts_here = not _has_cutter(known) and _has_cutter([use for use in own or () if not _is_own(use, way.through)])

@@ -10,9 +10,10 @@ import ast
 import builtins
 import re
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 SHAPES = frozenset({
     "shape", "dtype", "device", "ndim", "requires_grad", "grad_fn", "is_leaf", "layout", "itemsize", "names", "grad",
@@ -118,15 +119,15 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     if tree is None:
         return None
     local, leaf = _divided(tree, spelled)
-    places = list(_places(tree, local))
+    places = _places(tree, local)
     if not places:
         return _differentiated(tree, local)
     above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = {_last(function) for function in calls}
     library = {_last(function) for function in calls if _root(function) in MODULES}
-    known = library | SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys()
-    reporting = called - known if set(followed) - called else set(followed)  # or they are called by other names
+    # where none is called by its own name, it may be any of the others
+    reporting = called - library - LIBRARY if set(followed) - called else set(followed)
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
 
@@ -213,14 +214,16 @@ def parsed(text: str) -> ast.AST | None:
     return None
 
 
-def _places(tree: ast.AST, local: str) -> Iterator[ast.AST]:
+def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,)) -> list[Any]:
+    """The parts of an expression that are spelled like this."""
+    return [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.unparse(node) == text]
+
+
+def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:
     """Where a local is mentioned, or the function that it is the result of. A leaf is mentioned with its container."""
     if local.endswith("()"):
-        yield from _calls(tree, local.removesuffix("()"))
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, NAMES) and isinstance(node.ctx, ast.Load) and ast.unparse(node) == local:
-            yield node
+        return _calls(tree, local.removesuffix("()"))
+    return [node for node in parts_of(tree, local, NAMES) if isinstance(node.ctx, ast.Load)]
 
 
 def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
@@ -238,8 +241,7 @@ def _calls(tree: ast.AST, function: str) -> list[ast.Call]:
 def _divided(tree: ast.AST, spelled: str) -> tuple[str, str]:
     """The local and the leaf of ``pair.0.hidden``; nothing of ``self.scale`` is a leaf where that is in the text."""
     head, dot, rest = spelled.partition(".")
-    while dot and any(ast.unparse(node) == f"{head}.{rest.partition('.')[0]}" for node in ast.walk(tree)
-                      if isinstance(node, ast.Attribute)):  # fmt: skip
+    while dot and parts_of(tree, f"{head}.{rest.partition('.')[0]}", (ast.Attribute,)):
         step, dot, rest = rest.partition(".")
         head = f"{head}.{step}"
     return head, rest
@@ -352,13 +354,8 @@ def has_part(text: str, part: str) -> bool:
     (True, False)
     """
     tree, wanted = parsed(text), parsed(part)
-    if not isinstance(tree, ast.Module) or not isinstance(wanted, ast.Module) or len(wanted.body) != 1:
-        return False
-    only = wanted.body[0]
-    if not isinstance(only, ast.Expr) or isinstance(only.value, ast.Name | ast.Constant):
-        return False
-    dumped = ast.dump(only.value)
-    return any(ast.dump(node) == dumped for node in ast.walk(tree) if isinstance(node, ast.expr))
+    spelled = ast.unparse(wanted) if wanted is not None else ""
+    return tree is not None and not spelled.isidentifier() and bool(parts_of(tree, spelled))
 
 
 def unread(text: str, known: frozenset[str]) -> bool:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from backprobe.cuts.cuts import Dataflow
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed
-from backprobe.findings.report import Finding
+from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 from backprobe.record.source import Source
 
-T = TypeVar("T")
 COUNT = re.compile(r"#\d+")
-MODES = {
-    "torch.inference_mode()": "under torch.inference_mode()",
-    "torch.no_grad()": "under torch.no_grad() or set_grad_enabled(False)",  # which PyTorch does not tell apart
-}
 
 
 def about(
@@ -41,7 +35,7 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     line = entry.cause or _rewriting(flow, entry) if entry.status is GradStatus.OPAQUE else entry.cause
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not entry.is_because("partly_updated")
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
-    code = "checkpoint" if is_in_vain(entry) else code
+    code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
     return about(flow, code, entry, line or entry.source, facts=facts)
 
@@ -70,14 +64,6 @@ def merged(findings: Sequence[Finding]) -> list[Finding]:
     return [as_one(group) for group in grouped(findings, said)]
 
 
-def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
-    """Items in groups that have one key, in the order of the first of each."""
-    groups: dict[object, list[T]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())
-
-
 def as_one(findings: Sequence[Finding]) -> Finding:
     """The first of several findings, with the names of the others."""
     first, *others = findings
@@ -88,12 +74,9 @@ def as_one(findings: Sequence[Finding]) -> Finding:
 def mode_of(entry: Entry) -> str:
     """The mode in which gradients were switched off for an entry, as the framework's adapter reported it."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
-    return MODES.get(mode, "while gradients were switched off")
-
-
-def is_in_vain(entry: Entry) -> bool:
-    """Was it computed in a reentrant checkpoint that was given nothing that requires a gradient?"""
-    return entry.is_because("reentrant_checkpoint")
+    if mode == "torch.no_grad()":
+        return f"under {mode} or set_grad_enabled(False)"  # which PyTorch does not tell apart
+    return f"under {mode}" if mode else "while gradients were switched off"
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from backprobe.cuts.cuts import HISTORY, Cut, Dataflow
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.usage import POSITIONS
-from backprobe.explain.about_entries import about, is_in_vain, is_of_whole_numbers, own_name
+from backprobe.explain.about_entries import about, is_of_whole_numbers, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding
@@ -76,7 +76,7 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
         return "derivative"
     if use.kind == CHECKPOINT:
         return "checkpoint" if source.status is GradStatus.FROZEN else "inside"
-    if is_in_vain(target):
+    if target.is_because("reentrant_checkpoint"):
         return "checkpoint"
     if target.status is GradStatus.NO_GRAD and use.kind != "number" and not target.is_because("inherited"):
         return "no_grad"

@@ -1,18 +1,31 @@
-"""Why one entry has no gradient: every cause, each with its line."""
+"""Why one entry has no gradient: every cause, each with its line.
+
+Of a value that has a history of its own, it is that nothing leads on from it: it is cut off, computed a second time,
+or not used there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
 from backprobe.cuts.cuts import Dataflow
-from backprobe.explain.about_entries import by_status, merged
-from backprobe.explain.cutting import lost_beside
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.usage import has_part, unread
+from backprobe.explain.about_entries import about, by_status, is_returned, merged, names_of, scopes_of, with_fact
+from backprobe.explain.cutting import cut_findings, lost_beside
 from backprobe.explain.text import say
-from backprobe.explain.unconnected import not_connected
 from backprobe.explain.user_tapes import none_given
-from backprobe.explain.without_history import made_leaves, without_history
-from backprobe.findings.report import Report
-from backprobe.record.entries import Entry, GradStatus
+from backprobe.explain.without_history import hidden_findings, made_leaves, without_history
+from backprobe.findings.phrasing import listed, named
+from backprobe.findings.report import Finding, Report
+from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
+from backprobe.record.names import split, strip
+from backprobe.record.reasons import WRITTEN_SINCE, Note
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
+
+After = dict[int, int | None]
+"""What a value flows into, see ``Dataflow.after``."""
 
 
 def explain_missing(flow: Dataflow, entry: Entry) -> Report:
@@ -31,3 +44,142 @@ def explain_missing(flow: Dataflow, entry: Entry) -> Report:
                   reason=entry.reason)  # fmt: skip
     findings = merged([*findings, *made_leaves(flow)]) + none_given(flow.record, entry.name)
     return Report(heading, tuple(findings), tuple(lost_beside(flow, beside)))
+
+
+def not_connected(flow: Dataflow, at: int) -> list[Finding]:
+    """The first explanation that there is; the last one always is."""
+    after = flow.after(at)
+    return next(found for explain in EXPLANATIONS if (found := list(explain(flow, at, after))))
+
+
+def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
+    """Every cut on a way to an output."""
+    return cut_findings(flow, at, flow.cuts(at))
+
+
+def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """The first line on the way to an output that uses the derivative of a value alone, as a gradient penalty does."""
+    first = next((flow.derived[each] for each in after if each in flow.derived), None)
+    if first is None or first.target not in flow.leading:
+        return
+    value, target = repr(flow.entries[first.source].name), flow.entries[first.target]
+    chain = (*flow.chain(after, first.source), target.name)
+    yield about(flow, "differentiated", target, first.line or target.source, chain=chain, value=value,
+                text=f"`{first.use.text}`")  # fmt: skip
+
+
+def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """Is it a parameter of a module that did not run, or that lies in one?"""
+    above = flow.modules_above(at) if len(after) == 1 else ()
+    idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
+    if idle is not None:
+        yield about(flow, "not_executed.module", flow.entries[at], None, module=repr(idle.name))
+
+
+def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """The output may be computed from a later version, as in the steps of training after the first."""
+    entry = flow.entries[at]
+    if entry.is_because(*WRITTEN_SINCE):
+        yield about(flow, "written_since", entry, entry.source, facts=_ends(flow, at, after))
+
+
+def _left_out(flow: Dataflow, at: int, after: After) -> list[Finding]:
+    """The first line on the way to an output that may not have used the value, where nothing else is found."""
+    return cut_findings(flow, at, flow.left_out(at))
+
+
+def _out_of_sight(flow: Dataflow, at: int, after: After) -> list[Finding]:
+    """Cuts where the way to the output is not seen to its end: of what leaves a function, and of a closure's names."""
+    dead = [cut for cut in flow.among({*after}) if flow.entries[cut.target].status in LINES_OF_THEIR_OWN]
+    left = [cut for cut in dead if _leaves(flow, cut.target)]
+    if left:
+        return cut_findings(flow, at, left)
+    if _is_partial(flow, _last(flow, after)):
+        return [with_fact(one, say("not_selected_on", target=repr(one.name))) for one in cut_findings(flow, at, dead)]
+    return hidden_findings(flow, flow.leading, of=at)
+
+
+def _as_others(flow: Dataflow, at: int, after: After) -> list[Finding]:
+    """What cuts off others that the same line made, where a list passes on more values than are followed."""
+    limits = passing_on_many(flow.record)
+    first = flow.first_of_line.get(at) if limits else None
+    if first is None or not (cuts := flow.cuts(first)):
+        return []
+    fact = say("as_another", value=repr(flow.entries[first].name), limit=limits[0])
+    return [with_fact(found, fact) for found in cut_findings(flow, first, cuts)]  # on the way of that one
+
+
+def passing_on_many(record: Record) -> list[Note]:
+    """Where a list passed on more values than are followed: of what a line does to the others nothing is known."""
+    return [note for note in record.notes if note.code == "passes_on_many"]
+
+
+def _leaves(flow: Dataflow, at: int) -> bool:
+    """Is it kept or given where others may take it: what is returned, attributes and items of objects?"""
+    names = names_of(flow, at)
+    return any(name.endswith(":return") or "." in name.rpartition(":")[2] or "[" in name for name in names)
+
+
+def _is_partial(flow: Dataflow, at: int) -> bool:
+    """Is there a name that was not selected, where a value has its own? The value may go into that."""
+    scopes = {split(name)[0] for name in names_of(flow, at)}
+    return flow.entries[at].source is not None and any(split(name)[0] in scopes for name in flow.record.unseen)
+
+
+def _made_again(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """Another line computes the very same expression once more, of the same values."""
+    entry = flow.entries[at]
+    text = entry.source.expression if entry.source is not None else ""
+    read = {read.spelled: read.name for read in entry.reads}
+    for target in sorted(flow.leading) if text else ():
+        other = flow.entries[target]
+        if target == at or other.source is None or not has_part(other.source.expression, text):
+            continue
+        is_same = scopes_of(flow, at) == scopes_of(flow, target) or not unread(text, frozenset(read))
+        if is_same and {one.spelled: one.name for one in other.reads if one.spelled in read} == read:
+            chain = (*dict.fromkeys(read.values()), entry.name)
+            yield about(flow, "made_again", entry, line_of(other.source, text), chain=chain, text=f"`{text}`",
+                        again=repr(other.name), facts=[named(entry)])  # fmt: skip
+            return
+
+
+def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """Another entry of the same name, from another run of the same code, has a gradient."""
+    entry, own = flow.entries[at], names_of(flow, at)
+    others = {
+        flow.entries[position].name: None for full, position in flow.record.names.items()
+        if position != at and strip(full) in own and flow.entries[position].status is GradStatus.OK
+    }  # fmt: skip
+    if others:
+        yield about(flow, "other_call", entry, entry.source, facts=_ends(flow, at, after),
+                    others=listed([f"rec[{name!r}]" for name in others]))  # fmt: skip
+
+
+def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """No recorded value leads on, as far as the selection lets see."""
+    end, facts = _last(flow, after), _ends(flow, at, after)
+    chain = flow.chain(after, end) if end != at else ()
+    if end != at and is_returned(flow, end) and not any(entry.source for entry in flow.entries):
+        yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
+    else:
+        code = "unknown.selection" if _is_partial(flow, end) else "unused"
+        yield about(flow, code, flow.entries[at], flow.entries[end].source, chain=chain, facts=facts)
+
+
+def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
+    """Where what is computed from a value ends."""
+    ends = [each for each in after if each != at and not flow.consumers[each]]
+    if not ends:
+        nothing = say("nothing_from_it", value=repr(flow.entries[at].name))
+        return [nothing] if flow.entries[at].source is not None else [nothing, say("callers")]
+    return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))]
+
+
+def _last(flow: Dataflow, after: After) -> int:
+    return next((each for each in after if not flow.consumers[each]), next(iter(after)))
+
+
+EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
+    _cut, _differentiated, _not_run, _written_since, _made_again, _out_of_sight, _as_others, _other_call, _left_out,
+    _unused,
+)  # fmt: skip

@@ -9,23 +9,14 @@ from itertools import takewhile
 from backprobe.cuts.cuts import HISTORY, Cut, Dataflow
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
-from backprobe.explain.about_entries import (
-    as_one,
-    by_status,
-    grouped,
-    is_in_vain,
-    is_of_whole_numbers,
-    is_returned,
-    merged,
-    with_fact,
-)
+from backprobe.explain.about_entries import as_one, by_status, is_of_whole_numbers, is_returned, merged, with_fact
 from backprobe.explain.cutting import cut_finding, lost_beside, part_of_line
+from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.text import say
-from backprobe.explain.unconnected import not_connected, passing_on_many
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
 from backprobe.findings.phrasing import MOST, listed, named
-from backprobe.findings.report import Finding, Report
+from backprobe.findings.report import Finding, Report, grouped
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.names import partition, split, strip
@@ -45,7 +36,7 @@ def explain_all(flow: Dataflow) -> Report:
     }
     findings = [*severed, *_of_leaves(flow, leaves)]
     known = {finding.source for finding in findings}  # of a checkpoint at a line of which something was said, no more
-    in_vain = [entry for entry in flow.entries if is_in_vain(entry) and entry.cause not in known]
+    in_vain = [each for each in flow.entries if each.is_because("reentrant_checkpoint") and each.cause not in known]
     faults, unfelt = _by_reason(flow, missing)
     findings += merged([by_status(flow, entry) for entry in in_vain])
     findings += [*faults, *made_leaves(flow), *none_given(flow.record)]

@@ -58,12 +58,10 @@ CAUSES = {
     "checkpoint_next": "use_reentrant=False; or requires_grad_() on one of its inputs, before the call",
     "inside": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used there",
     "inside_next": "look inside: bp.probe({function})(...) by itself records its lines",
-    "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
-                       "there",
+    "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
     "inside.recorded_next": "the lines of {function} are recorded: give its result a name, out = ..., and ask again",
     "silent": "the graph connects {target} to {value}, but backward sent no gradient along that edge",
-    "silent_next": "if a custom backward lies between them, it returned None for {value}: return the gradient;\n"
-                   "an operation without a derivative does the same",
+    "silent_next": "if a custom backward lies between them, it returned None for {value}: return the gradient",
     "limited": "{text} computes gradients for its inputs= only, and for no other value",
     "limited_next": "call backward() without inputs=, or with {value} among them",
     "unknown": "{target} uses {value}, but the graph does not connect them; the line does not show why",
@@ -100,8 +98,7 @@ CAUSES = {
     "overwritten": "{value} was modified outside autograd; gradients that need it use the new values",
     "overwritten_next": "use an ordinary operation, u = u * 2; under torch.no_grad(), modify a leaf before it is used",
     "outside_tape": "a tape gave None for {value}: {target} was computed while that tape did not record",
-    "outside_tape_next": "compute {target} inside `with tf.GradientTape() as tape:`, and everything that leads to it "
-                         "from {value}",
+    "outside_tape_next": "inside `with tf.GradientTape() as tape:`, compute all that leads from {value} to {target}",
     "not_watched": "a tape gave None for {value}, which it does not watch",
     "not_watched_next": "call tape.watch({plain}) in the tape before its use: a tape watches trainable Variables alone",
     "none_given": "a tape gave None for {value}: {reason}",
@@ -122,8 +119,7 @@ SENTENCES = {
     "in_place_next": "u = u * 2 instead of u.mul_(2); with bp.probe() as rec: around the program names both lines",
     "freed": "this backward pass needs a part of the graph that an earlier {call} used and freed",
     "freed_itself": "an earlier {call} has used and freed the graph behind {value}",
-    "freed_next": "sum the losses and call backward() once: (a + b).backward();\n"
-                  "or retain_graph=True in the first call",
+    "freed_next": "sum losses and call backward() once: (a + b).backward();\nor retain_graph=True in the first call",
     "freed_by_grad_next": "retain_graph=True in that call, create_graph=True of an inner probe, or compute it again",
     "freed_carried_next": "{detach} before it is used again, if gradients need not flow into the step before;\n"
                           "or compute it again; or sum the losses and call backward() once",
@@ -146,8 +142,7 @@ SENTENCES = {
     "made_leaf.loss": "{loss} is a leaf: backward() from it ends there at once",
     "made_leaf.loss_next": "leave out requires_grad = True on results, and repair what cuts the graph",
     "frozen.leaf": "{name} does not require a gradient: it was made so, or was cut off",
-    "frozen.leaf_next": "{name}.requires_grad_() before it is used; if it was computed from something that requires a "
-                        "gradient, detach(), no_grad or the like cut it off",
+    "frozen.leaf_next": "{name}.requires_grad_() before it is used; or leave out what cut it off, detach() or no_grad",
     "not_retained": "{name} is not a leaf, so its .grad stays None: nothing is wrong",
     "not_retained_next": "{name}.retain_grad() before backward(), or a probe around it;\n"
                          "if it is meant to be trained, make it first: w = (torch.randn(3) * 0.1).requires_grad_()",
@@ -237,8 +232,7 @@ SENTENCES = {
     "not_finite": "{count} of the {size} elements of the gradient are not finite",
     "see_names": "{heading}: bp.explain(rec, name) says why",
     "graph_freed": "part of the graph of {loss} is freed: a second backward() or grad() through it raises",
-    "no_lines": "the graph knows operations, not lines: rec = bp.probe(f)(x), or with bp.probe() as rec: around the "
-                "program, and bp.explain(rec, name) names the line",
+    "no_lines": "the graph knows no lines: record with bp.probe, and bp.explain(rec, name) names the line",
     "python_nodes": "{own}: written in Python, and may give None for {name}; only running it shows",
 }  # fmt: skip
 """All of these, and facts, headings and notes by their codes."""

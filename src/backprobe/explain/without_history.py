@@ -9,7 +9,7 @@ from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
 from backprobe.cuts.usage import Use, uses
-from backprobe.explain.about_entries import about, by_status, is_in_vain, is_returned, scopes_of
+from backprobe.explain.about_entries import about, by_status, is_returned, scopes_of
 from backprobe.explain.cutting import cut_finding
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import MOST, named, quoted
@@ -68,7 +68,7 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     entry = flow.entries[at]
     if entry.status is GradStatus.NO_GRAD:
         return about(flow, "no_grad", entry, entry.source, value=DIFFERENTIATED)
-    if is_in_vain(entry):
+    if entry.is_because("reentrant_checkpoint"):
         return by_status(flow, entry)
     if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
         facts = [say("shape_only", names=quoted([read.name for read in entry.reads]))]

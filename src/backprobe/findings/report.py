@@ -5,11 +5,14 @@ A report prints as a numbered list, each finding with the file and line of its c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from backprobe.errors import indented, labelled
 from backprobe.record.source import Source
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -77,3 +80,11 @@ class Report:
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         printer.text(str(self))  # type: ignore[attr-defined]
+
+
+def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:
+    """Items in groups that have one key, in the order of the first of each."""
+    groups: dict[object, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
