@@ -39,20 +39,6 @@ class Input:
     path: str
 
 
-@dataclass(frozen=True)
-class UncheckedCalls:
-    """What a run differentiated outside of the calls that are accounted for, one for each time, in order.
-
-    ``custom`` are names of functions whose derivative was written by hand, ``own`` of operations of the framework's,
-    ``hooked`` of modules and tensors with hooks. ``remedy`` is what to do where nothing was differentiated at all.
-    """
-
-    custom: Sequence[str] = ()
-    own: Sequence[str] = ()
-    hooked: Sequence[str] = ()
-    remedy: str = ""
-
-
 class Recheck(Callables):
     """One run of a program whose calls are recorded, and repeated."""
 
@@ -60,6 +46,8 @@ class Recheck(Callables):
 
     def __init__(self) -> None:
         self.flows: list[tuple[str, bool]] = []  # what was differentiated; was its derivative written by hand?
+        self.hooked: dict[str, None] = {}  # modules and tensors with hooks, which are not called again
+        self.remedy = ""  # what to do where nothing was differentiated at all
 
     @abstractmethod
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
@@ -153,10 +141,9 @@ class Recheck(Callables):
         """A call that was made since then is accounted for: as checked, as not checked and why, or as skipped."""
         del self.flows[since:]
 
-    def unaccounted(self) -> UncheckedCalls:
+    def unaccounted(self) -> Sequence[tuple[str, bool]]:
         """What was differentiated, and is not accounted for."""
-        custom, own = ([name for name, by_hand in self.flows if by_hand is wanted] for wanted in (True, False))
-        return UncheckedCalls(custom, own)
+        return self.flows
 
     @abstractmethod
     def release(self) -> None:

@@ -44,7 +44,7 @@ class Wrong:
 
     input: Input | None
     error: float
-    looks: Reason | None = None
+    looks: tuple[Reason, ...] = ()
     off: tuple[Element, ...] = ()  # some of them
     count: int = 0  # of those that are off, among those seen
     seen: int = 0
@@ -137,62 +137,50 @@ def _through(call: CheckedCall, at: int, cotangent: Any) -> tuple[int, ...]:
 
 def _looks(
     call: CheckedCall, at: int, elements: Sequence[Element], off: Sequence[Element], numeric: Any, gradient: Any
-) -> Reason | None:
-    """Which of the usual kinds of error it is; None where it is of none of them."""
-    looks = _everywhere(off) if len(off) == len(elements) else _at_one_sign(call.values[at], elements, off)
-    return looks if looks is not None or numeric is None else _rearranged(gradient, numeric.reshape(gradient.shape))
+) -> tuple[Reason, ...]:
+    """Which of the usual kinds of error it is, the sign first where it is off at one sign alone; empty for others."""
+    looks = _everywhere(off)
+    if len(off) < len(elements):
+        sign = _sign(call.values[at], elements, off)
+        looks = (Reason("one_sign", {"sign": sign}), *looks) if sign else ()
+    return looks if looks or numeric is None else _rearranged(gradient, numeric.reshape(gradient.shape))
 
 
-def _at_one_sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> Reason | None:
-    """Is it off where the input is of one sign?"""
-    right = [element for element in elements if not element.is_off]
+def _sign(value: Any, elements: Sequence[Element], off: Sequence[Element]) -> str:
+    """The sign of the input where the gradient is off and nowhere else; empty where there is none."""
     if len(off) < 2 or numpy.iscomplexobj(value):
-        return None
-    signs = numpy.sign([value[element.index] for element in off])
-    others = numpy.sign([value[element.index] for element in right])
-    for sign, word in ((-1, "negative"), (1, "positive")):
-        if (signs == sign).all() and not (others == sign).any():
-            return _multiple(off, "one_sign", sign=word) or Reason("one_sign", {"sign": word})
-    return None
+        return ""
+    signs = {numpy.sign(value[element.index]) for element in off}
+    others = {numpy.sign(value[element.index]) for element in elements if not element.is_off}
+    return {-1.0: "negative", 1.0: "positive"}.get(signs.pop(), "") if len(signs) == 1 and not signs & others else ""
 
 
-def _everywhere(off: Sequence[Element]) -> Reason | None:
+def _everywhere(off: Sequence[Element]) -> tuple[Reason, ...]:
+    """What is the same in all elements that are off, as their ratio to what they should be."""
     if all(element.analytic == 0 for element in off):
-        return Reason("everywhere_zero")
+        return (Reason("zero"),)
     if all(abs(element.numeric) <= TRUSTED * element.noise for element in off):
-        return Reason("nothing_moves")
-    return _multiple(off, "everywhere")
-
-
-def _multiple(off: Sequence[Element], where: str, **fields: str) -> Reason | None:
-    """Is it the same multiple of the right gradient in all elements that are off?"""
+        return (Reason("nothing_moves"),)
     if any(element.numeric == 0 for element in off):
-        return None
+        return ()
     ratios = numpy.array([element.analytic / element.numeric for element in off])
     ratio = ratios.mean()
     if abs(ratios - ratio).max() > ALIKE * abs(ratio):
-        return None
+        return ()
     if abs(ratio + 1) < ALIKE:
-        return Reason(f"{where}_opposite", fields)
-    if abs(ratio) < ALIKE:
-        return Reason(f"{where}_zero", fields)
-    shown = f"{ratio.real:.6g}" if abs(ratio.imag) < ALIKE else f"({ratio:.4g})"
-    return Reason(f"{where}_multiple", {**fields, "ratio": shown})
+        return (Reason("opposite"),)
+    return (Reason("multiple", {"ratio": f"{ratio.real:.6g}" if abs(ratio.imag) < ALIKE else f"({ratio:.4g})"}),)
 
 
-def _rearranged(analytic: Any, numeric: Any) -> Reason | None:
+def _rearranged(analytic: Any, numeric: Any) -> tuple[Reason, ...]:
     """Is it transposed, or in another order?"""
     if _same(analytic, numeric):
-        return None
-    if (
-        analytic.ndim >= 2
-        and analytic.shape[-1] == analytic.shape[-2]
-        and _same(analytic, numpy.swapaxes(numeric, -1, -2))
-    ):
-        return Reason("transpose")
-    if analytic.size > 1 and _same(numpy.sort(analytic.reshape(-1)), numpy.sort(numeric.reshape(-1))):
-        return Reason("reordered")
-    return None
+        return ()
+    is_square = analytic.ndim >= 2 and analytic.shape[-1] == analytic.shape[-2]
+    if is_square and _same(analytic, numpy.swapaxes(numeric, -1, -2)):
+        return (Reason("transpose"),)
+    is_reordered = _same(numpy.sort(analytic.reshape(-1)), numpy.sort(numeric.reshape(-1)))
+    return (Reason("reordered"),) if is_reordered else ()
 
 
 def _meant_for(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Input | None:

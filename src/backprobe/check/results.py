@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backprobe.backends.recheck import Input, RecordedCall, UncheckedCalls
+from backprobe.backends.recheck import Input, Recheck, RecordedCall
 from backprobe.check import text
 from backprobe.check.locate_error import Wrong
 from backprobe.check.report import CheckReport, WrongDerivative
@@ -64,12 +64,14 @@ class CheckResults:
             found = WrongCall(scope, scope.counts.get(site.local, 0), wrong)
             self.wrong.setdefault((site, wrong.input), []).append(found)
 
-    def add_unseen(self, unseen: UncheckedCalls) -> None:
+    def add_unseen(self, calls: Recheck) -> None:
         """What the run differentiated outside the calls that were followed."""
-        self.unchecked.update((name, Reason("unseen_custom")) for name in unseen.custom)
-        if unseen.own:
-            self.remarks[text.operations(unseen.own), Reason("unseen_own")] += 1
-        self.remarks.update((name, Reason("hooked")) for name in unseen.hooked)
+        unseen = calls.unaccounted()
+        self.unchecked.update((name, Reason("unseen_custom")) for name, by_hand in unseen if by_hand)
+        own = [name for name, by_hand in unseen if not by_hand]
+        if own:
+            self.remarks[text.operations(own), Reason("unseen_own")] += 1
+        self.remarks.update((name, Reason("hooked")) for name in calls.hooked)
 
     def report(self, of: str, remedy: str, entered: dict[str, int]) -> CheckReport:
         """The report on a target, when the program is over; ``remedy`` helps where nothing was differentiated."""

@@ -48,7 +48,6 @@ def run_check(
     finally:
         for put_back in reversed(undo):
             put_back()
-        unseen = calls.unaccounted()
         calls.release()
     unused = [name_of(one) for one, count in zip(skip, program.skips, strict=True) if not count]
     if unused:
@@ -57,10 +56,10 @@ def run_check(
             found="no call of it in the program", why="a misspelled name in skip would otherwise go unnoticed",
             next="the function as the program calls it, or the class of an autograd.Function",
         )  # fmt: skip
-    results.add_unseen(unseen)
+    results.add_unseen(calls)
     for one, count in zip(skip, program.skips, strict=True):
         results.remarks[name_of(one), Reason("skipped", {"calls": plural(count, "call")})] += 1
-    return results.report(name, unseen.remedy, program.entered)
+    return results.report(name, calls.remedy, program.entered)
 
 
 def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:

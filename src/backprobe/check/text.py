@@ -72,13 +72,10 @@ SENTENCES = {
     "skipped": "skipped as asked, {calls}",
     # what a wrong gradient looks like
     "not_finite_elements": "{count} of its elements are not finite, although differences are",
-    "everywhere_zero": "it is zero, but the outputs change with this input",
-    "everywhere_opposite": "it has the opposite sign",
-    "everywhere_multiple": "it is {ratio} times what it should be",
+    "zero": "it is zero, but the outputs change with this input",
+    "opposite": "it has the opposite sign",
+    "multiple": "it is {ratio} times what it should be",
     "one_sign": "it is wrong exactly where the input is {sign}",
-    "one_sign_zero": "it is wrong exactly where the input is {sign}: there it is zero",
-    "one_sign_opposite": "it is wrong exactly where the input is {sign}: there it has the opposite sign",
-    "one_sign_multiple": ("it is wrong exactly where the input is {sign}: there it is {ratio} times what it should be"),
     "nothing_moves": "the outputs do not change with this input at all",
     "transpose": "it is the transpose of what it should be",
     "reordered": "its elements are right, but in the wrong order",
@@ -127,7 +124,7 @@ def wrong_derivative(call: str, input: str, error: float) -> str:
 
 def facts(wrong: Wrong, like: str | None) -> list[str]:
     """What was seen of a wrong gradient; ``like`` is the input that should get it, as the source writes it."""
-    found = [sentence(wrong.looks)] if wrong.looks is not None else []
+    found = [": there ".join(map(sentence, wrong.looks))] if wrong.looks else []
     if like is not None:
         found.append(f"it is the gradient that {like} should get")
     if wrong.outputs:

@@ -48,7 +48,7 @@ def check_call(operation: RecordedCall, known: Set[Input] = frozenset()) -> Verd
         _check(CheckedCall(operation), verdict, known)
     except Uncheckable as uncheckable:
         if operation.is_custom and uncheckable.reason.code == "backward_raises":
-            verdict.wrong.append(Wrong(None, float("inf"), uncheckable.reason))
+            verdict.wrong.append(Wrong(None, float("inf"), (uncheckable.reason,)))
         else:
             verdict.unchecked = uncheckable.reason
     verdict.remarks += [(note, None) for note in operation.notes]
@@ -172,7 +172,7 @@ class _InputCheck:
             return
         places = numpy.argwhere(infinite)[:3]
         shown = tuple(Element(tuple(map(int, p)), gradient[tuple(p)].item(), float("nan"), 0.0) for p in places)
-        looks = Reason("not_finite_elements", {"count": f"{count}"})
+        looks = (Reason("not_finite_elements", {"count": f"{count}"}),)
         self._blame(Wrong(self.call.inputs[self.at], float("inf"), looks, shown, count, infinite.size, infinite.size))
 
 

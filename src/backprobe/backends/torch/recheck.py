@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,9 +15,9 @@ from torch.nn import parameter
 from torch.nn.utils.parametrize import is_parametrized
 
 from backprobe.backends.patching import original
-from backprobe.backends.pure_calls import closed_over, is_python_computing, why_not_python
+from backprobe.backends.pure_calls import closed_over, is_python_computing, is_users, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
-from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall, UncheckedCalls
+from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.coverage import Coverage, now
@@ -28,7 +27,7 @@ from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
-from backprobe.source.user_code import innermost, package
+from backprobe.source.user_code import innermost
 
 BACKWARD = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
@@ -129,8 +128,6 @@ class TorchRecheck(Recheck):
         super().__init__()
         self.inside: dict[torch.nn.Module, bool] = {}  # does it contain the user's own modules?
         self.coverage = Coverage()
-        self.hooked: dict[str, None] = {}  # what has hooks that are not called again
-        self.remedy = ""
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():
@@ -151,7 +148,7 @@ class TorchRecheck(Recheck):
         if not isinstance(function, torch.nn.Module):
             return False
         if function not in self.inside:
-            self.inside[function] = any(map(_is_users, _computing(function)))
+            self.inside[function] = any(is_users(original(part, "forward")) for part in _computing(function))
         return self.inside[function]
 
     def is_whole(self, function: Any) -> bool:
@@ -229,9 +226,8 @@ class TorchRecheck(Recheck):
     def account_for(self, since: int) -> None:
         self.coverage.account_for(since)
 
-    def unaccounted(self) -> UncheckedCalls:
-        self.flows = self.coverage.unaccounted()
-        return replace(super().unaccounted(), hooked=tuple(self.hooked), remedy=self.remedy)
+    def unaccounted(self) -> Sequence[tuple[str, bool]]:
+        return self.coverage.unaccounted()
 
     def release(self) -> None:
         self.inside.clear()
@@ -263,11 +259,6 @@ def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     for name, part in module.named_children():
         if name != "parametrizations" or not is_parametrized(module):
             yield from _computing(part)
-
-
-def _is_users(module: torch.nn.Module) -> bool:
-    inner = innermost(original(module, "forward"))
-    return inner is not None and package(inner.__code__.co_filename) is None
 
 
 def random_states(given: Any) -> list[RandomState]:
