@@ -159,10 +159,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
 @click.option("--apart", type=int, metavar="N", default=12, show_default=True,
               help="Name a value that flows into N others beside each of them instead.")  # fmt: skip
 @click.option("--direction", metavar="WAY", help="right or down: the way in which values flow.")
-def draw(
-    program: str, path: str, words: tuple[str, ...], depth: int | None, roll: bool, contributions: bool, apart: int,
-    direction: str | None, **options: Any,
-) -> None:  # fmt: skip
+def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> None:
     """Draw the circuit into PATH, an .svg or .png file.
 
     \b
@@ -172,8 +169,8 @@ def draw(
     A function is recorded with --partials true, so that edges have numbers.
     """
     check_path(path)
-    recording = programs.recorded(program, words, by_default="true", **options)
-    bp.draw(recording, path, depth=depth, roll=roll, contributions=contributions, apart=apart, direction=direction)
+    drawn = {name: options.pop(name) for name in ("depth", "roll", "contributions", "apart", "direction")}
+    bp.draw(programs.recorded(program, words, by_default="true", **options), path, **drawn)
     click.echo(f"the circuit: {path}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -24,10 +25,11 @@ class Chain:
     """The content of a derivation, before any notation.
 
     ``labels`` are what the entries are called in formulas, ``factors`` the edges' by the positions of consumer and
-    input. ``scalars`` is whether everything between is a single number, so that paths can be multiplied out; ``seed``
-    is the gradient that the output itself has, 1 unless a cotangent was given. ``total`` is the derivative: recorded,
-    or from the recorded partials where the output is not the recorded one. ``hidden`` are the entries that lie between
-    and have no gradient of their own, so that no path leads through them.
+    input, and ``numbers`` the recorded partials between single numbers. ``scalars`` is whether everything between is a
+    single number, so that paths can be multiplied out; ``seed`` is the gradient that the output itself has, 1 unless a
+    cotangent was given. ``total`` is the derivative: recorded, or from the recorded partials where the output is not
+    the recorded one. ``hidden`` are the entries that lie between and have no gradient of their own, so that no path
+    leads through them.
     """
 
     def __init__(self, graph: Graph, between: Paths, *, recorded: bool, hidden: Sequence[int] = ()) -> None:
@@ -43,7 +45,8 @@ class Chain:
             (of, to): factor_of(graph, of, to, edge, self.formulas[of], self.labels)
             for (of, to), edge in self.edges.items()
         }
-        self.scalars = all(factor.number is not None for factor in self.factors.values()) and size(self.input) == 1
+        self.numbers = {pair: factor.number for pair, factor in self.factors.items() if factor.number is not None}
+        self.scalars = len(self.numbers) == len(self.edges) and size(self.input) == 1
         self.listed = between.listed() if 0 < between.count <= MOST_PATHS else []
         self.seed = self._seed()
         self.totals = self._swept(lambda number: number) if self.scalars else {}
@@ -70,25 +73,20 @@ class Chain:
         assert self.seed is not None
         found = dict.fromkeys(self.between.order, 0.0)
         found[self.between.start] = of_number(self.seed)
-        for of, to in self.edges:
-            found[to] += found[of] * of_number(self.number(of, to))
+        for (of, to), number in self.numbers.items():
+            found[to] += found[of] * of_number(number)
         return found
 
     def is_one_of_several(self, of: int, to: int) -> bool:
         """Does one value flow into the other along other paths than their edge?"""
-        if self.between.count == 1:
-            return False
-        return any(each != to and self.between.leads(each, to) for each in self.between.inputs[of])
-
-    def number(self, of: int, to: int) -> float:
-        number = self.factors[of, to].number
-        assert number is not None
-        return number
+        return self.between.count > 1 and any(
+            each != to and self.between.leads(each, to) for each in self.between.inputs[of]
+        )
 
     def product(self, path: Sequence[int]) -> float:
         """The product of the recorded partials along a path."""
         assert self.seed is not None
-        return math.prod((self.number(*pair) for pair in pairwise(path)), start=self.seed)
+        return math.prod((self.numbers[pair] for pair in pairwise(path)), start=self.seed)
 
     def contributions(self) -> dict[int, Any]:
         """What flows into the asked gradient from each value that it flows into directly."""
@@ -128,13 +126,11 @@ def label(entries: Sequence[Entry], involved: Iterable[int]) -> dict[int, str]:
     """
     found = {at: _local(entries[at]) for at in involved}
     while True:
-        by_label: dict[str, list[int]] = {}
-        for at, name in found.items():
-            by_label.setdefault(name, []).append(at)
-        shared = [at for group in by_label.values() if len(group) > 1 for at in group if found[at] != entries[at].name]
+        counts = Counter(found.values())
+        shared = {at: entries[at].name for at, name in found.items() if counts[name] > 1 and name != entries[at].name}
         if not shared:
             return found
-        found |= {at: entries[at].name for at in shared}
+        found |= shared
 
 
 def _local(entry: Entry) -> str:

@@ -163,7 +163,7 @@ class Page:
             _added(self._product([*before[at], self.formula(chain.factors[at, end])]) for at in consumers),
         ]
         if chain.scalars:
-            terms.append(_added(apply("times", number(chain.totals[at]), number(chain.number(at, end)))
+            terms.append(_added(apply("times", number(chain.totals[at]), number(chain.numbers[at, end]))
                                 for at in consumers))  # fmt: skip
         given = chain.scalars and chain.sum_agrees is False
         return Row([self.head, *terms, number(chain.totals[end]) if given else self.result])

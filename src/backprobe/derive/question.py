@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from backprobe.derive.chain import Chain
 from backprobe.derive.factors import size
-from backprobe.derive.paths import Paths, paths
+from backprobe.derive.paths import paths
 from backprobe.errors import BadOption
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Graph
@@ -25,8 +23,22 @@ def asked(recording: Recording, name: str, of: str | None) -> Chain:
         between = paths(graph, top, at, lambda *pair: all(entries[each].status is GradStatus.OK for each in pair))
         hidden = [each for each in every.order if entries[each].status is GradStatus.OPAQUE]
         return Chain(graph, between, recorded=True, hidden=hidden)
-    _refuse_unconnected(start, entry, every, bool(paths(graph, at, top, lambda *_: True).count))
-    _refuse_tensors(start, entry, every, entries)
+    asking = f"bp.derive(rec, {entry.name!r}, of={start.name!r})"
+    if not every.count:
+        backwards = at in graph.descendants(top)
+        raise BadOption(
+            f"{start.name} does not depend on {entry.name}", asked=asking,
+            found=f"{entry.name} depends on {start.name}" if backwards else "no path of recorded values between them",
+            next=f"bp.derive(rec, {start.name!r}, of={entry.name!r})" if backwards else "print(rec)",
+        )  # fmt: skip
+    for each in every.order:
+        if size(entries[each]) != 1 or any(edge.partial is None for edge in every.inputs[each].values()):
+            raise BadOption(
+                f"∂{start.name}/∂{entry.name} was not recorded", asked=asking,
+                found=f"{entries[each].name} between them is not a single number",
+                why="the recorded gradients are of the output, and the partials of tensors cannot be multiplied out",
+                next="bp.probe(f, of=..., partials=True), with that value as the output",
+            )  # fmt: skip
     return Chain(graph, every, recorded=False)
 
 
@@ -40,26 +52,3 @@ def _output(recording: Recording, name: str, of: str | None) -> Entry:
             why="a derivation differentiates one value", next=f"bp.derive(rec, {name!r}, of={names[0]!r})",
         )  # fmt: skip
     return recording.outputs[0]
-
-
-def _refuse_unconnected(start: Entry, entry: Entry, between: Paths, the_other_way: bool) -> None:
-    if between.count:
-        return
-    found = f"{entry.name} depends on {start.name}" if the_other_way else "no path of recorded values between them"
-    raise BadOption(
-        f"{start.name} does not depend on {entry.name}", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
-        found=found, next=f"bp.derive(rec, {start.name!r}, of={entry.name!r})" if the_other_way else "print(rec)",
-    )  # fmt: skip
-
-
-def _refuse_tensors(start: Entry, entry: Entry, between: Paths, entries: Sequence[Entry]) -> None:
-    tensors = [entries[at].name for at in between.order if size(entries[at]) != 1]
-    tensors += [entries[source].name for at in between.order for source, edge in between.inputs[at].items()
-                if edge.partial is None]  # fmt: skip
-    if tensors:
-        raise BadOption(
-            f"∂{start.name}/∂{entry.name} was not recorded", asked=f"bp.derive(rec, {entry.name!r}, of={start.name!r})",
-            found=f"{tensors[0]} between them is not a single number",
-            why="the recorded gradients are of the output, and the partials of tensors cannot be multiplied out",
-            next="bp.probe(f, of=..., partials=True), with that value as the output",
-        )  # fmt: skip

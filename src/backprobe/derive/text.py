@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from backprobe.derive.chain import MOST_PATHS, Chain
 from backprobe.derive.factors import Factor, size
 from backprobe.derive.notation import Text
@@ -9,8 +11,7 @@ from backprobe.derive.notation import Text
 
 def sentences(chain: Chain) -> list[str]:
     """Every sentence once."""
-    found = [_stands(chain, factor) for factor in chain.factors.values() if factor.tree is None]
-    return list(dict.fromkeys([*_about_paths(chain), *found, *_about_tensors(chain), *_about_sum(chain)]))
+    return list(dict.fromkeys([*_about_paths(chain), *_about_factors(chain), *_about_sum(chain)]))
 
 
 def _stands(chain: Chain, factor: Factor) -> str:
@@ -24,40 +25,40 @@ def _stands(chain: Chain, factor: Factor) -> str:
     return f"{factor.why}: the Jacobian ∂{of}/∂{to} of shape {shapes} is not written out"
 
 
-def _about_paths(chain: Chain) -> list[str]:
+def _about_paths(chain: Chain) -> Iterator[str]:
     end, start = chain.labels[chain.between.end], chain.labels[chain.between.start]
     count = chain.between.count
     if not count:
-        return [f"no path of recorded values leads from {start} to {end}: only the recorded gradient is shown"]
-    if count > MOST_PATHS:
-        return [
+        yield f"no path of recorded values leads from {start} to {end}: only the recorded gradient is shown"
+    elif count > MOST_PATHS:
+        yield (
             f"{count:,} paths lead from {start} to {end}, too many to list: the rule is shown at {end} alone, with the "
             f"total derivatives of {start} with respect to the values that {end} flows into"
-        ]
-    return ["along a path, each factor keeps the other inputs of its step fixed"] if count > 1 else []
+        )
+    elif count > 1:
+        yield "along a path, each factor keeps the other inputs of its step fixed"
 
 
-def _about_tensors(chain: Chain) -> list[str]:
-    if chain.scalars or not chain.factors:
-        return []
-    products = "between tensors, · is elementwise, and a broadcast value sums over the elements that it was copied to"
-    written_out = all(
-        factor.tree is not None or size(chain.entries[factor.of]) == 1 for factor in chain.factors.values()
-    )
-    return [products if written_out else f"{products}; with J it is a vector-Jacobian product"]
+def _about_factors(chain: Chain) -> Iterator[str]:
+    unwritten = [factor for factor in chain.factors.values() if factor.tree is None]
+    yield from (_stands(chain, factor) for factor in unwritten)
+    if chain.factors and not chain.scalars:
+        with_jacobian = any(size(chain.entries[factor.of]) != 1 for factor in unwritten)
+        yield (
+            "between tensors, · is elementwise, and a broadcast value sums over the elements that it was copied to"
+            + ("; with J it is a vector-Jacobian product" if with_jacobian else "")
+        )
 
 
-def _about_sum(chain: Chain) -> list[str]:
-    found = []
+def _about_sum(chain: Chain) -> Iterator[str]:
     if chain.seed != 1:
         given = "the given cotangent" if chain.seed is None else f"{chain.seed:.6g} instead of 1"
-        found.append(f"backward started from {given}, which multiplies every term")
+        yield f"backward started from {given}, which multiplies every term"
     if chain.hidden:
         names = ", ".join(chain.entries[at].name for at in chain.hidden[:8])
-        found.append(f"the gradient of {names} is opaque: paths through it are not shown")
+        yield f"the gradient of {names} is opaque: paths through it are not shown"
     elif chain.sum_agrees is False:
-        found.append(
+        yield (
             "the recorded partials do not give the recorded gradient: a hook changes it, a write through a view has no "
             "edge, rounding cancels it, or a custom backward on the way is not linear"
         )
-    return found

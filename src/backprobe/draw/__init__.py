@@ -104,10 +104,7 @@ class Drawing:
         try:
             target.write_bytes(data)
         except OSError as error:
-            raise BadOption(
-                f"the drawing cannot be written to {target}", asked=f"path={str(path)!r}", found=str(error),
-                next="a path in a folder that exists",
-            ) from error  # fmt: skip
+            raise _unwritable(target, str(error)) from error
 
     def __repr__(self) -> str:
         nodes, edges = len(self._circuit.nodes), len(self._circuit.arrows)
@@ -132,10 +129,14 @@ def check_path(path: Any) -> None:
             found=f"the ending {kind!r}" if kind else "no ending", next=f"path={target.stem + '.svg'!r}",
         )  # fmt: skip
     if not target.parent.is_dir():
-        raise BadOption(
-            f"the drawing cannot be written to {target}", asked=f"path={str(path)!r}",
-            found=f"no folder {target.parent}", next="a path in a folder that exists",
-        )  # fmt: skip
+        raise _unwritable(target, f"no folder {target.parent}")
+
+
+def _unwritable(target: Path, found: str) -> BadOption:
+    return BadOption(
+        f"the drawing cannot be written to {target}", asked=f"path={str(target)!r}", found=found,
+        next="a path in a folder that exists",
+    )  # fmt: skip
 
 
 def _check(depth: Any, apart: Any, direction: Any, roll: Any, contributions: Any) -> None:
@@ -145,7 +146,7 @@ def _check(depth: Any, apart: Any, direction: Any, roll: Any, contributions: Any
     for name, value in (("depth", depth), ("apart", apart)):
         if (value is not None or name == "apart") and (type(value) is not int or value < 1):
             raise BadOption(f"{name} is a whole number from 1 on", asked=f"{name}={value!r}", next=f"{name}=2")
-    if direction is not None and (not isinstance(direction, str) or direction not in DIRECTIONS):
+    if direction is not None and direction not in list(DIRECTIONS):
         raise BadOption('direction is "right" or "down"', asked=f"direction={direction!r}", next='direction="down"')
 
 
