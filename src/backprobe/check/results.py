@@ -85,7 +85,8 @@ class CheckResults:
             error=self.error, is_partial=bool(unchecked or self.notes or codes.keys() & PARTIAL),
         )  # fmt: skip
         if not checked and not notes:
-            notes = (text.nothing(remedy),)
+            nothing = "no call computed anything that depends on a differentiated value"
+            notes = (f"{nothing}; {remedy}" if remedy else nothing,)
         return CheckReport(heading, findings, notes, checked, self.error, unchecked)
 
     def _finding(

@@ -83,7 +83,6 @@ SENTENCES = {
 """The sentence of each code. Where ``{wrt}`` stands, the input is named that the remark is about."""
 
 INTENDED = "correct it; if it is intended (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
-NOTHING = "no call computed anything that depends on a differentiated value"
 MOST = 6
 
 
@@ -99,10 +98,6 @@ def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
     """A sentence about a place, and how often it is true; ``said`` stands before it."""
     where, reason = about
     return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
-
-
-def nothing(remedy: str) -> str:
-    return NOTHING + (f"; {remedy}" if remedy else "")
 
 
 def heading(of: str, *, wrong: int, checked: int, unchecked: int, own: int, error: float, is_partial: bool) -> str:

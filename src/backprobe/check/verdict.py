@@ -66,7 +66,7 @@ def _check(call: CheckedCall, verdict: Verdict, known: Set[Input]) -> None:
     gradients = call.pull(cotangent)
     unsettled = set(outline.hopeless)
     for at in settled:
-        checked = _InputCheck(call, at, outline, cotangent, verdict)
+        checked = _InputCheck(call, at, call.inputs[at], outline, cotangent, verdict)
         if not checked.compare(gradients[at], directions[at], call.inputs[at] in known):
             unsettled.add(at)
     for at in sorted(unsettled):
@@ -82,6 +82,7 @@ class _InputCheck:
 
     call: CheckedCall
     at: int
+    input: Input
     outline: Outline
     cotangent: Any
     verdict: Verdict
@@ -105,7 +106,7 @@ class _InputCheck:
             return False
         self._agree(compared)
         if compared.resolution > FINE and hides:
-            self.verdict.remark("coarse", call.inputs[self.at], size=f"{compared.resolution:.1g}")
+            self.verdict.remark("coarse", self.input, size=f"{compared.resolution:.1g}")
         return True
 
     def _agree(self, compared: Comparison) -> None:
@@ -119,7 +120,7 @@ class _InputCheck:
         else:
             self._agree(compared)
             if compared.error > FINE:
-                self.verdict.remark("spread", self.call.inputs[self.at], size=f"{compared.error:.1g}")
+                self.verdict.remark("spread", self.input, size=f"{compared.error:.1g}")
 
     def _blame(self, wrong: Wrong) -> None:
         """A gradient is not the derivative: by definition, unless it was written by hand."""
@@ -155,10 +156,9 @@ class _InputCheck:
         call, at = self.call, self.at
         for _ in range(AGAIN):
             compared, cotangent, gradients = self._compared(call.direction(at), call.widest * 0.7)
-            if compared.differs and is_known:
-                return Wrong(call.inputs[at], compared.error)
             if compared.differs:
-                return locate_error(call, at, cotangent, gradients)
+                known = Wrong(self.input, compared.error)
+                return known if is_known else locate_error(call, at, cotangent, gradients)
         return None
 
     def _check_infinite(self, gradient: Any) -> None:
@@ -168,12 +168,12 @@ class _InputCheck:
         count = int(infinite.sum())
         are_left_out = ~self.outline.checked & ((found.value != 0) | ~numpy.isfinite(found.error))
         if are_left_out.any() or not numpy.isfinite(found.error).all():
-            self.verdict.remark("gradient_not_finite", self.call.inputs[self.at], count=f"{count}")
+            self.verdict.remark("gradient_not_finite", self.input, count=f"{count}")
             return
         places = numpy.argwhere(infinite)[:3]
         shown = tuple(Element(tuple(map(int, p)), gradient[tuple(p)].item(), float("nan"), 0.0) for p in places)
         looks = (Reason("not_finite_elements", {"count": f"{count}"}),)
-        self._blame(Wrong(self.call.inputs[self.at], float("inf"), looks, shown, count, infinite.size, infinite.size))
+        self._blame(Wrong(self.input, float("inf"), looks, shown, count, infinite.size, infinite.size))
 
 
 def _transposed(matrix: Any) -> Any:

@@ -64,7 +64,7 @@ class TorchCall(RecordedCall):
 
     def is_captured(self, leaf: Any) -> bool:
         held = leaf.parameters() if isinstance(leaf, torch.nn.Module) else [leaf]
-        return any(map(_is_differentiated, held))
+        return any(map(self.recheck.is_differentiated, held))
 
     def kept(self, tensor: Tensor) -> Tensor:
         is_odd = tensor.layout is not torch.strided or tensor.is_nested
@@ -171,7 +171,7 @@ class TorchRecheck(Recheck):
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         if isinstance(function, torch.nn.Module):
-            return function, {path: held for path, held in function.named_parameters() if _is_differentiated(held)}
+            return function, {path: held for path, held in function.named_parameters() if self.is_differentiated(held)}
         return super().split(function)
 
     def why_not(self, function: Any, tensors: Sequence[Tensor]) -> Reason | None:
@@ -201,7 +201,7 @@ class TorchRecheck(Recheck):
             if any(hooks for name, hooks in vars(module_file).items() if name.startswith(GLOBAL_HOOKS)):
                 yield "nn.Module"
         is_hooking = self.owner(function) is not None and function.__name__ == "register_hook"
-        if is_hooking or any(tensor._backward_hooks for tensor in tensors if _is_differentiated(tensor)):
+        if is_hooking or any(tensor._backward_hooks for tensor in tensors if self.is_differentiated(tensor)):
             yield "a tensor"
 
     def is_copied(self, leaf: Any) -> bool:
@@ -218,7 +218,7 @@ class TorchRecheck(Recheck):
         return isinstance(leaf, Tensor)
 
     def is_differentiated(self, leaf: Any) -> bool:
-        return _is_differentiated(leaf)
+        return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
 
     def now(self) -> int:
         return now()
@@ -231,10 +231,6 @@ class TorchRecheck(Recheck):
 
     def release(self) -> None:
         self.inside.clear()
-
-
-def _is_differentiated(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
 
 
 def _doubled(tensor: Tensor) -> Tensor:
