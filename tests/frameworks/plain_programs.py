@@ -164,9 +164,10 @@ def check(program: str, framework: Framework, path: Any, tally: Tally) -> bool:
             tally.discarded["too large"] += 1
             return False
         rec = recording(plain if framework.name == "torch" else program, framework, path)
-        if framework.name != "torch":
+        agrees = compare(plain, oracle.names.bindings, rec, tally, framework.numpy, PlainInterpreter)
+        if agrees and framework.name != "torch":
             compare_statuses(rec, recording(plain, FRAMEWORKS["torch"], path))
-        return compare(plain, oracle.names.bindings, rec, tally, framework.numpy, PlainInterpreter)
+        return agrees
     except Exception as error:
         error.add_note(program)
         raise
