@@ -19,6 +19,7 @@ from backprobe.record.inputs import Edge, Read
 from backprobe.record.reasons import Reason
 from backprobe.recording import Recording
 from custom import custom
+from random_programs.compare import load
 
 
 def func(x):
@@ -239,11 +240,7 @@ def written(expression, folder, arguments="x"):
     text = (
         f"import torch\nimport torch.nn.functional as F\n\n\ndef f({arguments}):\n    y = {expression}\n    return y\n"
     )
-    file = folder / "program.py"
-    file.write_text(text)
-    space = {"__name__": "program"}
-    exec(compile(text, file, "exec"), space)
-    return space["f"]
+    return load(text, folder / "program.py")
 
 
 def test_gelu_is_the_exact_one_only(tmp_path):
@@ -271,10 +268,7 @@ NAMES = ("beta", "S", "N", "E", "I", "O", "Q", "pi", "oo", "zoo", "lambda_", "ex
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_that_means_something_to_sympy_is_only_a_name(name, tmp_path):
     text = f"def f(x, {name}):\n    y = x * {name}\n    return y\n"
-    (tmp_path / "program.py").write_text(text)
-    space = {"__name__": "program"}
-    exec(compile(text, tmp_path / "program.py", "exec"), space)
-    derivation = derived(space["f"], 2.0, 3.0)
+    derivation = derived(load(text, tmp_path / "program.py"), 2.0, 3.0)
     assert head(derivation) == f"∂y/∂x = {name} = 3"
     assert derivation.steps[0].startswith(f"y = x·{name}  (")
 

@@ -19,6 +19,7 @@ from backprobe.derive.notation import ATOM, Text
 from backprobe.derive.paths import paths
 from backprobe.derive.tree import named
 from backprobe.record.graph import Graph
+from random_programs.compare import load
 
 COUNT = int(os.environ.get("RANDOM_DERIVATIONS", "200"))
 
@@ -63,13 +64,6 @@ def program(source):
     return f"import torch\nimport torch.nn.functional as F\n\n\ndef f({', '.join(ARGUMENTS)}):\n{body}\n"
 
 
-def loaded(text, file):
-    file.write_text(text)
-    space = {"__name__": file.stem}
-    exec(compile(text, file, "exec"), space)
-    return space["f"]
-
-
 class Python(Text):
     """The same layout as the text, in a notation that Python reads."""
 
@@ -106,7 +100,7 @@ def test_every_printed_factor_gives_the_recorded_partial(tmp_path):
     for at in range(COUNT):
         text = program(source)
         arguments = [torch.tensor(source.uniform(-2, 2), dtype=torch.float64) for _ in ARGUMENTS]
-        rec = bp.probe(loaded(text, tmp_path / f"program{at}.py"), partials=True)(*arguments)
+        rec = bp.probe(load(text, tmp_path / f"program{at}.py"), partials=True)(*arguments)
         value = {name: np.float64(entry.value) for name, entry in rec.items()}
         name = source.choice(ARGUMENTS)
         derivation, chain = derive(rec, name), chain_of(rec, name)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from asked import Parts
+from asked import Parts, kinds
 
 GIVEN = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0.5, -1.0, 2.0])
 
@@ -16,10 +16,6 @@ def explained(function, name=None):
 
 def lines(report):
     return [finding.source.text for finding in report.findings]
-
-
-def kinds(report):
-    return [finding.kind for finding in report.findings]
 
 
 # a second line behind the first

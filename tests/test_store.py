@@ -14,18 +14,7 @@ from asked import Parts, message, round_trip
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Note, Reason
 from backprobe.recording import Recording
-from stored import (
-    BIG,
-    BYTES,
-    DATA,
-    VALUES,
-    check_entries,
-    everything,
-    holding,
-    same,
-    save_in,
-    toy,
-)
+from stored import BIG, BYTES, DATA, VALUES, check_entries, everything, holding, same, save_in, toy
 
 
 @pytest.mark.parametrize("kind", VALUES)

@@ -14,17 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 import backprobe as bp
 from asked import message
-from stored import (
-    BYTES,
-    DATA,
-    VALUES,
-    check_entries,
-    everything,
-    holding,
-    listed,
-    save_in,
-    toy,
-)
+from stored import BYTES, DATA, VALUES, check_entries, everything, holding, listed, save_in, toy
 
 # folders that are damaged, changed, or something else
 

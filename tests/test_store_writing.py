@@ -9,13 +9,7 @@ import torch
 
 import backprobe as bp
 from asked import message
-from stored import (
-    BYTES,
-    DATA,
-    holding,
-    listed,
-    toy,
-)
+from stored import BYTES, DATA, holding, listed, toy
 
 # where a recording is written
 

@@ -11,7 +11,7 @@ from typing import Any
 from backends import FRAMEWORKS
 
 import backprobe as bp
-from random_programs.compare import LARGEST, Tally, compare
+from random_programs.compare import LARGEST, Tally, compare, load
 from random_programs.expressions import INDEXES, Kind
 from random_programs.interpreter import ARGUMENTS, Interpreter
 from random_programs.statements import CONTAINERS, Signature, Statements, block
@@ -146,11 +146,9 @@ def expanded(program: str) -> str:
 
 def recording(program: str, framework: Framework, path: Any) -> bp.Recording:
     """What a probe of this program says."""
-    path.write_text(program)
     with framework.wide():
-        space = {"__name__": path.stem, "ops": framework.ops, "vector": lambda n: framework.tensor(n, "float64")}
-        exec(compile(program, path, "exec"), space)
-        return bp.probe(space["f"])(*(framework.tensor(numbers, "float64") for numbers in ARGUMENTS))
+        function = load(program, path, ops=framework.ops, vector=lambda n: framework.tensor(n, "float64"))
+        return bp.probe(function)(*(framework.tensor(numbers, "float64") for numbers in ARGUMENTS))
 
 
 def check(program: str, framework: Framework, path: Any, tally: Tally) -> bool:

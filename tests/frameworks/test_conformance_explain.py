@@ -9,6 +9,7 @@ from backends import FRAMEWORKS
 import backprobe as bp
 from backprobe.explain.framework_words import WORDS
 from backprobe.explain.text import CAUSES, FLAT, finding, instead_of_flat
+from random_programs.compare import load
 
 SECTION = "Why a gradient is missing"
 supports = pytest.mark.supports
@@ -335,11 +336,7 @@ def test_numpys_functions_take_a_tensor_out_of_tensorflow(text, tmp_path):
 
     lines = ["import numpy as np", "import tensorflow as tf", "def f(x, w):", "    u = x * w", f"    a = {text}",
              "    return tf.reduce_sum(a * w)"]  # fmt: skip
-    path = tmp_path / "program.py"
-    path.write_text("\n".join(lines))
-    program = {}
-    exec(compile(path.read_text(), str(path), "exec"), program)
-    rec = bp.probe(program["f"])(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
+    rec = bp.probe(load("\n".join(lines), tmp_path / "program.py"))(tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0]))
     assert found(bp.explain(rec, "x")) == [("numpy", 5, ("x", "u", "return"))]
 
 

@@ -10,6 +10,7 @@ import pytest
 from backends import FRAMEWORKS
 
 import backprobe as bp
+from random_programs.compare import load
 
 PROBED = """
 import json, warnings
@@ -86,20 +87,14 @@ MENTIONING = {
 @pytest.mark.parametrize("name", MENTIONING)
 def test_numbers_belong_to_the_framework_that_the_function_or_its_module_mentions(name, tmp_path):
     """TensorFlow imports JAX, so that several are there though a program uses one of them."""
-    file = tmp_path / "mentioning.py"
-    file.write_text(f"{MENTIONING[name]}\n\ndef f(x):\n    u = x * 2\n    return u * u\n")
-    space = {"__name__": "mentioning"}
-    exec(compile(file.read_text(), str(file), "exec"), space)
-    rec = bp.probe(space["f"])(3.0)
+    text = f"{MENTIONING[name]}\n\ndef f(x):\n    u = x * 2\n    return u * u\n"
+    rec = bp.probe(load(text, tmp_path / "mentioning.py"))(3.0)
     assert (rec.record.backend, FRAMEWORKS[name].numpy(rec["u"].grad).item()) == (name, 12)
 
 
 def test_of_several_that_a_module_mentions_the_one_that_the_function_uses(tmp_path):
-    file = tmp_path / "using.py"
-    file.write_text("import torch\nimport jax.numpy as jnp\n\ndef f(x):\n    u = jnp.sin(x)\n    return u * u\n")
-    space = {"__name__": "using"}
-    exec(compile(file.read_text(), str(file), "exec"), space)
-    assert bp.probe(space["f"])(3.0).record.backend == "jax"
+    text = "import torch\nimport jax.numpy as jnp\n\ndef f(x):\n    u = jnp.sin(x)\n    return u * u\n"
+    assert bp.probe(load(text, tmp_path / "using.py"))(3.0).record.backend == "jax"
 
 
 def test_recordings_of_several_frameworks_at_once():

@@ -33,10 +33,10 @@ class Tally:
         return f"{self.run} programs run ({dropped} discarded), {self.names} names, entries: {entries}"
 
 
-def load(program: str, path: Path) -> Callable[..., Any]:
+def load(program: str, path: Path, **names: Any) -> Callable[..., Any]:
     """The function ``f`` of this program, from a file of its own, where a probe will look for its source."""
     path.write_text(program)
-    module: dict[str, Any] = {"__name__": path.stem}
+    module: dict[str, Any] = {"__name__": path.stem, **names}
     exec(compile(program, path, "exec"), module)
     return module["f"]
 
