@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from backprobe.backends.facts import Options
 from backprobe.backends.jax import errors, refusals
 from backprobe.backends.jax.arrays import JaxArrays
 from backprobe.backends.jax.models import JaxModels
@@ -20,14 +19,12 @@ class JaxBackend(Backend):
     title = "JAX"
     arrays = JaxArrays()
     partials = True
+    tape = JaxTape
     models = JaxModels()
     recheck = JaxRecheck
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD
-
-    def tape(self, options: Options) -> JaxTape:
-        return JaxTape(options)
 
 
 BACKEND: Backend = JaxBackend()

@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from backprobe.backends.capabilities import Models, ModuleObserver
-from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
@@ -38,10 +37,8 @@ class KerasModels(Models):
 class TensorflowBlocks(Blocks):
     """Blocks under a gradient tape of ours, which is as long open as the block."""
 
+    tape = TensorflowBlockTape
     refuse = staticmethod(refusals.refuse)
-
-    def tape(self, options: Options) -> TensorflowBlockTape:
-        return TensorflowBlockTape(options)
 
     def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         from backprobe.backends.tensorflow import models
@@ -56,6 +53,7 @@ class TensorflowBackend(Backend):
     title = "TensorFlow"
     arrays = TensorflowArrays()
     partials = True
+    tape = TensorflowTape
     models = KerasModels()
     blocks = TensorflowBlocks()
     graphs = staticmethod(graph_targets.program)
@@ -63,9 +61,6 @@ class TensorflowBackend(Backend):
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD
-
-    def tape(self, options: Options) -> TensorflowTape:
-        return TensorflowTape(options)
 
 
 BACKEND: Backend = TensorflowBackend()
