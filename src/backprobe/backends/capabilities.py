@@ -32,7 +32,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, Protocol
 
 from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran
@@ -242,41 +242,6 @@ class Differentiator(ABC):
     @abstractmethod
     def differentiate(self, ran: Ran) -> None:
         """The program is over: run backward, once."""
-        ...
-
-
-class Block(Protocol):
-    """What a tape adds for a block, which it only observes."""
-
-    @abstractmethod
-    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
-        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them."""
-        ...
-
-    @abstractmethod
-    def hides(self, code: CodeType) -> bool:
-        """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
-        ...
-
-    @abstractmethod
-    def unseen(self) -> Sequence[str]:
-        """The compiled functions that have run, in which nothing can be observed."""
-        ...
-
-    @abstractmethod
-    def has_history(self, capture: Any) -> bool:
-        """Was it computed from what is differentiated, so that backward may yet come through it?"""
-        ...
-
-    @property
-    @abstractmethod
-    def progress(self) -> int:
-        """A number that grows when more is known about gradients."""
-        ...
-
-    @abstractmethod
-    def backward(self, captures: Sequence[Any]) -> Backward:
-        """What backward has given these captures so far."""
         ...
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import MappingProxyType
+from types import CodeType, MappingProxyType
 from typing import Any, Protocol
 
-from backprobe.backends.capabilities import Block, Models, ModuleObserver, Program
+from backprobe.backends.capabilities import Models, ModuleObserver, Program
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
@@ -83,8 +83,38 @@ class Tape(Tensors, Callables, Protocol):
     """
 
 
-class BlockTape(Tape, Block, Protocol):
+class BlockTape(Tape, Protocol):
     """A recording of a block of the program, which differentiates by itself as it runs or leaves that to the tape."""
+
+    @abstractmethod
+    def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
+        """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them."""
+        ...
+
+    @abstractmethod
+    def hides(self, code: CodeType) -> bool:
+        """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
+        ...
+
+    def unseen(self) -> Sequence[str]:
+        """The compiled functions that have run, in which nothing can be observed."""
+        return ()
+
+    @abstractmethod
+    def has_history(self, capture: Any) -> bool:
+        """Was it computed from what is differentiated, so that backward may yet come through it?"""
+        ...
+
+    @property
+    @abstractmethod
+    def progress(self) -> int:
+        """A number that grows when more is known about gradients."""
+        ...
+
+    @abstractmethod
+    def backward(self, captures: Sequence[Any]) -> Backward:
+        """What backward has given these captures so far."""
+        ...
 
 
 class Blocks(Protocol):

@@ -1,4 +1,4 @@
-"""The lines of the user's code that are running."""
+"""The frames that are running, and the lines of the user's code among them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 
-def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The user's own frames that a frame was called from, the innermost first."""
+def callers(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame, and those that it was called from."""
     while frame is not None:
-        if package(frame.f_code.co_filename) is None:
-            yield frame
+        yield frame
         frame = frame.f_back
+
+
+def users_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """The user's own frames among them."""
+    return (one for one in callers(frame) if package(one.f_code.co_filename) is None)
 
 
 def users_line(frame: FrameType | None) -> Source | None:
     """The line in the user's code that a frame was called from."""
-    for users in users_frames(frame):
-        return source_at(users.f_code.co_filename, users.f_lineno)
-    return None
+    users = next(users_frames(frame), None)
+    return None if users is None else source_at(users.f_code.co_filename, users.f_lineno)
 
 
 def source_at(file: str, line: int) -> Source:

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd.graph import Node
 
 from backprobe.backends.torch.capture import ListenedLeaf, version
-from backprobe.backends.user_lines import users_line
+from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.source import Source
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
@@ -49,12 +49,11 @@ class BackwardCall:
     def of(cls, frame: FrameType) -> BackwardCall:
         """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
         given = frame.f_locals
-        limits = given["inputs"]
         tensors, seeds = ("tensors", "grad_tensors") if frame.f_code is BACKWARD else ("outputs", "grad_outputs")
         pairs = [
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
-        is_limited = bool(limits) if isinstance(limits, tuple | list) else limits is not None
+        is_limited = bool(_listed(given["inputs"]))
         keeps_graph = bool(given["retain_graph"] or given["create_graph"])
         is_nested = _innermost(frame.f_back) is not None
         return cls(
@@ -69,9 +68,7 @@ def _listed(given: Any) -> list[Any]:
 
 def _innermost(frame: FrameType | None) -> FrameType | None:
     """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
-    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
-        frame = frame.f_back
-    return frame
+    return next((one for one in callers(frame) if one.f_code is BACKWARD or one.f_code is GRAD), None)
 
 
 class Passing:
@@ -84,10 +81,9 @@ class Passing:
         self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
-        self.arrived: dict[int, Tensor] = {}  # by the number of an edge, in the order in which backward came there
-        self.around: dict[int, Tensor] = {}  # by the number of a CopySlices node
-        self.holders: dict[int, list[tuple[dict[int, Tensor], int]]] = {}  # by identity of a gradient
-        self.written: dict[tuple[int, int], int] = {}  # the versions of the gradients that are held
+        self.arrived: dict[int, Tensor] = {}  # by the number of a place, in the order in which backward came there
+        self.holders: dict[int, list[int]] = {}  # by identity of a gradient
+        self.written: dict[int, int] = {}  # the versions of the gradients that are held
         self.count = 0
         self.begun = 0  # how many calls of backward() so far
         self.over: set[int] = set()  # the passes that have come to their end
@@ -110,19 +106,18 @@ class Passing:
         """
         return [call for number, call in self.freeing.items() if number in self.over]
 
-    def take(self, into: dict[int, Tensor], number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
-        """A hook or prehook of a node: note the gradient at one of its places."""
+    def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
+        """A hook or prehook of a node: note the gradient at one of its places.
+
+        It is copied where the user may write into it: in a backward of their own, or into what they began with.
+        """
         gradient = gradients[at]
         if gradient is None or not self._counts():
             return
         call = self.passes[current_pass()]
-        if call is not None and any(gradient is given for given in call.cotangents):
-            gradient = gradient.clone()  # the user's own, who may use it again
-        self.add(into, number, gradient)
-
-    def take_copy(self, number: int, at: int, gradients: Sequence[Tensor | None], *_: Any) -> None:
-        """The same for a node whose backward the user has written: it may write into what it is given."""
-        self.take(self.arrived, number, 0, [None if gradients[at] is None else gradients[at].clone()])  # type: ignore[union-attr]
+        if is_users or (call is not None and any(gradient is given for given in call.cotangents)):
+            gradient = gradient.clone()
+        self.add(number, gradient)
 
     def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
         """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
@@ -130,31 +125,30 @@ class Passing:
             return
         leaf.is_unclear |= leaf.versions > 1 and not leaf.is_fresh
         own = gradient.clone()
-        for into, other in self.holders.pop(id(gradient), ()):
-            if into.get(other) is gradient and self.is_untouched(into, other):
-                into[other] = own
-                self.written[id(into), other] = own._version
-        self.add(self.arrived, leaf.number, own)
+        for other in self.holders.pop(id(gradient), ()):
+            if self.arrived.get(other) is gradient and self.is_untouched(other):
+                self.arrived[other], self.written[other] = own, own._version
+        self.add(leaf.number, own)
 
     def notice(self, *_: Any) -> None:
         """A pass has come by."""
         self._counts()
 
-    def add(self, into: dict[int, Tensor], number: int, gradient: Tensor) -> None:
+    def add(self, number: int, gradient: Tensor) -> None:
         if gradient.requires_grad and not self.keeps_history:
             gradient = gradient.detach()
         elif gradient.layout is not torch.strided:
             gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
         # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
-        self.holders.setdefault(id(gradient), []).append((into, number))
-        before = into.get(number)
-        into[number] = total = gradient if before is None else before + gradient
-        self.written[id(into), number] = total._version
+        self.holders.setdefault(id(gradient), []).append(number)
+        before = self.arrived.get(number)
+        self.arrived[number] = total = gradient if before is None else before + gradient
+        self.written[number] = total._version
         self.count += 1
 
-    def is_untouched(self, held: dict[int, Tensor], number: int) -> bool:
+    def is_untouched(self, number: int) -> bool:
         """A backward that the user wrote may write into what it is given, which is what is held here."""
-        return held[number]._version == self.written.get((id(held), number), held[number]._version)
+        return self.arrived[number]._version == self.written.get(number, self.arrived[number]._version)
 
     def _counts(self) -> bool:
         running = current_pass()

@@ -6,7 +6,6 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache, partial
 from types import CodeType, FrameType
@@ -32,7 +31,7 @@ from backprobe.backends.torch.backward_passes import (
     queue_callback,
 )
 from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge
-from backprobe.backends.torch.checkpoints import IN_VAIN, REENTRANT, in_vain, to_compute_again
+from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
@@ -54,16 +53,6 @@ UNNUMBERED = -1
 def _traces(code: CodeType) -> bool:
     runs_as_it_is = code.co_qualname.startswith("DisableContext")
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
-
-
-def _computing_again() -> Any:
-    """What the innermost checkpoint that computes its part again keeps its things on."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not BACKWARD and frame.f_code is not GRAD:
-        if frame.f_code is REENTRANT.backward.__code__:
-            return frame.f_locals["ctx"]
-        frame = frame.f_back
-    return None
 
 
 def _with_history(capture: Capture) -> Capture:
@@ -132,7 +121,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             capture.opaque = Reason("several_roots")
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
         assert capture.edge is not None
-        self.passing.add(self.passing.arrived, self.numbers[key(capture.edge)], seed)
+        self.passing.add(self.numbers[key(capture.edge)], seed)
 
     def capture(
         self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
@@ -181,7 +170,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     # checkpoints
 
     def repeated(self) -> Hashable | None:
-        return None if current_pass() < 0 else _computing_again() or UNHEARD
+        return None if current_pass() < 0 else computing_again() or UNHEARD
 
     def to_be_repeated(self) -> Hashable | None:
         return None if torch.is_grad_enabled() else to_compute_again()
@@ -266,9 +255,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         node, at = key(capture.edge)
         if (node, at) not in self.numbers:
             self.numbers[node, at] = number = self._number()
-            take: Callable[..., None] = partial(self.passing.take, self.passing.arrived, number, at)
-            if isinstance(node, BackwardCFunction):
-                take = partial(self.passing.take_copy, number, at)
+            take = partial(self.passing.take, number, at, isinstance(node, BackwardCFunction))
             self.hook_handles.append(node.register_prehook(take))
 
     def _compare_leaves(self) -> None:
@@ -305,14 +292,11 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def _lead_around(self, write: ViewWrite) -> None:
         if (write.node, AROUND) not in self.numbers:
             self.numbers[write.node, AROUND] = number = self._number()
-            take = partial(self.passing.take, self.passing.around, number, 0)
+            take = partial(self.passing.take, number, 0, False)
             self.hook_handles.append(write.node.register_hook(take))
 
     def hides(self, code: CodeType) -> bool:
         return code is BACKWARD or code is GRAD or _traces(code)
-
-    def unseen(self) -> Sequence[str]:
-        return ()
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed and capture.leaf is None
@@ -336,8 +320,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             self._look_at_leaves(captures)
         updates = () if self.updates is None else self.updates.found(captures)
         arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
-        around = {node: gradient for (node, at), number in self.numbers.items()
-                  if at == AROUND and (gradient := self.passing.around.get(number)) is not None}  # fmt: skip
+        around = {node: gradient for (node, at), gradient in arrived.items() if at == AROUND and gradient is not None}
         captures = [self._judged(_with_history(capture)) for capture in captures]
         gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), graph.by_edge(captures)
         for at, capture in enumerate(captures):
@@ -365,8 +348,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         number: int | None = capture.number
         if capture.leaf is None and capture.edge is not None:
             number = self.numbers.get(key(capture.edge))
-        arrived = self.passing.arrived
-        if number is not None and number in arrived and not self.passing.is_untouched(arrived, number):
+        if number is not None and number in self.passing.arrived and not self.passing.is_untouched(number):
             return capture.but(opaque=Reason("gradient_overwritten"))
         return capture
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch.utils.checkpoint
 from torch import Tensor
 
-from backprobe.backends.user_lines import users_line
+from backprobe.backends.torch.backward_passes import BACKWARD, GRAD
+from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
@@ -23,14 +24,24 @@ def to_compute_again() -> Any:
     return None if frame is None else frame.f_locals["ctx"]
 
 
+def computing_again() -> Any:
+    """What the innermost checkpoint that computes its part again keeps its things on."""
+    for frame in callers(sys._getframe(1)):
+        if frame.f_code is BACKWARD or frame.f_code is GRAD:
+            break
+        if frame.f_code is REENTRANT.backward.__code__:
+            return frame.f_locals["ctx"]
+    return None
+
+
 def _checkpoint() -> FrameType | None:
     """The outermost checkpoint that now runs without a history."""
-    frame: FrameType | None = sys._getframe(1)
     found = None
-    while frame is not None and frame.f_code is not REENTRANT.backward.__code__:
+    for frame in callers(sys._getframe(1)):
+        if frame.f_code is REENTRANT.backward.__code__:
+            break
         if frame.f_code is REENTRANT.forward.__code__:
             found = frame
-        frame = frame.f_back
     return found
 
 

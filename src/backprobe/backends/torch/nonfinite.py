@@ -93,15 +93,9 @@ def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
 
 def _same_numbers(tensor: Tensor) -> Any:
     """Equal for tensors that hold the same numbers, such as a view of another shape: these are read once."""
-    if tensor.layout is torch.strided and type(tensor) is Tensor and not tensor.is_nested and not tensor.is_meta:
-        steps = sorted(pair for pair in zip(tensor.stride(), tensor.shape, strict=True) if pair[1] != 1)
-        expected = 1
-        for step, size in steps:
-            if step != expected:
-                break
-            expected *= size
-        else:
-            return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
+    is_plain = tensor.layout is torch.strided and type(tensor) is Tensor and not tensor.is_nested and not tensor.is_meta
+    if is_plain and tensor.is_contiguous():
+        return tensor.data_ptr(), tensor.numel(), tensor.dtype, tensor.device
     return id(tensor)
 
 
