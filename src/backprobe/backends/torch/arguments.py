@@ -9,6 +9,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from backprobe.backends.torch.tensors import is_floating
 from backprobe.errors import NothingToDifferentiate
 from backprobe.record.containers import exchanged, leaves
 
@@ -69,7 +70,7 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
 
 def _is_floating(leaf: Any) -> bool:
     if isinstance(leaf, Tensor):
-        return leaf.is_floating_point() or leaf.is_complex()
+        return is_floating(leaf)
     if isinstance(leaf, numpy.ndarray | numpy.generic):
         return leaf.dtype.kind in "fc"
     return isinstance(leaf, float | complex)

@@ -123,7 +123,7 @@ class Passing:
         """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
         if gradient is None or not self._counts():
             return
-        leaf.is_unclear |= leaf.versions > 1 and not leaf.is_fresh
+        leaf.is_unclear |= leaf.number != leaf.first and not leaf.is_fresh
         own = gradient.clone()
         for other in self.holders.pop(id(gradient), ()):
             if self.arrived.get(other) is gradient and self.is_untouched(other):

@@ -120,8 +120,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         if not alone:
             capture.opaque = Reason("several_roots")
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
-        assert capture.edge is not None
-        self.passing.add(self.numbers[key(capture.edge)], seed)
+        self.passing.add(capture.number, seed)
 
     def capture(
         self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
@@ -144,8 +143,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             return
         if capture.leaf is not None:
             capture.leaf.write()
-        if capture not in self.updated:
-            self.updated.append(capture)
+        self.updated[capture] = None
         self.found_overwritten.append(capture)
 
     def _compare_uses(self, roots: Sequence[Node]) -> None:
@@ -158,14 +156,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             leaf.is_fresh = leaf.written <= first < math.inf
             if roots and first == math.inf:
                 untouched.add(leaf.number)
-        updated, self.updated = self.updated, []
+        updated, self.updated = self.updated, {}
         for capture in updated:
             if capture.leaf is None or not (capture.leaf.is_fresh or capture.leaf.number in untouched):
                 capture.opaque = BEHIND_AUTOGRAD
             elif capture.leaf.is_fresh:
                 capture.opaque = capture.opaque or UPDATED
             else:
-                self.updated.append(capture)
+                self.updated[capture] = None
 
     # checkpoints
 
@@ -224,7 +222,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                 known.write()
                 if known.superseded is None:
                     known.superseded = self.passing.begun
-                known.number, known.versions = self._number(), known.versions + 1
+                known.number = self._number()
             capture.leaf, capture.number = known, known.number
 
     def _listen_to(self, capture: Capture) -> None:
@@ -257,6 +255,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             self.numbers[node, at] = number = self._number()
             take = partial(self.passing.take, number, at, isinstance(node, BackwardCFunction))
             self.hook_handles.append(node.register_prehook(take))
+        capture.number = self.numbers[node, at]
 
     def _compare_leaves(self) -> None:
         """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be
@@ -332,10 +331,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             sources, why = edges(graph.inputs(capture.edge, recorded)), self._why_of_leaf(capture) or missing
             outcomes.append(outcome(capture, gradients.get(at), sources, live, why))
         outcomes = with_leaves(captures, outcomes, self._begun_at())
-        places = {self.numbers[edge]: list(positions) for edge, positions in recorded.items() if edge in self.numbers}
+        places: dict[int, list[int]] = {}
         for at, capture in enumerate(captures):
-            if capture.leaf is not None:
-                places.setdefault(capture.number, []).append(at)
+            places.setdefault(capture.number, []).append(at)
         order = [at for number in self.passing.arrived for at in places.get(number, ())]
         visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
         numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
@@ -345,10 +343,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def _judged(self, capture: Capture) -> Capture:
         """A capture whose gradient was written into after it arrived is opaque."""
-        number: int | None = capture.number
-        if capture.leaf is None and capture.edge is not None:
-            number = self.numbers.get(key(capture.edge))
-        if number is not None and number in self.passing.arrived and not self.passing.is_untouched(number):
+        if capture.number in self.passing.arrived and not self.passing.is_untouched(capture.number):
             return capture.but(opaque=Reason("gradient_overwritten"))
         return capture
 

@@ -68,9 +68,7 @@ def failure(
         return _freed(known, roots, earlier)
     if kind == "not_in_graph":
         return _unused(known, roots, _tensors(call, "inputs"))
-    if kind in ("leaf_written", "view_written"):
-        return Failure(kind, values=known.positions(written[-1:]))
-    if kind == "inference" and written:
+    if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
         return Failure(kind, values=known.positions(written[-1:]))
     if kind == "inference":
         return Failure(kind, values=tuple(at for at, c in enumerate(captures) if c.tensor.is_inference()))

@@ -11,7 +11,7 @@ from backprobe.backends.torch.capture import gradient_edge
 from backprobe.backends.torch.checkpoints import REENTRANT
 from backprobe.backends.torch.errors import broken
 from backprobe.backends.torch.graph import edges, key, leaves, nodes
-from backprobe.backends.torch.tensors import describe
+from backprobe.backends.torch.tensors import describe, is_floating
 
 FREED, WRITTEN = "second time", "modified by an inplace operation"
 
@@ -23,7 +23,7 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
         output=_described(output), output_requires_grad=output.requires_grad, output_size=output.numel(),
         output_is_leaf=output.is_leaf, tensor=_described(tensor), requires_grad=tensor.requires_grad,
         is_leaf=tensor.is_leaf, is_retained=tensor.retains_grad, is_inference=tensor.is_inference(),
-        is_floating=tensor.is_floating_point() or tensor.is_complex(), op=_operation(tensor),
+        is_floating=is_floating(tensor), op=_operation(tensor),
         is_reached=edge is not None and (output is tensor or key(edge) in edges(output)),
         leaves=tuple(leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
         output_leaves=tuple(leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),

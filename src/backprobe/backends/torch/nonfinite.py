@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.torch.tensors import dense, held, here, is_there
+from backprobe.backends.torch.tensors import dense, held, here, is_floating, is_there
 from backprobe.record.nonfinite import Kind, Nonfinite
 
 FINITE: Kind = "finite"
@@ -34,7 +34,7 @@ def extremes(tensor: Tensor) -> Extremes | None:
 
 def _floating(tensor: Tensor) -> Tensor | None:
     """The floating numbers that a tensor holds, without the zeros that a sparse one leaves out."""
-    if tensor.is_meta or not (tensor.is_floating_point() or tensor.is_complex()):
+    if tensor.is_meta or not is_floating(tensor):
         return None
     numbers = held(tensor)
     if numbers.is_complex():

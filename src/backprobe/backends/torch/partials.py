@@ -65,13 +65,13 @@ def local_partials(
                 continue
             arrived = arrivals.at(edge)
             try:
-                local, notes = run.partials(full)
+                local = run.partials(full)
             except RuntimeError as error:
                 if arrived is not None:
                     raise
                 # the program may free or overwrite what no path leads from to its output
-                local, notes = {}, [Reason("partials_missing", {"error": _line(error)})]
-            found.notes += [(positions[0], note) for note in notes]
+                local, run.notes = {}, [Reason("partials_missing", {"error": str(error).split("\n")[0]})]
+            found.notes += [(positions[0], note) for note in run.notes]
             flows = run.contributions(local, arrived)
             for at, flow in zip(sources, flows, strict=True):
                 if flow is not None:
@@ -89,10 +89,6 @@ def local_partials(
 def _rounding(capture: Capture) -> float:
     assert capture.alias is not None
     return torch.finfo(capture.alias.dtype).eps
-
-
-def _line(error: BaseException) -> str:
-    return str(error).split("\n")[0]
 
 
 def _link(consumer: Capture, at: int, source: Capture, local: Tensor | None, flow: Tensor | None) -> Edge:
@@ -169,27 +165,30 @@ class _Pass:
         self.consumer, self.sources, self.stop, self.create_graph = consumer, sources, stop, create_graph
         self.edge, self.like = consumer.edge, consumer.alias
         self.edges: list[GradientEdge] = [source.edge for source in sources if source.edge is not None]
+        self.likes = [source.alias for source in sources if source.alias is not None]
+        self.notes: list[Reason] = []
 
     @property
     def is_nested(self) -> bool:
         """Autograd does not differentiate a nested tensor by its edge (``_make_grads`` asks for its one shape)."""
-        return any(part.alias is not None and part.alias.is_nested for part in (self.consumer, *self.sources))
+        return any(alias.is_nested for alias in (self.like, *self.likes))
 
-    def flow(self, seed: Tensor) -> list[Tensor | None]:
+    def flow(self, seed: Tensor) -> list[Tensor]:
+        """What arrives at each source: zeros, where nothing does."""
         self.stop.open = key(self.edge)
         found = torch.autograd.grad(
             [self.edge], self.edges, [seed], allow_unused=True, retain_graph=True, create_graph=self.create_graph
         )
-        return [flow if flow is None or flow.layout is torch.strided else flow.to_dense() for flow in found]
+        flows = [self._zeros(nth) if flow is None else flow for nth, flow in enumerate(found)]
+        return [flow if flow.layout is torch.strided else flow.to_dense() for flow in flows]
 
-    def partials(self, full: bool) -> tuple[dict[int, Tensor], list[Reason]]:
+    def partials(self, full: bool) -> dict[int, Tensor]:
         """The local partial with respect to each source, of one real number; the whole block if asked for."""
         if self.consumer.geometry is not None or self.like.is_complex() or self.like.layout is not torch.strided:
-            return {}, []
+            return {}
         if self.like.numel() != 1:
-            return self.blocks() if full else ({}, [])
-        found = self.flow(torch.ones_like(self.like))
-        return {nth: self._or_zero(nth, flow) for nth, flow in enumerate(found)}, []
+            return self.blocks() if full else {}
+        return dict(enumerate(self.flow(torch.ones_like(self.like))))
 
     def contributions(self, local: Mapping[int, Tensor], arrived: Tensor | None) -> list[Tensor | None]:
         """The value's gradient times the local partials: as a product for one number, and as autograd flows for more.
@@ -202,56 +201,45 @@ class _Pass:
             return [None] * len(self.sources)
         products: dict[int, Product] = {}
         if not arrived.is_meta:
-            dense = arrived.to_dense() if arrived.is_sparse else arrived
-            eps = _rounding(self.consumer)
-            products = {nth: _product(dense, block, self._shape(nth), eps) for nth, block in local.items()}
+            plain, eps = arrived.to_dense() if arrived.is_sparse else arrived, _rounding(self.consumer)
+            products = {nth: _product(plain, block, self._shape(nth), eps) for nth, block in local.items()}
         if self.like.numel() == 1 and len(products) == len(self.sources):
             found = [products[nth][0] for nth in range(len(self.sources))]
             if all(bool(flow.isfinite().all()) for flow in found):
                 return list(found)
-        flows = [self._or_zero(nth, flow) for nth, flow in enumerate(self.flow(arrived))]
-        return [_settled(flow, products.get(nth)) for nth, flow in enumerate(flows)]
+        return [_settled(flow, products.get(nth)) for nth, flow in enumerate(self.flow(arrived))]
 
-    def blocks(self) -> tuple[dict[int, Tensor], list[Reason]]:
+    def blocks(self) -> dict[int, Tensor]:
         """The whole Jacobian block with respect to each source, one pass an element; what is too large for that."""
-        size, notes = self.like.numel(), []
-        wanted = []
+        size, wanted = self.like.numel(), []
         for nth, source in enumerate(self.sources):
             elements = size * math.prod(self._shape(nth))
             if elements > LARGEST_BLOCK:
-                notes.append(Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"}))
+                self.notes.append(
+                    Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})
+                )
             elif source.geometry is None:
                 wanted.append(nth)
-        if not wanted:
-            return {}, notes
         rows: dict[int, list[Tensor]] = {nth: [] for nth in wanted}
-        for element in range(size):
+        for element in range(size if wanted else 0):
             seed = torch.zeros_like(self.like, memory_format=torch.contiguous_format)
             seed.view(-1)[element] = 1
             flows = self.flow(seed)
             for nth in wanted:
-                rows[nth].append(self._or_zero(nth, flows[nth]))
+                rows[nth].append(flows[nth])
         shape = tuple(self.like.shape)
         return {
             nth: torch.stack(own).reshape(shape + self._shape(nth)) if own else self._zeros(nth, shape)
             for nth, own in rows.items()
-        }, notes
-
-    def _or_zero(self, nth: int, flow: Tensor | None) -> Tensor:
-        return self._zeros(nth) if flow is None else flow
+        }
 
     def _zeros(self, nth: int, shape: tuple[int, ...] = ()) -> Tensor:
-        return self._alias(nth).new_zeros(shape + self._shape(nth), layout=torch.strided)
+        return self.likes[nth].new_zeros(shape + self._shape(nth), layout=torch.strided)
 
     def _shape(self, nth: int) -> tuple[int, ...]:
         """The shape of what flows to a source's edge, which is that of the base where the source is a view of it."""
         geometry = self.sources[nth].geometry
-        return tuple(self._alias(nth).shape) if geometry is None else geometry.base_size
-
-    def _alias(self, nth: int) -> Tensor:
-        alias = self.sources[nth].alias
-        assert alias is not None
-        return alias
+        return tuple(self.likes[nth].shape) if geometry is None else geometry.base_size
 
 
 Product = tuple[Tensor, Tensor]

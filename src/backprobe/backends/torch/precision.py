@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.containers import leaves
 
 
@@ -37,11 +38,7 @@ DOUBLE = torch.finfo(torch.float64).eps
 
 
 def _floating(value: Any) -> list[Tensor]:
-    return [
-        leaf
-        for _, leaf in leaves(value)
-        if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex())
-    ]
+    return [leaf for _, leaf in leaves(value) if isinstance(leaf, Tensor) and is_floating(leaf)]
 
 
 def _epsilon(tensor: Tensor) -> float:

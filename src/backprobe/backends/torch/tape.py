@@ -18,7 +18,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprobe.backends.capabilities import Versions, Writes
-from backprobe.backends.facts import Around, Backward, Description, Effect, Options, Ran
+from backprobe.backends.facts import Around, Backward, Effect, Options, Ran
 from backprobe.backends.patching import original
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
@@ -31,7 +31,7 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
-from backprobe.backends.torch.tensors import Geometry, describe, is_there, same_content
+from backprobe.backends.torch.tensors import Geometry, describe, is_floating, is_there, same_content
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -60,7 +60,7 @@ class TorchTape(Tape, Versions, Writes):
         self.found_overwritten: list[Capture] = []
         self.found_detached: list[Capture] = []
         self.steps = Steps()  # as far as they were seen
-        self.updated: list[Capture] = []  # written behind autograd, with nothing come to them since
+        self.updated: dict[Capture, None] = {}  # written behind autograd, with nothing come to them since
         self.hooked: Hooked = {}
         self.hook_handles: list[Any] = []
         self.births = Births(self.quiet) if options.nonfinite else None
@@ -72,23 +72,20 @@ class TorchTape(Tape, Versions, Writes):
 
     # what a tensor is
 
+    describe = staticmethod(describe)
+    is_floating = staticmethod(is_floating)
+    is_compiled = staticmethod(models.is_compiled)
+    version = staticmethod(version)
+
     identity = staticmethod(id)
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, Tensor)
 
-    def is_floating(self, tensor: Tensor) -> bool:
-        return tensor.is_floating_point() or tensor.is_complex()
-
     def is_differentiated(self, value: Any) -> bool:
         if not isinstance(value, Tensor) or not value.requires_grad:
             return False
         return value.grad_fn is not None or gradient_edge(value) is not None
-
-    def describe(self, tensor: Tensor) -> Description:
-        return describe(tensor)
-
-    version = staticmethod(version)
 
     def cotangent(self, output: Tensor, cotangent: Any) -> Tensor:
         try:
@@ -198,9 +195,6 @@ class TorchTape(Tape, Versions, Writes):
                 self.modules.update(effects.effects_of(function))
             return Effect.WRITES if flagged else self.modules[function]
         return effects.effect(function, flagged)
-
-    def is_compiled(self, function: Any) -> bool:
-        return models.is_compiled(function)
 
     def called(self, function: Any, modules_too: bool) -> tuple[Any, Callable[..., Any]] | None:
         if not (modules_too and isinstance(function, torch.nn.Module)):

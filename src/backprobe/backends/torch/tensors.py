@@ -60,6 +60,10 @@ def is_there(tensor: Tensor) -> bool:
         return True
 
 
+def is_floating(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def describe(tensor: Tensor) -> Description:
     """Shape (None for a nested tensor, which has no single one), dtype without its prefix, device.
 
@@ -116,7 +120,7 @@ def same_content(a: Tensor, b: Tensor) -> bool:
     """Equal bit for bit, NaN counting as equal to NaN."""
     if a.dtype != b.dtype or a.shape != b.shape or a.layout is not torch.strided:
         return a is b or (a.dtype == b.dtype and a.shape == b.shape)
-    if a.is_floating_point() or a.is_complex():
+    if is_floating(a):
         return bool(((a == b) | ((a != a) & (b != b))).all())
     return torch.equal(a, b)
 
