@@ -56,10 +56,8 @@ class BackwardCall:
         is_limited = bool(_listed(given["inputs"]))
         keeps_graph = bool(given["retain_graph"] or given["create_graph"])
         is_nested = _innermost(frame.f_back) is not None
-        return cls(
-            tuple(root for root, _ in pairs), tuple(cotangent for _, cotangent in pairs),
-            is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested,
-        )  # fmt: skip
+        roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
+        return cls(roots, cotangents, is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested)
 
 
 def _listed(given: Any) -> list[Any]:

@@ -17,11 +17,11 @@ from backprobe.backends.facts import Backward
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs
-from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
+from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
 from backprobe.record.nonfinite import BackwardOp
 
 Look = tuple[int, int, int]
-"""Where the extremes of a gradient are among all that were taken, -1 where it has none; its address and its size."""
+"""The number under which a gradient was judged, its address and its size."""
 
 
 class Births:
@@ -41,7 +41,7 @@ class Births:
         self.givers: dict[tuple[int, int], int] = {}  # how many nodes give to a place
         self.passing: dict[tuple[int, int], Look] = {}  # what was given to a place, and is on its way
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
-        self.judged: list[Extremes] = []
+        self.judged = Judged()
 
     def listen(self, roots: Iterable[Node]) -> Sequence[Node]:
         """Judge what the nodes do from which backward is about to run. Returns them, and all that it comes to."""
@@ -89,7 +89,7 @@ class Births:
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-        self.seen.append((number, [at for at, *_ in came if at >= 0], [(at, look) for at, look in gave if look >= 0]))
+        self.seen.append((number, [at for at, *_ in came], gave))
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
         """Judge a gradient, unless it is known to lie where one does that was judged."""
@@ -99,11 +99,7 @@ class Births:
             address, size = gradient.data_ptr(), gradient.numel()
             if known is not None and known[1:] == (address, size) and address:
                 return known
-        found = extremes(gradient)
-        if found is None:
-            return -1, address, size
-        self.judged.append(found)
-        return len(self.judged) - 1, address, size
+        return self.judged.add(gradient), address, size
 
     def added_to(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """What backward gave, with the operations that made NaN or Inf."""
@@ -113,7 +109,7 @@ class Births:
 
     def _found(self, captures: Sequence[Capture]) -> dict[int, tuple[BackwardOp, ...]]:
         """The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran."""
-        told = kinds(self.judged)
+        told = self.judged.kinds()
         births = []
         for number, came, gave in self.seen:
             given = max((told[at] for at in came), key=BADNESS.__getitem__, default=FINITE)

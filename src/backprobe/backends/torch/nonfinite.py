@@ -20,6 +20,7 @@ FINITE: Kind = "finite"
 INF: Kind = "inf"
 NAN: Kind = "nan"
 BADNESS: dict[Kind, int] = {FINITE: 0, INF: 1, NAN: 2}
+NOTHING = -1  # the number of what has no numbers
 NARROW = 2  # bytes: dtypes of fewer have no extremes of their own
 Extremes = tuple[Tensor, Tensor]
 
@@ -73,22 +74,31 @@ def kinds(found: Sequence[Extremes]) -> list[Kind]:
     return told
 
 
+class Judged(list[Extremes]):
+    """Tensors that are looked at now, and told about when all is over."""
+
+    def add(self, tensor: Tensor) -> int:
+        """The number under which it is told about; that of nothing where it has no numbers."""
+        found = extremes(tensor)
+        self += [] if found is None else [found]
+        return NOTHING if found is None else len(self) - 1
+
+    def kinds(self) -> list[Kind]:
+        """What they are, by their numbers."""
+        return [*kinds(self), FINITE]
+
+
 def nonfinite(tensors: Sequence[Tensor]) -> list[Nonfinite | None]:
     """How many numbers of each tensor are NaN and Inf: counted only in those that hold one."""
-    judged: dict[Any, Extremes | None] = {}
-    places = []
+    judged, numbers, found = Judged(), dict[Any, int](), list[tuple[Tensor, int]]()
     with torch.no_grad():
         for tensor in tensors:
             same = _same_numbers(tensor)
-            if same not in judged:
-                judged[same] = extremes(tensor) if is_there(tensor) else None
-            places.append(same)
-        there = {same: found for same, found in judged.items() if found is not None}
-        told = dict(zip(there, kinds(list(there.values())), strict=True))
-        return [
-            None if judged[same] is None and tensor.numel() else _count(tensor, told.get(same, FINITE))
-            for same, tensor in zip(places, tensors, strict=True)
-        ]
+            if same not in numbers:
+                numbers[same] = judged.add(tensor) if is_there(tensor) else NOTHING
+            found.append((tensor, numbers[same]))
+        told = judged.kinds()
+        return [None if at == NOTHING and tensor.numel() else _count(tensor, told[at]) for tensor, at in found]
 
 
 def _same_numbers(tensor: Tensor) -> Any:

@@ -22,13 +22,11 @@ from torch.optim import Optimizer
 from backprobe.backends.torch.backward_passes import queue_callback
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import leaves
-from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Extremes, extremes, kinds
+from backprobe.backends.torch.nonfinite import BADNESS, Judged
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.nonfinite import GradientKind, Kind, Update
 
-NOT_JUDGED = -1
-NO_GRADIENT: GradientKind = "none"
 Place = tuple[str, int]
 """File and line."""
 
@@ -44,23 +42,16 @@ class UpdatedLeaf:
 
 
 @dataclass
-class Written:
-    """One leaf in one statement; the numbers say where its extremes are among those judged."""
-
-    leaf: UpdatedLeaf
-    before: int
-    gradient: int | None
-    after: int
-
-
-@dataclass
 class Statement:
-    """What wrote to leaves: its line if that is known, and the optimizers at hand that have these leaves."""
+    """What wrote to leaves: its line if that is known, and the optimizers at hand that have these leaves.
+
+    Of each leaf there is its identity, and the numbers under which it was judged before, its gradient, and it after.
+    """
 
     at: Place | None
     optimizer: str
     newest: Capture | None  # what got its name last before it
-    written: Sequence[Written]
+    written: Sequence[tuple[int, int, int | None, int]]
 
 
 class Updates:
@@ -73,7 +64,7 @@ class Updates:
         self.awaited: list[UpdatedLeaf] = []
         self.has_begun = False  # has a statement written to some of those that are awaited?
         self.names: dict[int, str] = {}  # by identity of the leaf
-        self.judged: list[Extremes] = []
+        self.judged = Judged()
         self.statements: list[Statement] = []
 
     def backward(self, nodes: Iterable[Node]) -> None:
@@ -86,7 +77,7 @@ class Updates:
         """Backward is over: it has left gradients, which the program may clear before its next statement is seen."""
         with self.quiet(), torch.no_grad():
             for leaf in self.awaited:
-                leaf.gradient = None if leaf.tensor.grad is None else self._judge(leaf.tensor.grad)
+                leaf.gradient = None if leaf.tensor.grad is None else self.judged.add(leaf.tensor.grad)
 
     def look(self, at: Place | None) -> None:
         """Were leaves written to? Then by the statement at this line, as far as that is known."""
@@ -106,51 +97,43 @@ class Updates:
         with self.quiet(), torch.no_grad():
             for leaf in written:
                 before, now = leaf.look, leaf.tensor.grad
-                leaf.version, leaf.look = version(leaf.tensor), self._judge(leaf.tensor)
-                gradient = leaf.gradient if at is None or now is None else self._judge(now)  # which may be clipped
-                found.append(Written(leaf, before, gradient, leaf.look))
+                leaf.version, leaf.look = version(leaf.tensor), self.judged.add(leaf.tensor)
+                gradient = leaf.gradient if at is None or now is None else self.judged.add(now)  # which may be clipped
+                found.append((id(leaf.tensor), before, gradient, leaf.look))
         self.statements.append(Statement(at, _optimizers(frames, tensors), self.newest, found))
 
     def _leaf(self, tensor: Tensor) -> UpdatedLeaf:
         known = self.leaves.get(id(tensor))
         if known is None or known.version != version(tensor):
             with self.quiet(), torch.no_grad():
-                known = self.leaves[id(tensor)] = UpdatedLeaf(tensor, version(tensor), self._judge(tensor))
+                known = self.leaves[id(tensor)] = UpdatedLeaf(tensor, version(tensor), self.judged.add(tensor))
         return known
-
-    def _judge(self, tensor: Tensor) -> int:
-        found = extremes(tensor)
-        if found is None:
-            return NOT_JUDGED
-        self.judged.append(found)
-        return len(self.judged) - 1
 
     def found(self, captures: Sequence[Capture]) -> tuple[Update, ...]:
         """The statements that made leaves worse than they were, with the leaves that this befell."""
         self.look(None)
-        kind = [*kinds(self.judged), FINITE]  # the last is that of what was not judged
+        kind = self.judged.kinds()
         positions = {id(capture): at for at, capture in enumerate(captures)}
         found = []
         for statement in self.statements:
             groups: dict[tuple[GradientKind, Kind], list[str]] = {}
-            for one in statement.written:
-                gradient = NO_GRADIENT if one.gradient is None else kind[one.gradient]
-                if BADNESS[kind[one.after]] > BADNESS[kind[one.before]]:
-                    name = self.names.get(id(one.leaf.tensor), "")
-                    groups.setdefault((gradient, kind[one.after]), []).append(name)
-            at, after = statement.at, positions.get(id(statement.newest))
+            for leaf, before, gradient, made in statement.written:
+                if BADNESS[kind[made]] > BADNESS[kind[before]]:
+                    came: GradientKind = "none" if gradient is None else kind[gradient]
+                    groups.setdefault((came, kind[made]), []).append(self.names.get(leaf, ""))
+            at, newest = statement.at, positions.get(id(statement.newest))
             source = None if at is None else source_at(*at)
             found += [
                 Update(
                     parameters=tuple(filter(None, names)),
                     size=len(names),
                     optimizer=statement.optimizer,
-                    gradient=gradient,
-                    made=made,
+                    gradient=came,
+                    made=after,
                     source=source,
-                    after=after,
+                    after=newest,
                 )
-                for (gradient, made), names in groups.items()
+                for (came, after), names in groups.items()
             ]
         return tuple(found)
 
