@@ -49,12 +49,10 @@ class Versions(ABC):
     @abstractmethod
     def version(self, tensor: Any) -> int:
         """A number that changes when the tensor's memory is written."""
-        ...
 
     @abstractmethod
     def effect(self, function: Any, flagged: bool) -> Effect:
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
-        ...
 
 
 class Writes(ABC):
@@ -63,22 +61,18 @@ class Writes(ABC):
     @abstractmethod
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The tensors that this call may write to."""
-        ...
 
     @abstractmethod
     def writing(self, tensor: Any) -> None:
         """The program is about to write to this tensor: save what the write overwrites."""
-        ...
 
     @abstractmethod
     def written(self, tensor: Any) -> None:
         """The program has written to it."""
-        ...
 
     @abstractmethod
     def expose(self, tensor: Any) -> None:
         """The program takes a handle through which it may write unseen."""
-        ...
 
     @abstractmethod
     def recapture(self, tensor: Any, around: Callable[[], Around], previous: Any, through: bool) -> Any:
@@ -87,17 +81,14 @@ class Writes(ABC):
         ``previous`` is the capture of the same object before, if it had one, and ``through`` says whether that write
         went through this object.
         """
-        ...
 
     @abstractmethod
     def overwritten(self) -> Sequence[Any]:
         """The captures written where the framework does not look, since this was asked last."""
-        ...
 
     @abstractmethod
     def detached(self) -> Sequence[Any]:
         """The captures whose tensors gave up their history and kept their contents, since this was asked last."""
-        ...
 
 
 class Late(ABC):
@@ -106,17 +97,14 @@ class Late(ABC):
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         """The program has run on. ``at`` is the file and line of the statement that ran, where that is known."""
-        ...
 
     @abstractmethod
     def seen_again(self, capture: Any) -> None:
         """The same for one capture, whose tensor has got another name."""
-        ...
 
     @abstractmethod
     def entering(self, frame: FrameType) -> None:
         """One of the user's functions is entered: what ran until now, the calling line did."""
-        ...
 
 
 class Recompute(ABC):
@@ -125,17 +113,14 @@ class Recompute(ABC):
     @abstractmethod
     def repeated(self) -> Hashable | None:
         """The part that is being computed again; None in the first run of the program."""
-        ...
 
     @abstractmethod
     def to_be_repeated(self) -> Hashable | None:
         """The part that runs now without a history, and will be computed again with one."""
-        ...
 
     @abstractmethod
     def computed_again(self, capture: Any, again: Any) -> None:
         """A capture of the first run, and the one that has its history."""
-        ...
 
 
 # staging, models
@@ -147,12 +132,10 @@ class Staging(ABC):
     @abstractmethod
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function so that what is inside its loops is recorded too."""
-        ...
 
     @abstractmethod
     def is_discarded(self, capture: Any) -> bool:
         """Was this captured in a trace that the framework has thrown away, to trace again?"""
-        ...
 
 
 class Models(Protocol):
@@ -167,7 +150,6 @@ class Models(Protocol):
     @abstractmethod
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
         """A call of a model that is about to be made."""
-        ...
 
 
 class ModelCall(Protocol):
@@ -182,12 +164,10 @@ class ModelCall(Protocol):
     @abstractmethod
     def forward(self) -> Any:
         """The model's own function that this call runs."""
-        ...
 
     @abstractmethod
     def module_paths(self) -> Iterable[str]:
         """The paths of the modules that can run, the model itself being ""."""
-        ...
 
     @abstractmethod
     def parameter_paths(self) -> Iterable[str]: ...
@@ -199,7 +179,6 @@ class ModelCall(Protocol):
     @abstractmethod
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         """Call the model; in the course of it its parameters and modules report to the observer."""
-        ...
 
     def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
         """The call is over: the model's result, of what ``run`` returned.
@@ -232,17 +211,14 @@ class Differentiator(ABC):
     @abstractmethod
     def follow(self, tensors: Sequence[Any]) -> None:
         """The program is about to read these, which it did not compute: they are differentiated from here on."""
-        ...
 
     @abstractmethod
     def made(self, tensor: Any) -> int:
         """When the block computed this, as a number that grows; 0 for what it did not compute."""
-        ...
 
     @abstractmethod
     def differentiate(self, ran: Ran) -> None:
         """The program is over: run backward, once."""
-        ...
 
 
 # graphs
@@ -263,29 +239,23 @@ class Program(Tensors, Protocol):
     @abstractmethod
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         """Take the arguments of the run. Raises BadOption."""
-        ...
 
     @abstractmethod
     def target(self, of: Any) -> tuple[Any, Any]:
         """What the run returns, symbolically, and ``of`` as it applies to that."""
-        ...
 
     @abstractmethod
     def nodes(self, output: Any) -> Sequence[Node]:
         """Every value that the graph has a name for, in the order of execution."""
-        ...
 
     @abstractmethod
     def run(self, cotangent: Any, wanted: Sequence[int], options: Options) -> tuple[Any, Any, Backward]:
         """Run once, forward and backward: the result, what was differentiated, and the outcomes of the wanted nodes."""
-        ...
 
     @abstractmethod
     def source(self, node: int) -> Source | None:
         """The user's line that made a node."""
-        ...
 
     @abstractmethod
     def notes(self) -> Sequence[Note]:
         """What could not be observed."""
-        ...

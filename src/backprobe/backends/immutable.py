@@ -22,12 +22,10 @@ class HostArrays(NumpyArrays):
     @abstractmethod
     def to_host(self, tensor: Any) -> Any:
         """The tensor as a NumPy array."""
-        ...
 
     @abstractmethod
     def from_host(self, array: Any, dtype: str) -> Any:
         """The tensor of this dtype with the numbers of an array."""
-        ...
 
     def summarize(self, tensor: Any) -> Summary | None:
         return super().summarize(self.to_host(tensor))

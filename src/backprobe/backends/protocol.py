@@ -34,7 +34,6 @@ class Tape(Tensors, Callables, Protocol):
 
         ``around`` returns what it was computed from.
         """
-        ...
 
     @abstractmethod
     def run(
@@ -51,12 +50,10 @@ class Tape(Tensors, Callables, Protocol):
         old leaves of the caller's own containers is added to ``undo``. Backward runs once, and once more from each
         capture to its inputs alone where partials are asked for.
         """
-        ...
 
     @abstractmethod
     def release(self) -> None:
         """Keep nothing any longer."""
-        ...
 
     def identity(self, tensor: Any, /) -> int:
         """The same number for what is the same tensor."""
@@ -89,12 +86,10 @@ class BlockTape(Tape, Protocol):
     @abstractmethod
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         """The block begins. ``began`` is given the tensors that the program runs backward from, and captures them."""
-        ...
 
     @abstractmethod
     def hides(self, code: CodeType) -> bool:
         """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
-        ...
 
     def unseen(self) -> Sequence[str]:
         """The compiled functions that have run, in which nothing can be observed."""
@@ -103,18 +98,15 @@ class BlockTape(Tape, Protocol):
     @abstractmethod
     def has_history(self, capture: Any) -> bool:
         """Was it computed from what is differentiated, so that backward may yet come through it?"""
-        ...
 
     @property
     @abstractmethod
     def progress(self) -> int:
         """A number that grows when more is known about gradients."""
-        ...
 
     @abstractmethod
     def backward(self, captures: Sequence[Any]) -> Backward:
         """What backward has given these captures so far."""
-        ...
 
 
 class Blocks(Protocol):
@@ -123,17 +115,14 @@ class Blocks(Protocol):
     @abstractmethod
     def tape(self, options: Options) -> BlockTape:
         """Raises Unsupported for options that this framework does not have."""
-        ...
 
     @abstractmethod
     def refuse(self, target: Any, asked: str) -> None:
         """Raise Unsupported for a target that a block around it would get wrong."""
-        ...
 
     @abstractmethod
     def observing(self, model: Any, observer: ModuleObserver) -> AbstractContextManager[object]:
         """Within this context a model that the program calls reports to the observer, as in ``ModelCall.run``."""
-        ...
 
 
 class Backend(Protocol):
@@ -181,7 +170,6 @@ class Backend(Protocol):
     @abstractmethod
     def tape(self, options: Options) -> Tape:
         """A recording of one program."""
-        ...
 
     def refuse(self, target: Any, asked: str) -> None:
         """Raise Unsupported for a function or model that the function and model forms would get wrong."""

@@ -23,12 +23,10 @@ class Tensors(Protocol):
     @abstractmethod
     def is_floating(self, tensor: Any) -> bool:
         """Is its dtype floating-point or complex?"""
-        ...
 
     @abstractmethod
     def is_differentiated(self, value: Any) -> bool:
         """Is it a tensor that requires a gradient?"""
-        ...
 
     @abstractmethod
     def describe(self, tensor: Any) -> Description: ...
@@ -36,7 +34,6 @@ class Tensors(Protocol):
     @abstractmethod
     def cotangent(self, output: Any, cotangent: Any) -> Any:
         """The cotangent as a tensor of the output's dtype and device. Raises BadOutput."""
-        ...
 
 
 class Arrays(Protocol):
@@ -56,12 +53,10 @@ class Arrays(Protocol):
     @abstractmethod
     def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
         """Count NaN and Inf in many tensors at once, with one transfer from a device; None for one without numbers."""
-        ...
 
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
         """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
-        ...
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...
@@ -69,7 +64,6 @@ class Arrays(Protocol):
     @abstractmethod
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
         """A tensor as plain data; the bytes that it lies on go into ``blobs``, once where tensors share them."""
-        ...
 
     @abstractmethod
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any: ...
