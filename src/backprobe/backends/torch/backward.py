@@ -6,8 +6,8 @@ around the view to its base: that part is taken at the base's CopySlices node, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -73,7 +73,7 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
     with ExitStack() as hooks:
         for capture in captures:
             for write in capture.writes:
-                hooks.enter_context(removing(write.node.register_hook(partial(_take, around, write.node, 0))))
+                hooks.callback(write.node.register_hook(partial(_take, around, write.node, 0)).remove)
                 follower, number = write.node.next_functions[0]
                 if follower is not None:  # the engine runs a node only on the way to something wanted
                     wanted.setdefault((follower, number), GradientEdge(follower, number))
@@ -83,7 +83,7 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
                 # and a backward that the user wrote may write into its argument, which is what is handed out
                 number = capture.edge.output_nr
                 take = partial(_take, after_hooks, key(capture.edge), number)
-                hooks.enter_context(removing(capture.edge.node.register_prehook(take)))
+                hooks.callback(capture.edge.node.register_prehook(take).remove)
         found = torch.autograd.grad(
             [output], list(wanted.values()), [cotangent] if cotangent is not None else None, allow_unused=True,
             create_graph=options.create_graph,
@@ -97,12 +97,3 @@ def _take(into: dict[Any, Tensor], under: Any, number: int, gradients: tuple[Ten
     if gradients[number] is not None:
         is_users = isinstance(under, tuple) and isinstance(under[0], BackwardCFunction)
         into[under] = gradients[number].clone() if is_users else gradients[number]
-
-
-@contextmanager
-def removing(handle: Any) -> Iterator[None]:
-    """Remove a hook on leaving."""
-    try:
-        yield
-    finally:
-        handle.remove()

@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from backprobe.backends.facts import Backward
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs
+from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
 from backprobe.record.nonfinite import BackwardOp
 
@@ -125,7 +125,7 @@ class Births:
             owner = owners.get(node)
             if owner is not None:
                 source = _first_recorded(node.next_functions[place], places)
-                one = BackwardOp(_plain_name(node), source, given, made)
+                one = BackwardOp(operation(node), source, given, made)
                 if one not in found.setdefault(owner, []):
                     found[owner].append(one)
         return {owner: tuple(ones) for owner, ones in found.items()}
@@ -133,12 +133,6 @@ class Births:
 
 def _always() -> bool:
     return True
-
-
-def _plain_name(node: Node) -> str:
-    """``Sqrt`` of ``SqrtBackward0``, as PyTorch calls its operations."""
-    name = node.name().removeprefix("torch::autograd::")
-    return name.rstrip("0123456789").removesuffix("Backward") or name
 
 
 def _owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 
-from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs
-
-BACKWARD = re.compile(r"(\w+?)Backward\d*")
+from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs, operation
 
 
 def now() -> int:
@@ -41,7 +37,7 @@ class Coverage:
             node = pending.pop()
             number = node._sequence_nr()
             if number >= self.start and number not in self.seen and node.name() != LEAF:
-                self.seen[number] = _name(node), is_custom(node) and not is_torchs(node)
+                self.seen[number] = operation(node), is_custom(node) and not is_torchs(node)
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
 
     def unaccounted(self) -> list[tuple[str, bool]]:
@@ -51,12 +47,3 @@ class Coverage:
     def _is_accounted_for(self, number: int) -> bool:
         at = bisect_right(self.accounted, (number, float("inf"))) - 1
         return at >= 0 and number < self.accounted[at][1]
-
-
-def _name(node: Node) -> str:
-    """The class of a custom function, or the operation."""
-    made_by = getattr(node, "_forward_cls", None)
-    if made_by is not None:
-        return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # of an operation of torch.library
-    named = BACKWARD.fullmatch(node.name())
-    return named[1] if named else node.name().rpartition("::")[2]

@@ -64,8 +64,9 @@ def failure(
     roots = _tensors(call, "tensors", "outputs")
     if kind == "in_place":
         return _in_place(str(error), known, roots, steps)
-    if kind == "freed":
-        return _freed(known, roots, earlier)
+    freed = _freed(known, roots, earlier) if kind == "freed" else None
+    if freed is not None:
+        return freed
     if kind == "not_in_graph":
         return _unused(known, roots, _tensors(call, "inputs"))
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
@@ -188,7 +189,7 @@ Path = tuple[()] | tuple[int, "Path"]
 """The named values that a way from the root goes through, the last one first."""
 
 
-def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> Failure:
+def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> Failure | None:
     """The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
 
     That a node is freed says nothing: the failing call frees what it runs through.
@@ -216,7 +217,7 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> F
             on = path if at is None or freeing is not None else (at, path)
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
     if passed is None:
-        return Failure("freed", values=known.positions(roots), root=roots[0] if roots else None)
+        return None
     number, earlier = passed[0], passed[1].at
     new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > number]
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=earlier, is_one_forward=not new)

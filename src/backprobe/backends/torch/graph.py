@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from torch.autograd.graph import GradientEdge, Node
 from backprobe.backends.torch.capture import Capture, gradient_edge
 
 Key = tuple[Node, int]
+BACKWARD = re.compile(r"(\w+?)Backward\d*")
 LEAF = "torch::autograd::AccumulateGrad"
 
 
@@ -168,3 +170,12 @@ def is_torchs(node: Node) -> bool:
     """
     home = getattr(getattr(node, "_forward_cls", None), "__module__", "")
     return home.startswith("torch.") and not home.startswith(("torch._functorch", "torch._library"))
+
+
+def operation(node: Node) -> str:
+    """The class of a custom function, or the operation."""
+    made_by = getattr(node, "_forward_cls", None)
+    if made_by is not None:
+        return str(made_by.__name__).removeprefix("GeneratedBackwardFor_")  # of an operation of torch.library
+    named = BACKWARD.fullmatch(node.name())
+    return named[1] if named else node.name().rpartition("::")[2]

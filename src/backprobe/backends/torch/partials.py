@@ -23,7 +23,7 @@ from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.immutable import compared
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward import Arrivals, removing
+from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.tensors import numbers
@@ -143,9 +143,9 @@ def _stopped(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]])
     stop = _Stop()
     with ExitStack() as undo:
         for node, own in numbers.items():
-            undo.enter_context(removing(node.register_prehook(partial(stop.hook, node, frozenset(own)))))
+            undo.callback(node.register_prehook(partial(stop.hook, node, frozenset(own))).remove)
         for node in graph.custom_functions(node for node, _ in recorded):
-            undo.enter_context(removing(node.register_hook(stop.end)))
+            undo.callback(node.register_hook(stop.end).remove)
         for tensor in (capture.tensor for capture in captures):
             hooks = tensor._backward_hooks
             if hooks:

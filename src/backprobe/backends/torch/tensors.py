@@ -71,17 +71,12 @@ def describe(tensor: Tensor) -> Description:
     'float32'
     """
     shape = None if tensor.is_nested else tuple(tensor.shape)
-    return Description(shape, _dtype(tensor.dtype), _device(tensor.device))
+    return Description(shape, _text(tensor.dtype), _text(tensor.device))
 
 
 @lru_cache
-def _dtype(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
-@lru_cache
-def _device(device: torch.device) -> str:
-    return str(device)
+def _text(kind: torch.dtype | torch.device | torch.layout) -> str:
+    return str(kind).removeprefix("torch.")
 
 
 @dataclass(frozen=True)
@@ -218,7 +213,7 @@ def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[
     Raises NotSaved for a tensor that has no bytes of its own, or that means more than its numbers.
     """
     tensor = here(tensor)
-    dtype = str(tensor.dtype).removeprefix("torch.")
+    dtype = _text(tensor.dtype)
     kind = _not_savable(tensor)
     if kind:
         raise NotSaved(f"a {kind} tensor cannot be saved", asked="rec.save(path)", found=f"a {kind} tensor")
@@ -226,7 +221,7 @@ def encode(tensor: Tensor, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[
         coo = tensor.layout is torch.sparse_coo
         parts = {"indices": tensor._indices(), "values": tensor._values()} if coo else _compressed_parts(tensor)
         encoded: dict[str, Any] = {
-            "layout": "coo" if coo else str(tensor.layout).removeprefix("torch."), "dtype": dtype,
+            "layout": "coo" if coo else _text(tensor.layout), "dtype": dtype,
             "shape": list(tensor.shape), "parts": {key: encode(part, blobs, seen) for key, part in parts.items()},
         }  # fmt: skip
         return encoded | ({"coalesced": tensor.is_coalesced()} if coo else {})
@@ -250,7 +245,7 @@ def _not_savable(tensor: Tensor) -> str:
     if tensor.is_nested:
         return "nested"
     if tensor.layout not in (torch.strided, torch.sparse_coo, *COMPRESSED):
-        return str(tensor.layout).removeprefix("torch.").strip("_")
+        return _text(tensor.layout).strip("_")
     return ""
 
 
