@@ -2,54 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOutput, StrategyRefused, Unsupported
 
-
-@dataclass(frozen=True)
-class Missing:
-    """A capability that a backend does not have, in the words of whoever needs it."""
-
-    headline: str
-    why: str
-    next: str
-
-
 BY_ARGUMENTS = "in {} a gradient belongs to a function, with respect to its arguments; no tensor requires one by itself"
 IN_FUNCTION = "put the lines into a function f and write rec = bp.probe(f)(x)"
-MISSING: Mapping[str, Missing] = {
-    "blocks": Missing("a block cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
-    "cells": Missing("a cell cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
-    "partials": Missing(
+MISSING = {
+    "blocks": ("a block cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
+    "cells": ("a cell cannot be probed in {}", BY_ARGUMENTS, IN_FUNCTION),
+    "partials": (
         "{} has no local partials in backprobe", "its tape takes gradients of the output alone",
         "rec = bp.probe(f)(x), and rec['u'].grad",
     ),
-    "second_order": Missing(
+    "second_order": (
         "gradients of {} cannot be differentiated again", "backprobe keeps no graph of its backward pass",
         "differentiate a function that calls bp.probe(f)(x) and returns rec['u'].grad",
     ),
-    "graph_facts": Missing(
+    "graph_facts": (
         "a tensor of {} alone cannot be explained", "it does not know what it was computed from",
         "rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",
     ),
-    "recheck": Missing(
+    "recheck": (
         "derivatives cannot be checked in {}", "backprobe cannot repeat its calls in double precision",
         "rec = bp.probe(f)(x), and rec['u'].grad beside a difference quotient of f",
     ),
 }  # fmt: skip
+"""Capabilities that a backend may not have, in the words of whoever needs one: headline, why, and what to write."""
 
 
 def refuse(backend: Backend, capability: str, asked: str) -> NoReturn:
     """Raise Unsupported for a capability that is None."""
-    missing = MISSING[capability]
+    headline, why, next = MISSING[capability]
     raise Unsupported(
-        missing.headline.format(backend.title), asked=asked, found=backend.title,
-        why=missing.why.format(backend.title), next=backend.instead.get(capability, missing.next),
+        headline.format(backend.title), asked=asked, found=backend.title, why=why.format(backend.title),
+        next=backend.instead.get(capability, next),
     )  # fmt: skip
 
 

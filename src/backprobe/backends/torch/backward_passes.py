@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from types import FrameType
 from typing import Any
@@ -28,7 +27,7 @@ current_pass = torch._C._current_graph_task_id
 queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class BackwardCall:
     """One call of ``backward()`` or ``grad()``: the tensors it began at with their cotangents, and what limits it."""
 
@@ -39,6 +38,11 @@ class BackwardCall:
     keeps_graph: bool = False  # does it free nothing?
     is_grad: bool = False  # of ``grad()``, which brings no leaf its ``.grad``
     is_nested: bool = False  # in another pass, as when a reentrant checkpoint differentiates what it computed again
+    before: int = 0  # how many calls of ``backward()`` had begun
+    is_over: bool = False
+
+    def end(self) -> None:
+        self.is_over = True
 
     @property
     def nodes(self) -> list[Node]:
@@ -78,31 +82,31 @@ class Passing:
         self.thread = threading.get_ident()
         self.begins_inside = current_pass() >= 0  # of a pass: all that the block does is nested then
         self.is_elsewhere = False  # has another thread called backward()?
-        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for one that does not count
+        self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's
         self.arrived: dict[int, Tensor] = {}  # by the number of a place, in the order in which backward came there
         self.holders: dict[int, list[int]] = {}  # by identity of a gradient
         self.written: dict[int, int] = {}  # the versions of the gradients that are held
         self.count = 0
         self.begun = 0  # how many calls of backward() so far
-        self.over: set[int] = set()  # the passes that have come to their end
-        self.freeing: dict[int, tuple[int, BackwardCall]] = {}  # what frees, with the calls of backward() before it
 
     @property
     def is_cut_short(self) -> bool:
         """Has a call of backward() begun that did not come to its end?"""
-        return any(call is not None and number >= 0 and number not in self.over for number, call in self.passes.items())
+        return not all(call.is_over for call in self.calls)
 
     @property
     def calls(self) -> list[BackwardCall]:
-        return [call for call in self.passes.values() if call is not None]
+        return [call for call in self.passes.values() if call is not None and not call.is_grad]
 
     @property
-    def freed(self) -> list[tuple[int, BackwardCall]]:
-        """The calls of ``backward()`` and ``grad()`` that have freed what they went through, in their order.
+    def freed(self) -> list[BackwardCall]:
+        """The calls of ``backward()`` and ``grad()`` that have freed what they went through, in their order."""
+        return [call for call in self.passes.values() if call is not None and call.is_over and not call.keeps_graph]
 
-        Each with the number of calls of ``backward()`` that had begun before.
-        """
-        return [call for number, call in self.freeing.items() if number in self.over]
+    def is_counted(self) -> bool:
+        """Does the running pass belong to a call of ``backward()`` that is known?"""
+        call = self.passes.get(current_pass())
+        return call is not None and not call.is_grad
 
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """A hook or prehook of a node: note the gradient at one of its places.
@@ -151,16 +155,16 @@ class Passing:
     def _counts(self) -> bool:
         running = current_pass()
         if running not in self.passes:
-            found = self._call()
-            self.passes[running] = call = None if found is None or found.is_grad else found
-            if found is not None:
-                self.freeing |= {} if found.keeps_graph else {running: (self.begun, found)}
-                queue_callback(partial(self.over.add, running))  # which the engine does not call where a pass raises
+            self.passes[running] = call = self._call()
             if call is not None:
+                call.before = self.begun
+                queue_callback(call.end)  # which the engine does not call where a pass raises
+            if call is not None and not call.is_grad:
                 self.begun += 1
-            if call is not None and (self.begins_inside or not call.is_nested):
-                self.began(call)
-        return self.passes[running] is not None
+                if self.begins_inside or not call.is_nested:
+                    self.began(call)
+        known = self.passes[running]
+        return known is not None and not known.is_grad
 
     def _call(self) -> BackwardCall | None:
         """The call in the probing thread that the running pass belongs to; None for any other pass.

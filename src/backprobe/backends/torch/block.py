@@ -111,8 +111,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.passing.began = started
         self.hook_handles += self.steps.listen()
         if self.births is not None:
-            passes = self.passing.passes
-            self.births.counts = lambda: passes.get(current_pass()) is not None
+            self.births.counts = self.passing.is_counted
             self.updates = Updates(self.quiet)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
@@ -285,7 +284,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             if any(capture.tensor is leaf.tensor for leaf in unclear):
                 capture.opaque = Reason("grad_held_before")
         if any(leaf.had is None and not leaf.is_untouched for leaf in self.leaves):
-            self.passing.passes[UNNUMBERED] = BackwardCall()
+            self.passing.passes[UNNUMBERED] = BackwardCall(is_over=True)
             self._take_leaves()
 
     def _lead_around(self, write: ViewWrite) -> None:
@@ -307,7 +306,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
-    def freed(self) -> Sequence[tuple[int, BackwardCall]]:  # type: ignore[override]
+    def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]
         return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:

@@ -41,20 +41,18 @@ KINDS = {
 }
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
-Earlier = tuple[int, BackwardCall]
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
 
 
 def failure(
-    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[Earlier],
+    error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[BackwardCall],
     steps: Iterable[Step],
 ) -> Failure | None:  # fmt: skip
     """What an error is about, by positions of captures; None where it is about nothing that is known here.
 
     ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that have freed
-    what they went through, each with the number of calls of ``backward()`` before it, ``steps`` those of optimizers'
-    ``step()``.
+    what they went through, ``steps`` those of optimizers' ``step()``.
     """
     kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
@@ -189,7 +187,7 @@ Path = tuple[()] | tuple[int, "Path"]
 """The named values that a way from the root goes through, the last one first."""
 
 
-def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> Failure | None:
+def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Failure | None:
     """The values that an earlier call of backward has gone through or that lead to such, and what goes on from them.
 
     That a node is freed says nothing: the failing call frees what it runs through.
@@ -197,7 +195,7 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> F
     gone_through = _gone_through(calls)
     survivors: dict[int, None] = {}
     users: dict[int, None] = {}
-    passed: Earlier | None = None
+    passed: BackwardCall | None = None
     seen: set[Node] = set()
     pending: list[tuple[Node, Path]] = [(node, ()) for node in graph.roots(roots)]
     for node, path in pending:
@@ -209,7 +207,7 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> F
         survivor = None
         if freeing is not None:
             passed = passed or freeing
-            survivor, user = _survivor(known, at, path, freeing[0])
+            survivor, user = _survivor(known, at, path, freeing.before)
             users |= {} if user is None else {user: None}
         if survivor is not None:
             survivors[survivor] = None
@@ -218,9 +216,10 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[Earlier]) -> F
             pending += [(follower, on) for follower, _ in node.next_functions if follower is not None]
     if passed is None:
         return None
-    number, earlier = passed[0], passed[1].at
-    new = [at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > number]
-    return Failure("freed", tuple(survivors), users=tuple(users), earlier=earlier, is_one_forward=not new)
+    new = [
+        at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > passed.before
+    ]
+    return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
 
 
 def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
@@ -238,9 +237,9 @@ def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple
     return freed, user
 
 
-def _gone_through(calls: Sequence[Earlier]) -> dict[Node, Earlier]:
+def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
     """The nodes that these calls have gone through and freed, each with the first that did."""
-    return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier[1].roots)}
+    return {node: earlier for earlier in reversed(calls) for node in graph.nodes(*earlier.roots)}
 
 
 # what was not used

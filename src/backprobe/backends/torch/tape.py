@@ -6,7 +6,6 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
@@ -303,7 +302,7 @@ class TorchTape(Tape, Versions, Writes):
         passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
         return ran.result, passed if self.births is None else self.births.added_to(passed, ran.captures)
 
-    freed: Sequence[tuple[int, BackwardCall]] = ()  # by the program's own calls that were seen
+    freed: Sequence[BackwardCall] = ()  # by the program's own calls that were seen
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = graph.by_edge(captures)
@@ -325,10 +324,10 @@ class TorchTape(Tape, Versions, Writes):
         """Keep no tensor, hook or node any longer."""
         for handle in (*self.hook_handles, *(self.births.handles if self.births is not None else ())):
             handle.remove()
-        for holder in filter(None, (self, self.steps, self.births)):
-            for held in vars(holder).values():
-                if isinstance(held, dict | list | deque):
-                    held.clear()
+        self.births, self.steps = None, Steps()
+        for held in vars(self).values():
+            if isinstance(held, dict | list):
+                held.clear()
 
 
 @contextmanager
