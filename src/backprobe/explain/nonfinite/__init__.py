@@ -79,15 +79,13 @@ def _heading(born: Sequence[Finding]) -> str:
 
 def _propagated(known: Evidence, born: Sequence[Finding]) -> list[Finding]:
     """All else that holds NaN or Inf, in one finding."""
-    places = {finding.name for finding in born}
+    places = {one.name for one in born}
     values = [name for name in known.names(sorted(known.bad_values)) if name not in places]
     grads = known.names(known.bad_grads)
-    if not values and not grads:
+    spread = [(what, names) for what, names in (("more value", values), ("gradient", grads)) if names]
+    facts = [say("spread_to", counted=plural(len(names), what), names=listed(names)) for what, names in spread]
+    if not facts:
         return []
-    facts = [
-        say("spread_to", counted=plural(len(names), what), names=listed(names))
-        for what, names in (("more value", values), ("gradient", grads)) if names
-    ]  # fmt: skip
     outputs = ", ".join(map(known.name, known.bad_outputs))
     code = "propagated_to" if outputs else "propagated"
-    return [finding(code, (values or grads)[0], None, facts=facts, outputs=outputs)]
+    return [finding(code, spread[0][1][0], None, facts=facts, outputs=outputs)]

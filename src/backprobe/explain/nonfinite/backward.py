@@ -225,7 +225,7 @@ class BackwardPass:
         while at is not None and at not in path:
             path.append(at)
             at = next((one for one in self.known.direct[at] if self.known.grads[one].is_bad), None)
-        return tuple(self.known.names(path)) if len(path) > 1 else ()
+        return self.known.chain(path)
 
     # gradients that no operation made so
 

@@ -19,6 +19,8 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.record.nonfinite import BackwardOp
 from backprobe.tracing.finiteness import judged
 
+LONG = 8  # names of a chain
+
 
 class Evidence:
     """One record, with the states of its values and gradients by position, and sentences about them."""
@@ -106,6 +108,12 @@ class Evidence:
 
     def names(self, places: Iterable[int]) -> list[str]:
         return [self.entries[at].name for at in places]
+
+    def chain(self, path: Sequence[int]) -> tuple[str, ...]:
+        """The names along a path; the middle of a long one is left out, and one name is none."""
+        names = self.names(path)
+        shown = [*names[: LONG - 2], "…", names[-1]] if len(names) > LONG else names
+        return tuple(shown) if len(shown) > 1 else ()
 
     def name(self, at: int) -> str:
         return repr(self.entries[at].name)

@@ -31,7 +31,6 @@ HEALING = frozenset({
 })  # fmt: skip
 NO_HISTORY = (GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD)
 START = "backward()"  # what a block calls that which the program ran backward from
-LONG = 8  # names of a chain; what is left out of a longer one is a mark
 
 Moment = tuple[int, bool]
 """The position of the entry that was made last, and whether backward ran then: moments compare as they come."""
@@ -223,12 +222,12 @@ class ForwardPass:
     def _by_scale(self, at: int) -> Mechanism | None:
         """Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf."""
         record, sources = self.known.record, self.known.direct[at]
-        loss = self.known.numbers(sources[0]) if len(sources) == 1 else None
-        if record.outputs != (at,) or len(record.scales) != 1 or loss is None or loss.size != 1:
+        if record.outputs != (at,) or len(record.scales) != 1 or len(sources) != 1:
             return None
-        if not numpy.isfinite(loss).all():
+        loss, (scale,) = self.known.numbers(sources[0]), record.scales
+        if scale is None or loss is None or loss.size != 1 or not numpy.isfinite(loss).all():
             return None
-        return mechanism.scaled(loss.item(), record.scales[0], self.entries[at].dtype or "")
+        return mechanism.scaled(loss.item(), scale, self.entries[at].dtype or "")
 
     def _at_first(self, one: int, at: int) -> Any:
         """The numbers of a value in the step in which something begins at an entry, where both are in one loop."""
@@ -261,10 +260,7 @@ class ForwardPass:
         path = [start]
         while following := self.known.bad_values.intersection(self.known.consumers[path[-1]]).difference(path):
             path.append(min(following, key=lambda at: (at not in self.harmful, at)))
-        names = self.known.names(path)
-        if len(names) > LONG:
-            names = [*names[: LONG - 2], "…", names[-1]]
-        return tuple(names) if len(names) > 1 else ()
+        return self.known.chain(path)
 
     def healed(self, origins: Iterable[int]) -> Iterator[Finding]:
         """Where the NaN and Inf of these was taken away."""

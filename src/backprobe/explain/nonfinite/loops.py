@@ -27,14 +27,6 @@ class Loop:
     bad: Mapping[int, Any]  # by entry: a mask over the steps
     is_reversed: bool
 
-    @property
-    def first(self) -> int:
-        """The step in which something is bad first."""
-        return min(int(numpy.argmax(mask)) for mask in self.bad.values())
-
-    def is_bad(self, at: int, step: int) -> bool:
-        return at in self.bad and bool(self.bad[at][step])
-
     def at_step(self, numbers: Any, axes: Sequence[str], step: int) -> Any:
         """The numbers of a value of this loop in a step; those of all steps where loops are nested."""
         return numbers.take(self.counted(step), axes.index(STEP)) if axes.count(STEP) == 1 else numbers
@@ -81,13 +73,14 @@ def origins(loop: Loop, known: Evidence) -> tuple[dict[int, list[int]], set[int]
         one for at in loop.bad for consumer in known.consumers[at] for one in known.direct[consumer]
         if one in elsewhere and one < consumer
     }  # fmt: skip
+    first = min(int(numpy.argmax(mask)) for mask in loop.bad.values())  # the first step in which anything is bad
     for at, mask in loop.bad.items():
         sources = known.direct[at]
         inside = [loop.bad[one] for one in sources if one in loop.bad]
         own = mask & ~numpy.any(inside, axis=0) if inside else mask
         if sources and elsewhere.isdisjoint(sources) and own.any():
             begins[at] = numpy.flatnonzero(own).tolist()
-        elif not sources and (not loop.is_bad(at, loop.first) or outside):
+        elif not sources and (not mask[first] or outside):
             follows.add(at)  # given by the step before, or from outside of the loop
     return begins, follows
 

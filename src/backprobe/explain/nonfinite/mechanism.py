@@ -104,13 +104,11 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
 def _of_all(op: str, operands: Sequence[Array], result: Array, dtype: str) -> Mechanism | None:
     """For operations that sum over their operands, and those of which only sizes tell."""
     made = result[~numpy.isfinite(result)]
-    infinite = [one[numpy.isinf(one)] for one in operands if numpy.isinf(one).any()]
-    if infinite:
+    if any(numpy.isinf(one).any() for one in operands):
         if op in ("softmax", "log_softmax", "logsumexp") and numpy.isnan(made).any():
             return Mechanism("infinite_row")
         if op in SUMMING and numpy.isnan(made).any():
-            is_difference = op in ADDING and len({bool(sign) for one in infinite for sign in one > 0}) == 2
-            return Mechanism("inf_minus_inf" if is_difference else "infinite_terms")
+            return Mechanism("inf_minus_inf" if op in ADDING else "infinite_terms")
         return None
     if op in MEANS and numpy.isnan(made).all():
         return Mechanism("too_few") if operands and operands[0].size <= result.size else None
@@ -122,18 +120,15 @@ def _overflow(dtype: str) -> Mechanism:
     return Mechanism("overflow") if limit is None else Mechanism("overflow_of", {"dtype": dtype, "limit": limit})
 
 
-def scaled(loss: float, scale: float | None, dtype: str) -> Mechanism | None:
+def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
     """The same of a finite loss that was multiplied by a scale.
 
     >>> str(scaled(1e30, 65536.0, "float16"))
     'overflow: float16 ends at 65504: the loss 1e+30 times its scale 65536'
     """
-    if scale is None:
-        return None
-    said = {"loss": f"{loss:.6g}", "scale": f"{scale:.6g}"}
-    if not math.isfinite(scale):
-        return Mechanism("scale_not_finite", {**said, "word": "NaN" if math.isnan(scale) else "Inf"})
-    return Mechanism("overflow_by_scale", {**said, "dtype": dtype, "limit": LARGEST.get(dtype, "")})
+    said = {"loss": f"{loss:.6g}", "scale": f"{scale:.6g}", "dtype": dtype, "limit": LARGEST.get(dtype, "")}
+    word = "NaN" if math.isnan(scale) else "Inf"
+    return Mechanism("overflow_by_scale" if math.isfinite(scale) else "scale_not_finite", {**said, "word": word})
 
 
 # backward

@@ -17,6 +17,7 @@ from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
 from backprobe.record.names import split, strip
 from backprobe.record.source import Source
+from backprobe.source.sites import operation
 
 COMPUTING = (
     ast.BinOp, ast.UnaryOp, ast.IfExp, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp, ast.Lambda, ast.Call,
@@ -111,9 +112,9 @@ Walked = tuple[ast.AST, Sequence[int]]
 
 def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Walked]:
     """The nodes of an expression, but for what lies in those that have entries."""
-    held = [] if is_whole or not isinstance(node, ast.expr) else known_as(node, parts)
-    if isinstance(node, ast.Call) and not held:
-        held = _returned(node, parts)
+    held = [] if is_whole or not isinstance(node, ast.expr) else _held(ast.unparse(node), parts)
+    if isinstance(node, ast.Call) and not held:  # a read spells what a function that was followed returned as func()
+        held = _held(f"{operation(node)}()", parts)
     yield node, held
     if not held and not _is_dotted(node):
         for child in _inside(node, parts):
@@ -130,7 +131,7 @@ def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
 def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
     """The arguments of a call, and before them the object of a method: ``torch.sqrt`` mentions no value."""
     match call.func:
-        case ast.Attribute(value=owner) if not _is_dotted(owner) or known_as(owner, parts):
+        case ast.Attribute(value=owner) if not _is_dotted(owner) or _held(ast.unparse(owner), parts):
             return [owner, *call.args]
     return call.args
 
@@ -152,22 +153,13 @@ def _is_dotted(node: ast.AST) -> bool:
     return isinstance(node, ast.Name)
 
 
-def known_as(node: ast.expr, parts: Parts) -> list[int]:
+def _held(text: str, parts: Parts) -> list[int]:
     """The entries that hold a part of an expression: itself, or the leaves of a container."""
-    text = ast.unparse(node)
     if text in parts:
         return [parts[text]]
     return [
         at for spelled, at in parts.items() if spelled.startswith(text + ".") and LEAF.fullmatch(spelled, len(text))
     ]
-
-
-def _returned(node: ast.Call, parts: Parts) -> list[int]:
-    """The result of a function that was followed, which a read spells ``func()``."""
-    match node.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return [at for spelled, at in parts.items() if spelled == f"{name}()" or spelled.startswith(f"{name}().")]
-    return []
 
 
 def applied_to(expression: str, parts: Parts) -> tuple[list[int], list[str]] | None:

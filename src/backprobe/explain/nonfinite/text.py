@@ -24,10 +24,8 @@ SENTENCES = {
     "born_or_with": "{born} at {name}, or came in with {lost}, which {verb} not recorded",
     "born_within": "{word} is born inside {place}, between {given} and its output {name}",
     "born_within_or_before": "{word} comes out of {place}: created inside it, or already in its inputs",
-    "born_before_backward": (
-        "backward() ran on a value that holds {word}: it arose between {given} and that value, or came in with "
-        "something else; no line in between is recorded"
-    ),
+    "born_before_backward": "backward() ran on {word}: it arose between {given} and that value, or came in with "
+                            "something else",
     "healed": "{bad} is healed at {healer}",
     "written_finite": "{word} is written into {parameters} at {line}, from finite gradients",
     "written_inf": "{word} is written into {parameters} at {line}, from gradients that hold Inf",
@@ -41,10 +39,8 @@ SENTENCES = {
     "born_backward": "{born} in the backward of {name}",
     "born_backward_of_one": "{born} in the backward of {suspects}, on the way to {wrt}",
     "started_bad": "{word} comes in with the gradient that backward starts from, at {name}",
-    "came_on_the_way": (
-        "{word} comes to the gradient of {name} on the way from {start}: by an operation between them, a hook, or the "
-        "sum of the incoming gradients"
-    ),
+    "came_on_the_way": "{word} comes to the gradient of {name} on the way from {start}: by an operation between them, "
+                       "a hook, or the sum of the incoming gradients",
     "came_in_backward": "{word} comes in at the gradient of {name}: a hook on it, or the sum of the incoming gradients",
     # what is born, of what, and where
     "what_is_recorded": "what is recorded",
@@ -114,21 +110,17 @@ SENTENCES = {
     # remedies
     "see_inside": "bp.probe(model, {selection}, nonfinite=True), to see the line",
     "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
-    "see_operation": "bind each operation of the line to a variable of its own; or, outside a block, select '**:*()' "
-                     "too, to see which one it was",
-    "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f, to see which one it "
-                 "was",
+    "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
+    "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
-    "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler: gradients are divided by it before "
-                   "the step",
+    "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
     "double_where": "substitute a harmless number before the operation, too: safe = where(condition, x, 1), then "
                     "where(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
                     "infinite derivative",
     # headings and notes
     "clean": "no NaN or Inf comes to an output or a gradient: {values} values and {grads} gradients were checked",
     "begins_at": "NaN or Inf begins at {places}, first at {first}",
-    "late": "recorded without nonfinite=True: the kept values were checked now, and the operations that made gradients "
-            "NaN or Inf are not known",
+    "late": "recorded without nonfinite=True: checked only now, and the operations of backward are not known",
     "harmless": "{word} at {at} does no harm: no output and no gradient holds NaN or Inf because of it",
     "harmless_healed": "{word} at {at} does no harm: finite again at {healers}",
     "by_op": "{name}, by {op}",
