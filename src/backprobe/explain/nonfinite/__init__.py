@@ -11,9 +11,9 @@ from backprobe.explain.nonfinite.backward import BackwardPass
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.forward import ForwardPass
 from backprobe.explain.nonfinite.states import WORDS
-from backprobe.explain.nonfinite.text import finding, say
+from backprobe.explain.nonfinite.text import at_line, finding, say
 from backprobe.explain.nonfinite.updates import spread, with_updates
-from backprobe.findings.phrasing import listed, place, plural
+from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Record
 from backprobe.record.names import COUNT
@@ -73,8 +73,7 @@ def _clean(known: Evidence) -> str:
 
 def _heading(born: Sequence[Finding]) -> str:
     first = born[0]
-    where = "" if first.source is None else f" ({place(first.source.file, first.source.line)})"
-    return say("begins_at", places=plural(len(born), "place"), first=f"{first.name!r}{where}")
+    return say("begins_at", places=plural(len(born), "place"), first=repr(first.name) + at_line(first.source))
 
 
 def _propagated(known: Evidence, born: Sequence[Finding]) -> list[Finding]:

@@ -168,14 +168,11 @@ class BackwardPass:
         if birth.made is State.INF and not _is_pole(why):
             facts += scaled(known.record.scales)
         facts += self.forward.use(owner)
-        remedy = say("double_where") if masked else "" if birth.operation else self._to_look_into(owner)
+        entry = self.entries[owner]
+        look = see_inside(split(entry.name)[0]) if entry.source is None else say("see_operation")
+        remedy = say("double_where") if masked else "" if birth.operation else look
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
         return known.finding(owner, "born_backward", facts=facts, remedy=remedy, why=why, **said)
-
-    def _to_look_into(self, at: int) -> str:
-        """What to type to see which operation it was."""
-        entry = self.entries[at]
-        return see_inside(split(entry.name)[0]) if entry.source is None else say("see_operation")
 
     def _unclear(self, birth: Birth) -> Finding:
         """One of several lines made it, and which of them is not known: none is blamed."""

@@ -12,8 +12,7 @@ from typing import Any
 from backprobe.backends.tensors import Arrays
 from backprobe.explain.nonfinite.sources import Sources
 from backprobe.explain.nonfinite.states import State, number, of_grad, of_value
-from backprobe.explain.nonfinite.text import finding, say
-from backprobe.findings.phrasing import place
+from backprobe.explain.nonfinite.text import at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.nonfinite import BackwardOp
@@ -124,9 +123,8 @@ class Evidence:
         return say("by_op", name=self.name(at), op=op) if op else self.name(at)
 
     def at_line(self, at: int) -> str:
-        """`` (file:line)``, or nothing."""
-        source = self.entries[at].source
-        return "" if source is None else f" ({place(source.file, source.line)})"
+        """The place of its line in brackets, or nothing."""
+        return at_line(self.entries[at].source)
 
     def line(self, at: int) -> str:
         """A value, and the line that computes it."""

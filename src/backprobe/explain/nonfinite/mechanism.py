@@ -31,6 +31,7 @@ ALSO = {
 
 LOGARITHM: Sequence[Check] = (("at", "0", lambda x: x == 0), ("below", "0", lambda x: x < 0))
 SUM: Sequence[Check] = (("inf_minus_inf", "", lambda a, b: numpy.isinf(a) & numpy.isinf(b)),)
+ZERO: Check = ("by_zero", "", lambda x: x == 0)
 ROOT: Check = ("negative_root", "", lambda x: x < 0)
 OUTSIDE: Check = ("outside", "", lambda x: abs(x) > 1)
 TURNING: Sequence[Check] = (("at", "Inf", numpy.isinf),)
@@ -48,8 +49,7 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "remainder": (("remainder", "", lambda _, b: b == 0),),
     "log": LOGARITHM, "log2": LOGARITHM, "log10": LOGARITHM,
     "log1p": (("at", "-1", lambda x: x == -1), ("below", "-1", lambda x: x < -1)),
-    "sqrt": (ROOT,), "rsqrt": (("rsqrt", "", lambda x: x == 0), ROOT),
-    "reciprocal": (("by_zero", "", lambda x: x == 0),),
+    "sqrt": (ROOT,), "rsqrt": (ZERO, ROOT), "reciprocal": (ZERO,),
     "acos": (OUTSIDE,), "asin": (OUTSIDE,), "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
     "acosh": (("below", "1", lambda x: x < 1),), "sin": TURNING, "cos": TURNING, "tan": TURNING,
 }  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.explain.nonfinite.states import WORDS, State
+from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
 from backprobe.record.source import Source
@@ -54,7 +55,6 @@ SENTENCES = {
     "inf_minus_inf": "Inf − Inf",
     "inf_inf": "Inf/Inf",
     "by_zero": "division by zero",
-    "rsqrt": "division by zero: 1/sqrt(0)",
     "remainder": "the remainder of a division by zero",
     "zero_to_negative": "0 to a negative power",
     "fractional_power": "a negative number to a fractional power",
@@ -174,6 +174,11 @@ def scaled(scales: Sequence[float | None]) -> list[str]:
     large = [scale for scale in scales if scale is None or abs(scale) > 1]
     numbers = say("unknown_number") if None in large else ", ".join(f"{scale:.6g}" for scale in large)
     return [say("scaled", scales=numbers)] if large else []
+
+
+def at_line(source: Source | None) -> str:
+    """`` (file:line)``, or nothing."""
+    return "" if source is None else f" ({place(source.file, source.line)})"
 
 
 def see_inside(path: str) -> str:

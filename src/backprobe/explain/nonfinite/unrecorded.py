@@ -20,12 +20,11 @@ from backprobe.record.names import split, strip
 def unrecorded(known: Evidence, at: int) -> list[str]:
     """The values and modules that an expression mentions and no entry holds, as it spells them."""
     paths = {split(name)[0].split(".")[-1] for name in known.names(known.direct[at])}  # self.w as "w"
-    values = []
-    for name in known.sources.unknown[at]:
-        root, dot, last = name.partition(".")[0], "." in name, name.split(".")[-1]
-        is_held = (dot and (last in paths or root in MODULES)) or f"{name}()" in known.parts[at]
-        if not is_held and NONFINITE.fullmatch(last) is None:
-            values.append(name)
+    values = [
+        name for name in known.sources.unknown[at]
+        if not ("." in name and (name.split(".")[-1] in paths or name.split(".")[0] in MODULES))
+        and f"{name}()" not in known.parts[at] and NONFINITE.fullmatch(name.split(".")[-1]) is None
+    ]  # fmt: skip
     return [*values, *_modules(known, at)]
 
 
@@ -46,8 +45,8 @@ def _modules(known: Evidence, at: int) -> list[str]:
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []
     tree = parsed(source.expression)
-    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
-    names = [ast.unparse(one) for one in called if isinstance(one, ast.Name | ast.Attribute)]
+    calls = [node.func for node in (ast.walk(tree) if tree is not None else ()) if isinstance(node, ast.Call)]
+    names = [ast.unparse(one) for one in calls if isinstance(one, ast.Name | ast.Attribute)]
     return [
         name for name in dict.fromkeys(names)
         if (name.isidentifier() and name not in vars(builtins) and f"{name}()" not in parts)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from backprobe.explain.nonfinite.states import RECORDED, WORDS
-from backprobe.explain.nonfinite.text import MOST, finding, say
-from backprobe.findings.phrasing import place, plural, quoted
+from backprobe.explain.nonfinite.text import MOST, at_line, finding, say
+from backprobe.findings.phrasing import plural, quoted
 from backprobe.findings.report import Finding
 from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
@@ -78,5 +78,4 @@ def _said(update: Update) -> tuple[str, str, str]:
 
 def _before(update: Update) -> str:
     word, parameters, line = _said(update)
-    where = "" if update.source is None else f" ({place(update.source.file, update.source.line)})"
-    return say("written_before", word=word, parameters=parameters, line=line + where)
+    return say("written_before", word=word, parameters=parameters, line=line + at_line(update.source))
