@@ -24,7 +24,8 @@ def about(
     """The finding of a cause about an entry; the fields of its sentence that are not given are those of the entry."""
     known = {
         "value": repr(entry.name), "target": repr(entry.name), "plain": own_name(entry.name),
-        "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry), "outputs": outputs_of(flow),
+        "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
+        "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
         "text": "the checkpoint" if entry.cause is None else f"`{entry.cause.text.strip()}`",
     }  # fmt: skip
     return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, **{**known, **fields})
@@ -103,8 +104,3 @@ def scopes_of(flow: Dataflow, at: int) -> set[str]:
 def is_returned(flow: Dataflow, at: int) -> bool:
     """Is it what a module returned?"""
     return flow.entries[at].source is None and any(name.endswith(":return") for name in names_of(flow, at))
-
-
-def outputs_of(flow: Dataflow) -> str:
-    """The names of the outputs."""
-    return listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output"

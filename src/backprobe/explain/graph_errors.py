@@ -16,7 +16,7 @@ from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.text import say
 from backprobe.explain.without_history import hidden_findings
 from backprobe.findings.phrasing import MOST, location, quoted
-from backprobe.findings.report import Finding
+from backprobe.findings.report import grouped
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
 from backprobe.source.user_code import package
@@ -156,11 +156,11 @@ def _without_history(context: FailureContext) -> Parts:
 
 def _frozen(context: FailureContext, flow: Dataflow, among: Iterable[int], at: Sequence[int]) -> Parts:
     """What requires no gradient: what a call gives that is not recorded, such as a model's, and leaves."""
-    frozen = [each for each in sorted(among) if flow.entries[each].status is GradStatus.FROZEN]
-    calls = {text: flow.entries[each].source for each in frozen for text in unseen_calls(flow.entries[each])}
-    leaves = [flow.entries[each] for each in frozen
-              if each not in at and not flow.sources(each) and not is_returned(flow, each)
-              and not unseen_calls(flow.entries[each])]  # fmt: skip
+    frozen = {each: unseen_calls(flow.entries[each]) for each in sorted(among)
+              if flow.entries[each].status is GradStatus.FROZEN}  # fmt: skip
+    calls = {text: flow.entries[each].source for each, texts in frozen.items() for text in texts}
+    leaves = [flow.entries[each] for each, texts in frozen.items()
+              if each not in at and not (texts or flow.sources(each) or is_returned(flow, each))]  # fmt: skip
     parts = [("frozen", f"`{text}`" + (f" ({location(line)})" if line else "")) for text, line in calls.items()]
     parts = [*parts, *(("frozen", _at(entry)) for entry in leaves)][:MOST]
     names = " or ".join(own_name(entry.name) for entry in leaves[:3])
@@ -177,11 +177,10 @@ def cut_note(record: Record) -> str | None:
 
 def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
     cuts = [cut_finding(flow, cut) for cut in flow.severing(among, ends)] or hidden_findings(flow, among)
-    first: dict[object, Finding] = {}
-    for found in merged(cuts):  # of one line one: that of a module of the framework's does it to each
-        first.setdefault((found.kind, found.source or found.name), found)
+    # of one line one: that of a module of the framework's does it to each
+    groups = grouped(merged(cuts), lambda found: (found.kind, found.source or found.name))
     parts = []
-    for found in list(first.values())[:MOST]:
+    for found, *_ in groups[:MOST]:
         line = "" if found.source is None else location(found.source)
         parts += [("cut", found.headline), ("at", line), ("next", found.remedy.partition(";\n")[0])]
     return parts

@@ -27,7 +27,8 @@ def explain_tensor(facts: GraphFacts, name: str, loss: str, named: Callable[[Any
         "again": ", ".join(facts.again[:1]), "savers": ", ".join(dict.fromkeys(facts.written)),
     }  # fmt: skip
     findings = []
-    for about, rules in ((loss, _of_loss(facts)), (loss, _of_saved(facts)), (name, _of_tensor(facts))):
+    saved: Rules = [(facts.written, "in_place", ["saved_by"])]
+    for about, rules in ((loss, _of_loss(facts)), (loss, saved), (name, _of_tensor(facts))):
         code, seen = next(((code, seen) for holds, code, seen in rules if holds), ("", []))
         if code:
             seen = [say(fact, **words) for fact in seen]
@@ -49,10 +50,6 @@ def _of_loss(facts: GraphFacts) -> Rules:
         (facts.output_is_leaf, "made_leaf.loss", ["loss_leaf"]),
         (facts.output_size != 1, "not_scalar", []),
     )
-
-
-def _of_saved(facts: GraphFacts) -> Rules:
-    return ((facts.written, "in_place", ["saved_by"]),)
 
 
 def _of_tensor(facts: GraphFacts) -> Rules:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from backprobe.explain.about_entries import as_one
 from backprobe.explain.text import finding, say
-from backprobe.findings.phrasing import listed, location
-from backprobe.findings.report import Finding
+from backprobe.findings.phrasing import location
+from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import GradStatus, NoneGiven, Record, WhyNone
 
 CODES = {WhyNone.OUTSIDE: "outside_tape", WhyNone.NOT_WATCHED: "not_watched"}
@@ -15,22 +14,20 @@ SAID = {WhyNone.NO_WAY: "no_way", WhyNone.UNKNOWN: "why_unknown"}
 
 def none_given(record: Record, name: str | None = None) -> list[Finding]:
     """What tapes of the program's own did not give: for one entry, or each cause once for all."""
-    groups: dict[object, dict[str, NoneGiven]] = {}
-    for one in record.none_given:
-        entry = None if one.at is None else record.entries[one.at]
-        is_known = one.why is WhyNone.NO_WAY and entry is not None and entry.status is not GradStatus.OK
-        if name in (None, one.name) and not is_known:  # what cuts it off is a finding of its own
-            groups.setdefault((one.source, one.why, one.outside), {}).setdefault(one.name, one)
-    return [_finding(list(group.values()), record) for group in groups.values()]
+    asked = [one for one in record.none_given if name in (None, one.name) and not _is_explained(record, one)]
+    groups = grouped(asked, lambda one: (one.source, one.why, one.outside))
+    return [as_one([_finding(record, one) for one in group]) for group in groups]
 
 
-def _finding(group: Sequence[NoneGiven], record: Record) -> Finding:
-    one, *others = group
+def _is_explained(record: Record, one: NoneGiven) -> bool:
+    """Is what cuts it off a finding of its own?"""
+    return one.why is WhyNone.NO_WAY and one.at is not None and record.entries[one.at].status is not GradStatus.OK
+
+
+def _finding(record: Record, one: NoneGiven) -> Finding:
     outside = record.entries[one.outside[-1]] if one.outside else None
     facts = [say("asked_for", at=location(one.source))]
-    if others:
-        facts.append(say("same_of", names=listed([other.name for other in others])))
-    if any(other.at is not None and record.entries[other.at].status is GradStatus.OK for other in group):
+    if one.at is not None and record.entries[one.at].status is GradStatus.OK:
         facts.append(say("own_tape"))
     return finding(
         CODES.get(one.why, "none_given"), one.name, (outside and outside.source) or one.source, record.framework,
