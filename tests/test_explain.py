@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import Parts, kinds, leaf, on
-from backprobe.cuts.usage import unseen_uses
+from backprobe.cuts.cutting_operations import unseen_uses
 from block_cases import nothing_left
 
 

@@ -4,8 +4,8 @@ import warnings
 
 import pytest
 
+from backprobe.cuts.cutting_operations import has_part, uses
 from backprobe.cuts.lines import line_of
-from backprobe.cuts.usage import has_part, uses
 from backprobe.record.source import Source
 
 

@@ -13,8 +13,8 @@ from torch.utils.checkpoint import checkpoint
 import backprobe as bp
 from asked import Parts, round_trip
 from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
-from backprobe.explain.nonfinite.backward import BackwardPass
-from backprobe.explain.nonfinite.forward import ForwardPass
+from backprobe.explain.nonfinite.backward_births import BackwardPass
+from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
 from custom import custom
 

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from functools import lru_cache
 
-from backprobe.cuts.usage import parsed, parts_of
+from backprobe.cuts.cutting_operations import parsed, parts_of
 from backprobe.record.source import Source
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from backprobe.cuts.cutting_operations import Use, as_called, uses
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.unrecorded import FIRM
-from backprobe.cuts.usage import Use, as_called, uses
 from backprobe.record.entries import Entry
 from backprobe.record.source import Source
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection
 from typing import NamedTuple
 
-from backprobe.cuts.usage import Use, as_called, may_cut, unseen_uses
+from backprobe.cuts.cutting_operations import Use, as_called, may_cut, unseen_uses
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.source import Source
 from backprobe.source.user_code import package

@@ -8,13 +8,13 @@ from typing import Any
 
 from backprobe.backends.discover import find_backend, load_arrays
 from backprobe.backends.refusals import refuse
-from backprobe.cuts.cuts import Dataflow
+from backprobe.cuts.missing_edges import Dataflow
 from backprobe.errors import BadOption
-from backprobe.explain.graph_only import explain_tensor
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.overview import explain_all
 from backprobe.explain.present_gradient import explain_present
 from backprobe.explain.text import say
+from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
 from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cuts import Dataflow
+from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed
 from backprobe.findings.report import Finding, grouped

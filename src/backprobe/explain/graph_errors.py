@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
-from backprobe.cuts.cuts import Dataflow
+from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
 from backprobe.explain.about_entries import is_returned, merged, own_name
-from backprobe.explain.cutting import cut_finding
+from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.text import say
 from backprobe.explain.without_history import hidden_findings

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from backprobe.cuts.cuts import Dataflow
+from backprobe.cuts.cutting_operations import has_part, unread
 from backprobe.cuts.lines import line_of
-from backprobe.cuts.usage import has_part, unread
+from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, names_of, scopes_of, with_fact
-from backprobe.explain.cutting import cut_findings, lost_beside
+from backprobe.explain.cut_findings import cut_findings, lost_beside
 from backprobe.explain.text import say
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, made_leaves, without_history

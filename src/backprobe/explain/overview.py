@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import takewhile
 
-from backprobe.cuts.cuts import HISTORY, Cut, Dataflow
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
+from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
 from backprobe.explain.about_entries import as_one, by_status, is_of_whole_numbers, is_returned, merged, with_fact
-from backprobe.explain.cutting import cut_finding, lost_beside, part_of_line
+from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_line
 from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.text import say
 from backprobe.explain.user_tapes import none_given

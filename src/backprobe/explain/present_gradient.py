@@ -6,10 +6,10 @@ from collections import deque
 
 from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
-from backprobe.cuts.cuts import Cut, Dataflow
 from backprobe.cuts.lines import line_of
+from backprobe.cuts.missing_edges import Cut, Dataflow
 from backprobe.explain.about_entries import about, merged
-from backprobe.explain.cutting import cut_finding, lost_beside
+from backprobe.explain.cut_findings import cut_finding, lost_beside
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.explain.user_tapes import none_given
 from backprobe.findings.phrasing import listed, plural

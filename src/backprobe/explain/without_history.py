@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from backprobe.cuts.cuts import Dataflow
+from backprobe.cuts.cutting_operations import Use, uses
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import NO_NUMBERS
+from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
-from backprobe.cuts.usage import Use, uses
 from backprobe.explain.about_entries import about, by_status, is_returned, scopes_of
-from backprobe.explain.cutting import cut_finding
+from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import MOST, named, quoted
 from backprobe.findings.report import Finding

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
-from backprobe.cuts.usage import parsed
+from backprobe.cuts.cutting_operations import parsed
 from backprobe.errors import BackprobeError
 from backprobe.explain.graph_errors import cut_note, note
 from backprobe.record.entries import Record

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from backprobe.backends.facts import Around
-from backprobe.cuts.usage import may_cut
+from backprobe.cuts.cutting_operations import may_cut
 from backprobe.record.names import partition
 from backprobe.source.sites import Origin, Site
 from backprobe.tracing.values import NO_SITE, RETURNED, Carried, ScopeId, ScopeNames, Slot, Value

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Outcome
 from backprobe.backends.protocol import Backend
-from backprobe.cuts.cuts import causes, places
+from backprobe.cuts.missing_edges import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.inputs import IndirectInput, Read
 from backprobe.record.reasons import Reason

@@ -12,7 +12,7 @@ import numpy
 
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.immutable import path_sums, too_large
-from backprobe.backends.jax.linear import LinearProgram
+from backprobe.backends.jax.linearized import LinearProgram
 from backprobe.backends.jax.primitives import Tap
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver
-from backprobe.backends.jax.classes import give_path, heard_by, modules
+from backprobe.backends.jax.module_classes import give_path, heard_by, modules
 from backprobe.backends.jax.tensors import is_array
 from backprobe.errors import BadOption
 

@@ -15,10 +15,10 @@ from backprobe.backends.facts import Around, Backward, Options, Ran
 from backprobe.backends.jax import calls, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
 from backprobe.backends.jax.backward import UNSEEN, differentiate
-from backprobe.backends.jax.inside import CALLS, CHECKPOINTS
+from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p, traces_around
-from backprobe.backends.jax.staged import Staged, trace
 from backprobe.backends.jax.tensors import describe, is_array
+from backprobe.backends.jax.transformations import Staged, trace
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.record.entries import GradStatus
@@ -170,7 +170,7 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         return partial(self.staged, function) if is_traced else super().higher_order(function)
 
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call what JAX traces; see ``backprobe.backends.jax.staged``."""
+        """Call what JAX traces; see ``backprobe.backends.jax.transformations``."""
         if self.depth or self._is_inside(args, kwargs):
             return function(*args, **kwargs)
         self.depth += 1

@@ -15,7 +15,7 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import listening, original
 from backprobe.backends.tensorflow.arguments import is_floating_leaf
 from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
-from backprobe.backends.tensorflow.paths import Part, dismantle, modules, parameters
+from backprobe.backends.tensorflow.model_paths import Part, dismantle, modules, parameters
 from backprobe.backends.tensorflow.private import is_compiled
 
 

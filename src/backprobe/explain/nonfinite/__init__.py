@@ -7,9 +7,9 @@ from dataclasses import replace
 from operator import itemgetter
 
 from backprobe.backends.discover import load_arrays
-from backprobe.explain.nonfinite.backward import BackwardPass
+from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.evidence import Evidence
-from backprobe.explain.nonfinite.forward import ForwardPass
+from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.explain.nonfinite.states import WORDS
 from backprobe.explain.nonfinite.text import at_line, finding, say
 from backprobe.explain.nonfinite.updates import spread, with_updates

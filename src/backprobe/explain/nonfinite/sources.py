@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from backprobe.cuts import usage
+from backprobe.cuts import cutting_operations
 from backprobe.cuts.mentions import mentions_of
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
@@ -82,7 +82,7 @@ def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequen
 
 def parsed(text: str) -> ast.expr | None:
     """The expression of a source as a tree; None where it is none by itself, as part of a statement."""
-    match usage.parsed(text):
+    match cutting_operations.parsed(text):
         case ast.Module(body=[ast.Expr(value=value)]):
             return value
     return None

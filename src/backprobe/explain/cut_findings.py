@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cuts import HISTORY, Cut, Dataflow
+from backprobe.cuts.cutting_operations import POSITIONS
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
-from backprobe.cuts.usage import POSITIONS
+from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.explain.about_entries import about, is_of_whole_numbers, own_name
 from backprobe.explain.text import instead_of_flat, say
 from backprobe.findings.phrasing import MOST, named, quoted

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
 
+from backprobe.cuts.cutting_operations import Use
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention, mentions_of
 from backprobe.cuts.unrecorded import CERTAIN, LOSING
-from backprobe.cuts.usage import Use
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.graph import Graph, inverted, reached
 from backprobe.record.names import partition, split, strip

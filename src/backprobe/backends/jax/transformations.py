@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from backprobe.backends.jax import private
-from backprobe.backends.jax.inside import ENTERED, Site, keys_inside, sites
+from backprobe.backends.jax.control_flow import ENTERED, Site, keys_inside, sites
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p
 
 
