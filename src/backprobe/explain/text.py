@@ -205,7 +205,7 @@ SENTENCES = {
     "loss_leads_to": "{loss} leads back to {loss_leaves}",
     # headings
     "overview": "{there} of {all} values with a gradient",
-    "lost": "{count} without one although they have a history",
+    "lost": "{count} with a history but no gradient",
     "missing": "{value} has no gradient ({status})",
     "missing_because": "{value} has no gradient ({status}): {reason}",
     "present": "{value} has its gradient: nothing is missing",
