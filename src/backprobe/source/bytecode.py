@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import dis
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import lru_cache
@@ -23,21 +23,13 @@ from backprobe.source.sites import Site
 
 
 class To(Enum):
-    """What an opcode does to one variable that its argument names, or to the program."""
+    """What an opcode does to one variable that its argument names."""
 
     READ = auto()
     STORE = auto()
     DELETE = auto()
     HIDE = auto()  # a comprehension that runs in the frame around it begins to use the variable's place
     CAPTURE = auto()  # the variable itself, for a function that is being made, and not what it holds
-    ATTRIBUTE = auto()
-    SET_ATTRIBUTE = auto()
-    SET_ITEM = auto()
-    OPERATE = auto()
-    CALL = auto()
-    DISCARD = auto()  # the value of a statement that is an expression
-    RETURN = auto()
-    NOTHING = auto()
 
 
 VARIABLES = {
@@ -54,34 +46,12 @@ VARIABLES = {
 """The opcodes of Python 3.11 to 3.13 whose argument is a variable, or two, by what is done to each, in this order."""
 
 VALUES = {
-    "LOAD_ATTR": To.ATTRIBUTE, "LOAD_METHOD": To.ATTRIBUTE, "STORE_ATTR": To.SET_ATTRIBUTE,
-    "STORE_SUBSCR": To.SET_ITEM, "STORE_SLICE": To.SET_ITEM, "BINARY_OP": To.OPERATE,
-    "CALL": To.CALL, "CALL_KW": To.CALL, "CALL_FUNCTION_EX": To.CALL,
-    "POP_TOP": To.DISCARD, "PRINT_EXPR": To.DISCARD, "RETURN_VALUE": To.RETURN, "RETURN_CONST": To.RETURN,
+    "LOAD_ATTR": Does.EXPOSE, "LOAD_METHOD": Does.EXPOSE, "STORE_ATTR": Does.SET_ATTRIBUTE,
+    "STORE_SUBSCR": Does.SET_ITEM, "STORE_SLICE": Does.SET_ITEM, "BINARY_OP": Does.AUGMENT,
+    "CALL": Does.CALL, "CALL_KW": Does.CALL, "CALL_FUNCTION_EX": Does.CALL,
+    "POP_TOP": Does.END, "PRINT_EXPR": Does.END, "RETURN_VALUE": Does.RETURN, "RETURN_CONST": Does.RETURN,
 }  # fmt: skip
-"""Those that may be the work of an expression or statement which a block reports."""
-
-NEITHER = """
-    DELETE_ATTR DELETE_SUBSCR BINARY_SUBSCR BINARY_SLICE BUILD_SLICE COMPARE_OP CONTAINS_OP IS_OP TO_BOOL
-    UNARY_INVERT UNARY_NEGATIVE UNARY_NOT UNARY_POSITIVE
-    LOAD_CONST LOAD_ASSERTION_ERROR LOAD_BUILD_CLASS LOAD_LOCALS LOAD_SUPER_ATTR LOAD_SUPER_METHOD
-    LOAD_ZERO_SUPER_ATTR LOAD_ZERO_SUPER_METHOD IMPORT_NAME IMPORT_FROM IMPORT_STAR
-    UNPACK_SEQUENCE UNPACK_EX BUILD_TUPLE BUILD_LIST BUILD_SET BUILD_MAP BUILD_CONST_KEY_MAP BUILD_STRING LIST_APPEND
-    LIST_EXTEND LIST_TO_TUPLE SET_ADD SET_UPDATE MAP_ADD DICT_MERGE DICT_UPDATE FORMAT_VALUE FORMAT_SIMPLE
-    FORMAT_WITH_SPEC CONVERT_VALUE
-    MATCH_CLASS MATCH_KEYS MATCH_MAPPING MATCH_SEQUENCE GET_LEN COPY SWAP NOP CACHE PUSH_NULL EXTENDED_ARG
-    RESERVED RESUME INTERPRETER_EXIT COPY_FREE_VARS SETUP_ANNOTATIONS MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE
-    PRECALL KW_NAMES CALL_INTRINSIC_1 CALL_INTRINSIC_2 EXIT_INIT_CHECK ENTER_EXECUTOR
-    GET_ITER GET_YIELD_FROM_ITER FOR_ITER END_FOR GET_AITER GET_ANEXT END_ASYNC_FOR GET_AWAITABLE SEND END_SEND
-    YIELD_VALUE ASYNC_GEN_WRAP RETURN_GENERATOR CLEANUP_THROW
-    BEFORE_WITH BEFORE_ASYNC_WITH WITH_EXCEPT_START SETUP_WITH SETUP_FINALLY SETUP_CLEANUP POP_BLOCK PUSH_EXC_INFO
-    POP_EXCEPT CHECK_EXC_MATCH CHECK_EG_MATCH PREP_RERAISE_STAR RAISE_VARARGS RERAISE
-    JUMP JUMP_NO_INTERRUPT JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_IF_FALSE_OR_POP
-    JUMP_IF_TRUE_OR_POP POP_JUMP_IF_FALSE POP_JUMP_IF_TRUE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
-    POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
-    POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
-"""
-"""All others: what they do shows in the instructions that store or call, or does not concern names."""
+"""Those that may be the work of an expression or statement which a block reports, and what they do then."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,9 +163,8 @@ def _event(
 ) -> Event | None:
     positions = instruction.positions
     place = (positions.end_lineno, positions.end_col_offset) if positions is not None else (None, None)
-    read = READERS.get(VALUES.get(instruction.opname, To.NOTHING))
-    if read is not None:
-        return read(instruction, place, marks)
+    if instruction.opname in VALUES:
+        return _event_of_values(instruction, place, marks)
     event: Event | None = None
     if any(to in (To.STORE, To.DELETE, To.HIDE) for to, _ in done):  # else it only reads
         for at, (to, name) in reversed(list(enumerate(done))):
@@ -211,44 +180,23 @@ WITHOUT_TARGET = {To.READ: Does.READ, To.DELETE: Does.DELETE, To.HIDE: Does.OPEN
 """What is done to a variable where no target of the text is stored to."""
 
 
-def _call(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    if place in marks.comprehensions:
-        return None  # of its own code, which reports by itself
-    call = marks.calls.get(place)
-    flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
-    return Event(Does.CALL, node=call, flagged=flagged)
-
-
-def _augment(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    target = marks.augmented.get(place) if instruction.argrepr.endswith("=") else None
-    return None if target is None else Event(Does.AUGMENT, node=target)
-
-
-def _expose(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    owner = marks.exposed.get(place) if instruction.argval == "data" else None
-    return None if owner is None else Event(Does.EXPOSE, node=owner)
-
-
-def _end(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    return Event(Does.END, marks.ends[place]) if place in marks.ends else None
-
-
-def _return(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    site = marks.returns.get(place, marks.only_return)
-    return None if site is None else Event(Does.RETURN, site)
-
-
-def _set_attribute(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    mark = marks.stores.get(place)
-    return None if mark is None else Event(Does.SET_ATTRIBUTE, mark.site, node=mark.target)
-
-
-def _set_item(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
-    mark = marks.stores.get(place)
-    return None if mark is None else Event(Does.SET_ITEM, mark.site, node=mark.target)
-
-
-READERS: dict[To, Callable[[dis.Instruction, Place, Marks], Event | None]] = {
-    To.CALL: _call, To.OPERATE: _augment, To.ATTRIBUTE: _expose, To.DISCARD: _end, To.RETURN: _return,
-    To.SET_ATTRIBUTE: _set_attribute, To.SET_ITEM: _set_item,
-}  # fmt: skip
+def _event_of_values(instruction: dis.Instruction, place: Place, marks: Marks) -> Event | None:
+    does = VALUES[instruction.opname]
+    match does:
+        case Does.CALL if place not in marks.comprehensions:  # that is of its own code, which reports by itself
+            call = marks.calls.get(place)
+            flagged = call is not None and any(k.arg is None or k.arg in MAY_WRITE for k in call.keywords)
+            return Event(does, node=call, flagged=flagged)
+        case Does.AUGMENT if place in marks.augmented and instruction.argrepr.endswith("="):
+            return Event(does, node=marks.augmented[place])
+        case Does.EXPOSE if place in marks.exposed and instruction.argval == "data":
+            return Event(does, node=marks.exposed[place])
+        case Does.END if place in marks.ends:
+            return Event(does, marks.ends[place])
+        case Does.RETURN:
+            site = marks.returns.get(place, marks.only_return)
+            return None if site is None else Event(does, site)
+        case Does.SET_ATTRIBUTE | Does.SET_ITEM if place in marks.stores:
+            mark = marks.stores[place]
+            return Event(does, mark.site, node=mark.target)
+    return None

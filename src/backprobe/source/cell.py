@@ -17,7 +17,7 @@ from typing import Any
 
 from backprobe.errors import NothingToDifferentiate, Unsupported
 from backprobe.source.listener import ModuleListener
-from backprobe.source.module_names import ModuleNames, find_suspended, header_reads, names_of
+from backprobe.source.module_names import ModuleNames, find_suspended, header_reads
 from backprobe.source.rewrite import refusing_deep_nesting
 from backprobe.source.rewrite_module import rewrite_module
 from backprobe.source.sites import Site
@@ -63,7 +63,7 @@ class Cell:
 
     @cached_property
     def _names(self) -> ModuleNames:
-        return names_of(self.tree.body)
+        return ModuleNames(self.tree.body)
 
     @property
     def read(self) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ class Cell:
             if any(isinstance(part, ast.Call | ast.ImportFrom) for part in ast.walk(statement)):
                 break
             found |= dict.fromkeys(name for name in header_reads(statement) if name not in assigned)
-            assigned |= names_of([statement]).stored.keys()
+            assigned |= ModuleNames([statement]).stored.keys()
         return tuple(found)
 
     def value(self, name: str, default: Any = None) -> Any:

@@ -9,7 +9,7 @@ from enum import Enum, auto
 from operator import itemgetter
 from typing import Any
 
-from backprobe.source.locate import FunctionNode
+from backprobe.source.locate import FUNCTIONS, FunctionNode
 from backprobe.source.sites import Origin, Site, augmented, lines_of, names_read, operation
 
 Place = tuple[int | None, int | None]
@@ -103,7 +103,7 @@ def marked(node: FunctionNode | ast.ClassDef | ast.Module, lines: Sequence[str])
     return marker.marks
 
 
-class _Marker(ast.NodeVisitor):
+class _Marker:
     """Collects the marks of one function; functions and classes inside it have their own."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -112,10 +112,9 @@ class _Marker(ast.NodeVisitor):
         self.marks = Marks()
 
     def function(self, node: FunctionNode | ast.ClassDef | ast.Module) -> None:
-        if isinstance(node, ast.Module | ast.ClassDef):
-            self._statements(node.body)
-            return
-        given = node.args
+        given = (
+            ast.arguments([], [], None, [], [], None, []) if isinstance(node, ast.Module | ast.ClassDef) else node.args
+        )
         for argument in (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg):
             if argument is not None:
                 self.at = argument
@@ -123,94 +122,47 @@ class _Marker(ast.NodeVisitor):
         if isinstance(node, ast.Lambda):
             self.at = node.body
             self.marks.only_return = self._site("return", Origin.of(node.body))
-            self.visit(node.body)
-        else:
-            self._statements(node.body)
+        for part in [node.body] if isinstance(node, ast.Lambda) else node.body:
+            self._read(part)
 
-    def _statements(self, body: Sequence[ast.stmt]) -> None:
-        for statement in body:
-            self.visit(statement)
-
-    def visit(self, node: ast.AST) -> None:
+    def _read(self, node: ast.AST) -> None:
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            return
         outer = self.at
         if isinstance(node, ast.stmt):
             self.at = node
-        super().visit(node)
+        for target, origin in _bindings(node):
+            self._target(target, origin, BINDING.get(type(node), Does.BIND))
+        self._mark(node)
+        for part in ast.iter_child_nodes(node):
+            self._read(part)
         self.at = outer
 
-    def _comprehension(self, node: Any) -> None:
-        self.marks.comprehensions.add(_end(node))
-        self.generic_visit(node)
+    def _mark(self, node: Any) -> None:
+        """Mark what a node does besides binding targets."""
+        match node:
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                self.marks.comprehensions.add(_end(node))
+            case ast.AugAssign(target=target):
+                self.marks.augmented[_end(node)] = target
+            case ast.Expr(value=value):
+                self.marks.ends[_end(value)] = self._site("", Origin(operation(value), names_read(value)))
+            case ast.Return(value=ast.expr() as value):
+                self.marks.returns[_end(node)] = self._site("return", Origin.of(value))
+            case ast.Attribute(value=owner, attr="data", ctx=ast.Load()):
+                self.marks.exposed[_end(node)] = owner
+            case ast.Call():
+                self.marks.calls[_end(node)] = node
+            case ast.match_case(pattern=pattern):
+                self._captures(pattern)
 
-    visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _comprehension
-
-    def _own(self, node: Any) -> None:
-        """What is evaluated here of a function or class inside: its decorators and defaults bind nothing."""
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _own
-
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            self._target(target, Origin.of(node.value), Does.BIND)
-        self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self._target(node.target, Origin.of(node.value), Does.BIND)
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self.marks.augmented[_end(node)] = node.target
-        self._target(node.target, augmented(node), Does.STORE_AUGMENTED)
-        self.generic_visit(node)
-
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
-        self._target(node.target, Origin.of(node.value), Does.WALRUS)
-        self.generic_visit(node)
-
-    def visit_For(self, node: Any) -> None:
-        self._target(node.target, Origin(reads=names_read(node.iter)), Does.BIND)
-        self.generic_visit(node)
-
-    visit_AsyncFor = visit_For
-
-    def visit_withitem(self, node: ast.withitem) -> None:
-        if node.optional_vars is not None:
-            self._target(node.optional_vars, Origin(reads=names_read(node.context_expr)), Does.BIND)
-        self.generic_visit(node)
-
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        self._target(node.target, Origin(reads=names_read(node.iter)), Does.EACH)
-        self.generic_visit(node)
-
-    def visit_match_case(self, node: ast.match_case) -> None:
+    def _captures(self, pattern: ast.pattern) -> None:
         """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""
-        for part in ast.walk(node.pattern):
+        for part in ast.walk(pattern):
             name = getattr(part, "rest", None) or getattr(part, "name", None)
             if name is not None:
-                mark = Mark(
-                    Does.BIND, self._site(name, Origin()), ast.Name(name), _start(node.pattern), _end(node.pattern)
-                )
-                self.marks.captured.append(mark)
-        self.generic_visit(node)
-
-    def visit_Expr(self, node: ast.Expr) -> None:
-        self.marks.ends[_end(node.value)] = self._site("", Origin(operation(node.value), names_read(node.value)))
-        self.generic_visit(node)
-
-    def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None:
-            self.marks.returns[_end(node)] = self._site("return", Origin.of(node.value))
-        self.generic_visit(node)
-
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr == "data" and isinstance(node.ctx, ast.Load):
-            self.marks.exposed[_end(node)] = node.value
-        self.generic_visit(node)
-
-    def visit_Call(self, node: ast.Call) -> None:
-        self.marks.calls[_end(node)] = node
-        self.generic_visit(node)
+                site = self._site(name, Origin())
+                self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))
 
     def _target(self, target: ast.expr, origin: Origin, does: Does) -> None:
         """Mark a target of whatever kind, the parts of a tuple each with its own origin."""
@@ -228,6 +180,31 @@ class _Marker(ast.NodeVisitor):
         text, *below = lines_of(self.at, self.lines)
         self.marks.sites.append(Site(local, self.at.lineno, text, origin, tuple(below)))
         return len(self.marks.sites) - 1
+
+
+BINDING: dict[type[ast.AST], Does] = {
+    ast.AugAssign: Does.STORE_AUGMENTED, ast.NamedExpr: Does.WALRUS, ast.comprehension: Does.EACH,
+}  # fmt: skip
+"""What a node does to its targets, where that is not simply to bind them."""
+
+
+def _bindings(node: ast.AST) -> list[tuple[ast.expr, Origin]]:
+    """The targets that a node binds, each with the origin of what it is bound to."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            return [(target, Origin.of(value)) for target in targets]
+        case ast.AnnAssign(target=target, value=ast.expr() as value) | ast.NamedExpr(target=target, value=value):
+            return [(target, Origin.of(value))]
+        case ast.AugAssign(target=target):
+            return [(target, augmented(node))]
+        case (
+            ast.For(target=target, iter=given)
+            | ast.AsyncFor(target=target, iter=given)
+            | ast.comprehension(target=target, iter=given)
+            | ast.withitem(optional_vars=ast.expr() as target, context_expr=given)
+        ):
+            return [(target, Origin(reads=names_read(given)))]
+    return []
 
 
 def _start(node: Any) -> Place:
