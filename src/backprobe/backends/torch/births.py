@@ -16,7 +16,7 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from backprobe.backends.facts import Backward
 from backprobe.backends.torch.backward_passes import current_pass
 from backprobe.backends.torch.capture import Capture
-from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation
+from backprobe.backends.torch.graph import LEAF, Key, all_nodes, by_edge, inputs, operation, owners
 from backprobe.backends.torch.nonfinite import BADNESS, FINITE, Judged
 from backprobe.record.nonfinite import BackwardOp
 
@@ -118,11 +118,11 @@ class Births:
             return {}
         nodes = list(self.numbers)
         places = by_edge(captures)
-        owners = _owners(places)
+        owned = owners(places)
         found: dict[int, list[BackwardOp]] = {}
         for number, place, given, made in births:
             node = nodes[number]
-            owner = owners.get(node)
+            owner = owned.get(node)
             if owner is not None:
                 source = _first_recorded(node.next_functions[place], places)
                 one = BackwardOp(operation(node), source, given, made)
@@ -133,21 +133,6 @@ class Births:
 
 def _always() -> bool:
     return True
-
-
-def _owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
-    """Which capture each node belongs to: the first in the order of execution whose computation it is a part of."""
-    named = {node for node, _ in places}
-    owners: dict[Node, int] = {}
-    for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
-        owners.setdefault(node, at)
-        pending = [node]
-        while pending:
-            for follower, _ in pending.pop().next_functions:
-                if follower is not None and follower not in named and follower not in owners:
-                    owners[follower] = at
-                    pending.append(follower)
-    return owners
 
 
 def _first_recorded(edge: tuple[Node | None, int], places: Mapping[Key, Sequence[int]]) -> int | None:

@@ -6,13 +6,13 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
@@ -22,7 +22,6 @@ from backprobe.backends.torch.backward_passes import BACKWARD, GRAD, BackwardCal
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version
 from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.optimizer_steps import Step
-from backprobe.record.source import Source
 
 KINDS = {
     "has been modified by an inplace operation": "in_place",
@@ -42,7 +41,7 @@ KINDS = {
 """Messages of PyTorch 2.6 to 2.13, and the kind of failure that each means."""
 
 VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
-SHAPE = re.compile(r"\[torch\.(?:\w+\.)?(\w+)(?: \[([\d, ]*)\])?\]")
+WRITTEN = "modified by an inplace operation"
 
 
 def failure(
@@ -96,88 +95,38 @@ class Known:
         edge = gradient_edge(tensor)
         return None if edge is None else next(iter(self.edges.get(key(edge), ())), None)
 
-    def owners(self, roots: Sequence[Node]) -> dict[Node, int]:
-        """The named value that each node belongs to: the nearest one that is computed by it, alone or with others."""
-        found: dict[Node, int] = {}
-        pending = [(node, self.nodes.get(node)) for node in roots]
-        for node, at in pending:
-            if node in found:
-                continue
-            found[node] = own = self.nodes.get(node, -1 if at is None else at)
-            pending += [(follower, own) for follower, _ in node.next_functions if follower is not None]
-        return found
-
 
 # in place
 
 
-@dataclass(frozen=True)
-class Saved:
-    """What a message says of a saved tensor: its versions then and now, and its shape where it tells that."""
-
-    before: int
-    now: int
-    sizes: tuple[int, ...] | None
-
-    @classmethod
-    def of(cls, text: str) -> Saved | None:
-        versions, shape = VERSIONS.search(text), SHAPE.search(text)
-        if versions is None:
-            return None
-        sizes = None if shape is None or shape[2] is None else tuple(map(int, filter(None, shape[2].split(", "))))
-        return cls(int(versions[2]), int(versions[1]), sizes)
-
-    def has_shape(self, tensor: Tensor) -> bool:
-        return self.sizes is None or tuple(tensor.shape) == self.sizes
-
-    def has_size(self, tensor: Tensor) -> bool:
-        """May it be a view of all of a tensor, as of a weight that is transposed?"""
-        return self.sizes is not None and tensor.numel() == math.prod(self.sizes)
-
-    def writes(self, captures: Sequence[Capture], to: Iterable[int]) -> list[int]:
-        """The captures that were given by writes since it was saved, to the memory of some captures."""
-        places = {memory(captures[at].tensor) for at in to}
-        return [
-            at for at, capture in enumerate(captures)
-            if self.before < capture.version <= self.now and memory(capture.tensor) in places
-        ]  # fmt: skip
-
-
 def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[Step]) -> Failure:
-    owners = known.owners(graph.roots(roots))
-    savers = [node for node in owners for _ in broken(node, "modified by an inplace operation")]
+    owners, captures = graph.owners(known.edges), known.captures
+    unread = [(node, saved) for node in graph.nodes(*roots) for saved in broken(node, WRITTEN)]
     saving: dict[int, dict[str, None]] = {}
-    for node in savers:
-        saving.setdefault(owners[node], {})[node.name()] = None
+    for node, _ in unread:
+        saving.setdefault(owners.get(node, -1), {})[node.name()] = None
     found = Failure("in_place", savers=tuple((at, ", ".join(names)) for at, names in saving.items() if at >= 0))
-    said, captures = Saved.of(text), known.captures
+    said = VERSIONS.search(text)
     if said is None:
         return found
-    # what the savers compute, and what flows into them: they may have saved that, or views of it
-    around = {at for node in savers for at in (owners[node], *graph.inputs(GradientEdge(node, 0), known.edges))}
-    now = [at for at, capture in enumerate(captures) if version(capture.tensor) == said.now]
-    both = [at for at in now if captures[at].version == said.before]
-    shaped = [at for at in both if said.has_shape(captures[at].tensor)]
-    values = shaped or [at for at in both if at in around and said.has_size(captures[at].tensor)]
-    values = [at for at in values if at in around] or values
-    writers = said.writes(captures, values)
-    if not writers and len({memory(captures[at].tensor) for at in both}) == 1:
-        writers = said.writes(captures, both)  # all views of one memory count its versions together
-    if not writers:  # it got a name only when it had been written, as what a module has written to and gives
-        late = [at for at in now if at in around and captures[at].version > said.before]
-        writers = [at for at in late if said.has_shape(captures[at].tensor)]
-    lines = () if writers else _stepping(steps, [captures[at].tensor for at in values], said)
-    return replace(found, values=tuple(values), writers=tuple(writers), lines=lines)
+    now, before = map(int, said.groups())
+    kept = [saved for _, saved in unread if saved is not None and version(saved) == now]
+    if not kept:  # before PyTorch 2.7 nothing shows what is saved: what the savers compute, and what flows into them
+        near = {at for node, _ in unread for at in graph.inputs(GradientEdge(node, 0), known.edges)} | saving.keys()
+        kept = [captures[at].tensor for at in near if at >= 0 and before <= captures[at].version <= now]
+        kept = kept or [tensor for step in steps for tensor, *_ in step.versions if version(tensor) == now]
+    places, starts = {memory(tensor) for tensor in kept}, {_start(tensor) for tensor in kept}
+    there = [at for at, c in enumerate(captures) if memory(c.tensor) in places and version(c.tensor) == now]
+    same = [at for at in there if captures[at].version == before]
+    values = [at for at in same if _start(captures[at].tensor) in starts] or same
+    writers = [at for at in there if before < captures[at].version <= now]
+    stepped = dict.fromkeys(step.at for step in steps if not writers and step.wrote(places, before, now))
+    return replace(found, values=tuple(values), writers=tuple(writers), lines=tuple(stepped))
 
 
-def _stepping(steps: Iterable[Step], named: Sequence[Tensor], said: Saved) -> tuple[Source, ...]:
-    """The calls of optimizers that wrote to what was saved; where that has no name, to what may be it."""
-    found: dict[Source, None] = {}
-    for step in steps:
-        near = [tensor for tensor, *_ in step.versions if version(tensor) == said.now and said.has_size(tensor)]
-        if any(step.wrote(tensor, said.before, said.now) for tensor in named or near):
-            found[step.at] = None
-    return tuple(found)
+def _start(tensor: Tensor) -> tuple[int, int]:
+    """The same for views of all of a tensor, as of a weight that is transposed."""
+    return 0 if tensor.layout is not torch.strided else tensor.data_ptr(), tensor.numel()
 
 
 # a second backward
@@ -255,8 +204,8 @@ def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor]) -> 
 # reading
 
 
-def broken(node: Node, words: str) -> Iterator[str]:
-    """The saved tensors of a node that cannot be read any more, for this reason."""
+def broken(node: Node, words: str) -> Iterator[Tensor | None]:
+    """The saved tensors of a node that cannot be read any more, for this reason; None for what is not shown."""
     for name in dir(node):
         if name.startswith("_saved_") or name == "saved_tensors":
             try:
@@ -266,7 +215,7 @@ def broken(node: Node, words: str) -> Iterator[str]:
                     getattr(node, name)
             except RuntimeError as error:
                 if words in str(error):
-                    yield name
+                    yield from (getattr(one, "data", None) for one in each)
 
 
 def _call(error: BaseException) -> FrameType | None:

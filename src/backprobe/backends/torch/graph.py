@@ -52,6 +52,21 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
     return sorted(found)
 
 
+def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:
+    """Which capture each node belongs to: the first in the order of execution whose computation it is a part of."""
+    named = {node for node, _ in places}
+    found: dict[Node, int] = {}
+    for (node, _), (at, *_) in sorted(places.items(), key=lambda place: place[1][0]):
+        found.setdefault(node, at)
+        pending = [node]
+        while pending:
+            for follower, _ in pending.pop().next_functions:
+                if follower is not None and follower not in named and follower not in found:
+                    found[follower] = at
+                    pending.append(follower)
+    return found
+
+
 def backward_order(root: GradientEdge, recorded: Mapping[Key, Sequence[int]]) -> list[int]:
     """The recorded values in the order in which the engine's queue reaches them.
 

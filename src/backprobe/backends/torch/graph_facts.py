@@ -9,11 +9,11 @@ from torch.autograd.graph import Node
 from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
 from backprobe.backends.torch.checkpoints import REENTRANT
-from backprobe.backends.torch.errors import broken
+from backprobe.backends.torch.errors import WRITTEN, broken
 from backprobe.backends.torch.graph import edges, key, leaves, nodes
 from backprobe.backends.torch.tensors import describe, is_floating
 
-FREED, WRITTEN = "second time", "modified by an inplace operation"
+FREED = "second time"
 
 
 def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
@@ -27,8 +27,8 @@ def facts(output: Tensor, tensor: Tensor) -> GraphFacts:
         is_reached=edge is not None and (output is tensor or key(edge) in edges(output)),
         leaves=tuple(leaves(nodes(tensor))) if edge is not None and not tensor.is_leaf else (),
         output_leaves=tuple(leaves(reached)), again=_again(tensor, reached), shared=_shared(tensor, reached),
-        written=tuple(node.name() for node in reached if any(broken(node, WRITTEN))),
-        is_freed=any(any(broken(node, FREED)) for node in reached),
+        written=tuple(node.name() for node in reached if list(broken(node, WRITTEN))),
+        is_freed=any(list(broken(node, FREED)) for node in reached),
         own=tuple(dict.fromkeys(node.name() for node in reached if isinstance(node, torch._C._FunctionBase))),
         checkpoints=tuple(node.name() for node in reached if getattr(node, "_forward_cls", None) is REENTRANT),
     )  # fmt: skip

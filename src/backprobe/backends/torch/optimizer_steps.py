@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from backprobe.backends.torch.capture import version
+from backprobe.backends.torch.capture import memory, version
 from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
@@ -26,9 +27,9 @@ class Step:
     versions: tuple[tuple[Tensor, int, int], ...]
     at: Source
 
-    def wrote(self, tensor: Tensor, expected: int, now: int) -> bool:
-        """Did it write to a tensor between two versions of that?"""
-        return any(given is tensor and expected <= before < after <= now for given, before, after in self.versions)
+    def wrote(self, places: Container[int], expected: int, now: int) -> bool:
+        """Did it write to some memory between two versions of that?"""
+        return any(memory(given) in places and expected <= was < after <= now for given, was, after in self.versions)
 
 
 class Steps:
