@@ -11,7 +11,7 @@ import numpy
 from floats import Scalar
 
 from backprobe.backends.facts import Around, Backward, Description, Options, Outcome, Ran
-from backprobe.backends.immutable import HostArrays
+from backprobe.backends.numpy import HostArrays
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.record.containers import exchanged
 from backprobe.record.entries import GradStatus

@@ -13,7 +13,7 @@ from test_conformance import check
 import backprobe as bp
 from asked import round_trip
 from backprobe.backends.discover import BACKENDS
-from backprobe.backends.immutable import HostArrays
+from backprobe.backends.numpy import HostArrays
 from backprobe.backends.protocol import Backend, Tape
 from programs import PROGRAMS
 

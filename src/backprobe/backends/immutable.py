@@ -1,51 +1,17 @@
-"""Shared by backends whose values are read as NumPy arrays on the host."""
+"""Shared by backends whose values are read as NumPy arrays on the host: their numbers, and sums of those."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy
 
-from backprobe.backends.facts import Outcome, Summary
-from backprobe.backends.numpy import NumpyArrays
+from backprobe.backends.facts import Outcome
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import PathSums
 from backprobe.record.reasons import Reason
-
-
-class HostArrays(NumpyArrays):
-    """Showing and saving tensors through NumPy: a backend says how its tensors become arrays, and back."""
-
-    @abstractmethod
-    def to_host(self, tensor: Any) -> Any:
-        """The tensor as a NumPy array."""
-
-    @abstractmethod
-    def from_host(self, array: Any, dtype: str) -> Any:
-        """The tensor of this dtype with the numbers of an array."""
-
-    def summarize(self, tensor: Any) -> Summary | None:
-        return super().summarize(self.to_host(tensor))
-
-    def numbers(self, tensor: Any) -> Any:
-        return super().numbers(self.to_host(tensor))
-
-    def to_text(self, tensor: Any) -> str:
-        return super().to_text(_printable(self.to_host(tensor)))
-
-    def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-        return super().encode(self.to_host(tensor), blobs, seen)
-
-    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
-        return self.from_host(super().decode(layout, blobs), layout["dtype"])
-
-
-def _printable(array: Any) -> Any:
-    """NumPy's own types print as numbers; those that other packages add to it, such as bfloat16, do once widened."""
-    return array.astype(numpy.float32) if array.dtype.kind == "V" else array
 
 
 def is_floating_number(leaf: Any) -> bool:

@@ -1,7 +1,8 @@
-"""NumPy arrays as the tensors of a recording that was loaded without a framework."""
+"""Tensors that are shown and saved as NumPy arrays, and NumPy's own, of a recording loaded without a framework."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,16 @@ from backprobe.errors import BadRecording
 from backprobe.record.nonfinite import Nonfinite
 
 
-class NumpyArrays(Arrays):
-    """Showing and saving NumPy arrays."""
+class HostArrays(Arrays):
+    """Showing and saving tensors through NumPy: a backend says how its tensors become arrays, and back."""
 
-    name = "numpy"
+    @abstractmethod
+    def to_host(self, tensor: Any) -> Any:
+        """The tensor as a NumPy array."""
+
+    @abstractmethod
+    def from_host(self, array: Any, dtype: str) -> Any:
+        """The tensor of this dtype with the numbers of an array."""
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, numpy.ndarray)
@@ -26,7 +33,7 @@ class NumpyArrays(Arrays):
         return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
 
     def summarize(self, tensor: Any) -> Summary | None:
-        values = _wide(tensor)
+        values = self.numbers(tensor)
         kept = values[numpy.isfinite(values)]
         bad = values.size - kept.size
         if not kept.size:
@@ -41,45 +48,64 @@ class NumpyArrays(Arrays):
         return [_judged(self.numbers(tensor)) for tensor in tensors]
 
     def numbers(self, tensor: Any) -> Any:
-        return _wide(tensor)
+        array = self.to_host(tensor)
+        return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
 
     def to_text(self, tensor: Any) -> str:
-        return nested_text(tensor.tolist())
+        array = self.to_host(tensor)  # types that other packages add, such as bfloat16, print as numbers once widened
+        return nested_text((array.astype(numpy.float32) if array.dtype.kind == "V" else array).tolist())
 
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
-        whole = _memory(tensor)
+        array = self.to_host(tensor)
+        whole = _memory(array)
         if whole is None:
-            tensor = whole = numpy.ascontiguousarray(tensor).reshape(tensor.shape)
+            array = whole = numpy.ascontiguousarray(array).reshape(array.shape)
         if id(whole) not in seen:
             seen[id(whole)] = f"storage{len(blobs)}"
             blobs[seen[id(whole)]] = Memory(whole)
         return {
-            "layout": "strided", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
-            "stride": [step // tensor.itemsize for step in tensor.strides],
-            "offset": (_address(tensor) - _address(whole)) // tensor.itemsize, "storage": seen[id(whole)],
+            "layout": "strided", "dtype": str(array.dtype), "shape": list(array.shape),
+            "stride": [step // array.itemsize for step in array.strides],
+            "offset": (_address(array) - _address(whole)) // array.itemsize, "storage": seen[id(whole)],
         }  # fmt: skip
 
     def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
-        """The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense."""
-        if layout["dtype"] not in DTYPES:
-            raise BadRecording(
-                f"NumPy has nothing like {layout['dtype']}", asked='bp.load(path, to="numpy")',
-                found=f"a tensor of dtype {layout['dtype']}", next='bp.load(path, to="torch")',
-            )  # fmt: skip
-        if layout["layout"] != "strided":
-            parts = {key: self.decode(part, blobs) for key, part in layout["parts"].items()}
-            return _coo(layout["shape"], parts) if layout["layout"] == "coo" else _compressed(layout, parts)
-        flat = blobs[layout["storage"]]
-        kind = numpy.dtype("uint16" if layout["dtype"] == "bfloat16" else layout["dtype"])
-        flat = flat[: flat.size - flat.size % kind.itemsize].view(kind)
-        check_bounds(layout, flat.size)
-        strides = [step * kind.itemsize for step in layout["stride"]]
-        array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
-        if layout["dtype"] == "bfloat16":
-            # a shift of one number makes a scalar
-            wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
-            return wide.view(numpy.float32)
+        return self.from_host(_decoded(layout, blobs), layout["dtype"])
+
+
+class NumpyArrays(HostArrays):
+    """Showing and saving NumPy arrays."""
+
+    name = "numpy"
+
+    def to_host(self, tensor: Any) -> Any:
+        return tensor
+
+    def from_host(self, array: Any, dtype: str) -> Any:
         return array
+
+
+def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
+    """The array of a saved layout: bfloat16 becomes float32, which holds it exactly, and sparse becomes dense."""
+    if layout["dtype"] not in DTYPES:
+        raise BadRecording(
+            f"NumPy has nothing like {layout['dtype']}", asked='bp.load(path, to="numpy")',
+            found=f"a tensor of dtype {layout['dtype']}", next='bp.load(path, to="torch")',
+        )  # fmt: skip
+    if layout["layout"] != "strided":
+        parts = {key: _decoded(part, blobs) for key, part in layout["parts"].items()}
+        return _coo(layout["shape"], parts) if layout["layout"] == "coo" else _compressed(layout, parts)
+    flat = blobs[layout["storage"]]
+    kind = numpy.dtype("uint16" if layout["dtype"] == "bfloat16" else layout["dtype"])
+    flat = flat[: flat.size - flat.size % kind.itemsize].view(kind)
+    check_bounds(layout, flat.size)
+    strides = [step * kind.itemsize for step in layout["stride"]]
+    array = numpy.lib.stride_tricks.as_strided(flat[layout["offset"] :], layout["shape"], strides)
+    if layout["dtype"] == "bfloat16":
+        # a shift of one number makes a scalar
+        wide = numpy.asarray(array.astype(numpy.uint32) << 16, numpy.uint32)
+        return wide.view(numpy.float32)
+    return array
 
 
 DTYPES = frozenset({
@@ -145,10 +171,6 @@ def _compressed(layout: Mapping[str, Any], parts: Mapping[str, Any]) -> Any:
         row, column = (major, plain[at]) if by_row else (plain[at], major)
         dense[at][row, :, column, :] = values[at]
     return dense.reshape(tuple(layout["shape"]))
-
-
-def _wide(array: Any) -> Any:
-    return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
 
 
 def _judged(numbers: Any) -> Nonfinite:

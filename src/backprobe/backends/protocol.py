@@ -3,7 +3,7 @@
 To add a backend that can do the function form, implement these, and list it in ``backprobe.backends.discover``:
 
 - ``Backend``: ``name``, ``title``, ``arrays`` and ``tape(options)``
-- ``Arrays``: of ``backprobe.backends.immutable.HostArrays`` ``is_tensor``, ``describe``, ``to_host`` and ``from_host``
+- ``Arrays``: of ``backprobe.backends.numpy.HostArrays`` ``is_tensor``, ``describe``, ``to_host`` and ``from_host``
 - ``Tape``: ``is_tensor``, ``is_floating``, ``is_differentiated``, ``describe`` and ``cotangent`` of its tensors;
   ``capture`` as a value gets its name, ``run`` for forward and backward, ``release``
 

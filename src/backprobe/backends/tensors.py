@@ -1,7 +1,7 @@
 """Tensors as backprobe sees them: what choosing an output asks of one, and what showing and saving ask of many.
 
 Both are part of every backend. A backend whose tensors become NumPy arrays inherits nearly all of ``Arrays`` from
-``backprobe.backends.immutable.HostArrays``.
+``backprobe.backends.numpy.HostArrays``.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.immutable import HostArrays
 from backprobe.backends.jax.tensors import describe, is_array
+from backprobe.backends.numpy import HostArrays
 from backprobe.errors import Unsupported
 
 

@@ -8,8 +8,7 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.facts import Summary
-from backprobe.backends.immutable import HostArrays
-from backprobe.backends.numpy import DTYPES
+from backprobe.backends.numpy import DTYPES, HostArrays
 from backprobe.backends.tensorflow.tensors import describe, plain, read
 from backprobe.errors import NotSaved
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from backprobe.backends.immutable import compared
+from backprobe.backends.immutable import compared, too_large
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.capture import Capture
@@ -29,8 +29,6 @@ from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.reasons import Reason
-
-LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 
 
 @dataclass
@@ -213,11 +211,9 @@ class _Pass:
         """The whole Jacobian block with respect to each source, one pass an element; what is too large for that."""
         size, wanted = self.like.numel(), []
         for nth, source in enumerate(self.sources):
-            elements = size * math.prod(self._shape(nth))
-            if elements > LARGEST_BLOCK:
-                self.notes.append(
-                    Reason("block_too_large", {"elements": f"{elements:,}", "most": f"{LARGEST_BLOCK:,}"})
-                )
+            note = too_large(size * math.prod(self._shape(nth)))
+            if note is not None:
+                self.notes.append(note)
             elif source.geometry is None:
                 wanted.append(nth)
         rows: dict[int, list[Tensor]] = {nth: [] for nth in wanted}
