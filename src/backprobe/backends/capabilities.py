@@ -75,8 +75,10 @@ class Writes(ABC):
         """The program takes a handle through which it may write unseen."""
 
     @abstractmethod
-    def recapture(self, tensor: Any, around: Callable[[], Around], previous: Any, through: bool) -> Any:
-        """``Tape.capture`` of a tensor that was written.
+    def capture(
+        self, tensor: Any, around: Callable[[], Around], previous: Any | None = None, through: bool = False
+    ) -> Any:
+        """``Tape.capture``, also of a tensor that was written.
 
         ``previous`` is the capture of the same object before, if it had one, and ``through`` says whether that write
         went through this object.

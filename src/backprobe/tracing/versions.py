@@ -55,7 +55,7 @@ class Versions:
         if self.writes is None or (previous is None and not through):
             capture = self.tape.capture(tensor, around)
         else:
-            capture = self.writes.recapture(tensor, around, previous.capture if previous else None, through)
+            capture = self.writes.capture(tensor, around, previous.capture if previous else None, through)
         value = Value(tensor, version, capture, names.id, site, previous=previous)
         self.values.latest[self.tape.identity(tensor)] = value
         self.values.made.append(value)

@@ -94,11 +94,6 @@ class TorchTape(Tape, Versions, Writes):
 
     # captures
 
-    def recapture(
-        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None, through: bool
-    ) -> Capture:
-        return self.capture(tensor, around, previous, through)
-
     def capture(
         self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
     ) -> Capture:
