@@ -52,6 +52,11 @@ def numbers(tensor):
     return None if tensor is None else tensor.tolist() if hasattr(tensor, "tolist") else np.asarray(tensor).tolist()
 
 
+def all_grads(rec):
+    """Printed name -> gradient as Python numbers, of those that have one."""
+    return {name: numbers(gradient) for name, gradient in rec.grads().items()}
+
+
 def partials(rec):
     """Every partial as numbers, by what it is of and with respect to what."""
     return {f"∂{name}/∂{by}": numbers(p) for name, entry in rec.items() for by, p in entry.partials.items()}
@@ -77,9 +82,11 @@ ALL = {
     "inputs": inputs,
     "names": list,
     "notes": lambda rec: rec.notes,
-    "agree": lambda rec: rec.path_sums.agree,
-    "all_grads": lambda rec: {name: numbers(gradient) for name, gradient in rec.grads().items()},
+    "agree": lambda rec: rec.path_sums and rec.path_sums.agree,
+    "all_grads": all_grads,
     "all_statuses": lambda rec: {name: str(entry.status) for name, entry in rec.items()},
+    "result": lambda rec: numbers(rec.result),
+    "outputs": lambda rec: [entry.name for entry in rec.outputs],
 }
 """What a recording says of everything in it, by the keyword of ``gives``."""
 SOME = {
@@ -87,9 +94,22 @@ SOME = {
     "values": lambda entry: numbers(entry.value),
     "both": lambda entry: (numbers(entry.value), numbers(entry.grad_or_none)),
     "statuses": lambda entry: str(entry.status),
+    "reasons": lambda entry: entry.reason,
+    "axes": lambda entry: entry.axes,
+    "dtypes": lambda entry: entry.dtype,
+    "inputs_of": lambda entry: sorted(edge.name for edge in entry.inputs),
     "reads": lambda entry: (entry.source.expression, {read.spelled: read.name for read in entry.reads}),
 }
 """What it says of a value: ``gives`` takes a dict with some of the names."""
+
+
+def says(rec, **wanted):
+    """A recording says this, by the keywords of ``ALL`` and ``SOME``."""
+    for what, expected in wanted.items():
+        if what in ALL:
+            assert ALL[what](rec) == expected, what
+        else:
+            assert {name: SOME[what](rec[name]) for name in expected} == expected, what
 
 
 class on:
@@ -108,11 +128,7 @@ class on:
         def test_of(program):
             def test():
                 rec = self.record(program)
-                for what, expected in wanted.items():
-                    if what in ALL:
-                        assert ALL[what](rec) == expected, what
-                    else:
-                        assert {name: SOME[what](rec[name]) for name in expected} == expected, what
+                says(rec, **wanted)
                 if judged is not None:
                     agrees(rec, judged)
 

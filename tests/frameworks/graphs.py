@@ -4,6 +4,9 @@ import contextlib
 
 import tensorflow as tf
 
+import backprobe as bp
+from asked import on
+
 v1 = tf.compat.v1
 
 
@@ -20,6 +23,19 @@ def graph(build, kind=v1.Session):
             session.close()
 
 
+def probed(build, *feeds, **options):
+    """What a probe says of the tensor that ``build`` makes, with a session of its own."""
+    with graph(build) as (target, session):
+        return bp.probe(target, session=session, **options)(*feeds)
+
+
+class of(on):
+    """Makes a test of a function that builds a graph: what it gives, fed with these."""
+
+    def record(self, build):
+        return probed(build, *self.arguments, **self.options)
+
+
 def fed(name="x", shape=(), dtype=tf.float32):
     return v1.placeholder(dtype, shape, name)
 
@@ -32,11 +48,6 @@ def s3(resource=True):
     u = tf.multiply(x, w, name="u")
     v = tf.add(u, b, name="v")
     return tf.nn.relu(v, name="a")
-
-
-def numbers(rec):
-    """Printed name -> gradient as Python numbers, of those that have one."""
-    return {name: gradient.tolist() for name, gradient in rec.grads().items()}
 
 
 def operations(session):

@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax_expected import grads, same, statuses
+from jax_expected import W, X, as_jax, by_hand, grads, on, same, statuses
 
 import backprobe as bp
+from asked import says
 
 SECTION = "What only some frameworks have"
-X, W = jnp.asarray(0.7), jnp.asarray([1.0, 2.0, 3.0])
 ZEROS = jnp.zeros(3)
 
 
@@ -22,16 +22,6 @@ def supports(claim, answer="yes"):
 
 
 # loops
-
-
-def scanned_by_hand(x, w, at_c, at_u, at_v, **options):
-    def step(c, item):
-        t, c_, u_, v_ = item
-        u = (c + c_) * t + u_
-        return jnp.sin(u) + x + v_, u
-
-    last, us = lax.scan(step, x, (w, at_c, at_u, at_v), **options)
-    return last + us.sum()
 
 
 @supports("`lax.scan`: values stacked by step, and the axis said in `entry.axes`")
@@ -47,11 +37,18 @@ def test_the_values_of_a_scan_are_stacked_by_step(options):
         last, us = lax.scan(step, x, w, **options)
         return last + us.sum()
 
+    def expected(x, w, at_c, at_u, at_v):
+        def step(c, item):
+            t, c_, u_, v_ = item
+            u = (c + c_) * t + u_
+            return jnp.sin(u) + x + v_, u
+
+        last, us = lax.scan(step, x, (w, at_c, at_u, at_v), **options)
+        return last + us.sum()
+
     rec = bp.probe(f)(X, W)
-    x, w, c, u, v = jax.grad(lambda *args: scanned_by_hand(*args, **options), (0, 1, 2, 3, 4))(X, W, *[ZEROS] * 3)
-    grads(rec, **{"x": x, "w": w, "/step:c": c, "/step:u": u, "/step:v": v})
-    assert statuses(rec)["/step:unused"] == "not_connected"
-    assert {rec[f"/step:{name}"].axes for name in "ctuv"} == {("step",)}
+    by_hand(rec, expected, **{"x": X, "w": W, "/step:c": ZEROS, "/step:u": ZEROS, "/step:v": ZEROS})
+    says(rec, statuses={"/step:unused": "not_connected"}, axes={f"/step:{name}": ("step",) for name in "ctuv"})
     assert rec["last"].axes == ()
     same(rec["us"].value, rec["/step:u"].value)
     same(rec.result, f(X, W))
@@ -71,41 +68,35 @@ def test_a_scan_without_items_has_a_length():
     same(rec["/step:u"].grad[0], np.cos(rec["/step:u"].value[0]) * np.cos(rec["/step:u"].value[1]))
 
 
-def test_what_is_carried_beside_the_output_is_not_connected():
+@on(X, W).gives(
+    {"/step:p": [6, 3, 1], "/step:c.0": [6, 6, 3]},
+    statuses=dict.fromkeys(["/step:q", "/step:c.1", "b", "qs"], "not_connected"),
+    inputs_of={"a": ["/step:c.0", "/step:p", "/step:t", "w", "x"]},
+)
+def test_what_is_carried_beside_the_output_is_not_connected(x, w):
     """JAX gives zeros for it: whether a gradient is 0 or not there only the structure of the loop tells."""
 
-    def f(x, w):
-        def step(c, t):
-            a, b = c
-            p = a * t
-            q = b * 2 + p
-            return (p, q), q
+    def step(c, t):
+        a, b = c
+        p = a * t
+        q = b * 2 + p
+        return (p, q), q
 
-        (a, b), qs = lax.scan(step, (x, x), w)
-        return a
-
-    rec = bp.probe(f)(X, W)
-    grads(rec, **{"/step:p": [6, 3, 1], "/step:c.0": [6, 6, 3]})
-    assert statuses(rec)["/step:q"] == statuses(rec)["/step:c.1"] == statuses(rec)["b"] == "not_connected"
-    assert statuses(rec)["qs"] == "not_connected"
-    assert {edge.name for edge in rec["a"].inputs} == {"x", "w", "/step:c.0", "/step:t", "/step:p"}
+    (a, b), qs = lax.scan(step, (x, x), w)
+    return a
 
 
-def test_what_is_carried_round_comes_to_the_output_a_step_later():
-    def f(x, w):
-        def step(c, t):
-            a, b, d = c
-            k = d * t
-            return (b, k, a), None
+@on(X, W).gives({"x": W[1], "/step:k": [0, 1, 0]})
+def test_what_is_carried_round_comes_to_the_output_a_step_later(x, w):
+    """The result is x · w[1] + k[1]: a of the third turn is b of the second, made of d, which was a at first."""
 
-        (a, b, d), _ = lax.scan(step, (x, x, x), w)
-        return a
+    def step(c, t):
+        a, b, d = c
+        k = d * t
+        return (b, k, a), None
 
-    def by_hand(x, k):
-        return x * W[1] + k[1]  # a of the third turn is b of the second, made of d, which was a at first
-
-    rec = bp.probe(f)(X, W)
-    grads(rec, **{"x": W[1], "/step:k": [0, 1, 0]})
+    (a, b, d), _ = lax.scan(step, (x, x, x), w)
+    return a
 
 
 @supports("nested `lax.scan`: stacked by step of each loop")
@@ -121,7 +112,7 @@ def test_a_scan_within_a_scan():
 
         return lax.scan(outer, x, w)[0]
 
-    def by_hand(x, at_q):
+    def expected(x, at_q):
         def inner(c, item):
             return jnp.sin(c * item[0] + item[1]), None
 
@@ -131,9 +122,8 @@ def test_a_scan_within_a_scan():
         return lax.scan(outer, x, (W, at_q))[0]
 
     rec = bp.probe(f)(X, W)
-    x, q = jax.grad(by_hand, (0, 1))(X, jnp.zeros((3, 3)))
-    grads(rec, **{"x": x, "/outer/inner:q": q})
-    assert rec["/outer/inner:q"].axes == ("step", "step")
+    by_hand(rec, expected, **{"x": X, "/outer/inner:q": jnp.zeros((3, 3))})
+    says(rec, axes={"/outer/inner:q": ("step", "step")})
 
 
 @supports("`lax.fori_loop` with bounds that are known, `lax.map`")
@@ -148,8 +138,7 @@ def test_a_loop_with_a_known_number_of_turns(bound):
 
     rec = bp.probe(f)(X)
     grads(rec, **{"x": 4 * X**3, "/body:u": [X**2, X, 1]})
-    assert rec["/body:i"].value.tolist() == [0, 1, 2]
-    assert statuses(rec)["/body:i"] == "not_float"
+    says(rec, values={"/body:i": [0, 1, 2]}, statuses={"/body:i": "not_float"})
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 3}])
@@ -177,7 +166,7 @@ def test_an_associative_scan():
         return lax.associative_scan(combine, w * x).sum()
 
     rec = bp.probe(f)(X, W)
-    grads(rec, **dict(zip("xw", jax.grad(f, (0, 1))(X, W), strict=True)))
+    as_jax(rec, f, X, W)
     same(rec["/combine#0:u"].value, [X * X * 2])
     same(rec["/combine#0:u"].grad, [1 + 3 * X])
 
@@ -218,9 +207,8 @@ def test_a_while_loop_that_leads_nowhere():
         return x * 2
 
     rec = bp.probe(f)(X)
-    assert {name: status for name, status in statuses(rec).items() if status != "opaque"} == {
-        "x": "ok", "v": "not_connected", "return": "ok",
-    }  # fmt: skip
+    outside = {name: status for name, status in statuses(rec).items() if status != "opaque"}
+    assert outside == {"x": "ok", "v": "not_connected", "return": "ok"}
     same(rec["v"].value, 11.2)
 
 
@@ -271,29 +259,27 @@ def test_a_branch_that_gives_a_number_gives_an_array(taken, jitted):
     assert isinstance(rec["y"].value, jax.Array)
 
 
-def branches(x, w):
-    def twice(t):
-        u = t * 2
-        return u * x
-
-    def thrice(t):
-        v = t * 3
-        return v
-
-    y = lax.cond(x > 0.5, twice, thrice, x)
-    return y * w.sum()
-
-
 @supports("`lax.cond`, `lax.switch`: the branch not taken is `not_executed`")
 def test_the_branch_that_was_taken_and_the_other():
+    def branches(x, w):
+        def twice(t):
+            u = t * 2
+            return u * x
+
+        def thrice(t):
+            v = t * 3
+            return v
+
+        y = lax.cond(x > 0.5, twice, thrice, x)
+        return y * w.sum()
+
     rec = bp.probe(branches)(X, W)
     grads(rec, **{"x": 4 * X * 6, "/twice:u": X * 6, "/twice:t": 12 * X, "y": 6})
-    assert (rec["/thrice:v"].status, rec["/thrice:v"].value) == ("not_executed", None)
+    says(rec, statuses={"/thrice:v": "not_executed"}, values={"/thrice:v": None}, inputs_of={"y": ["/twice:u", "x"]})
     assert "not taken" in rec["/thrice:v"].reason
-    assert [edge.name for edge in rec["y"].inputs] == ["x", "/twice:u"]
     rec = bp.probe(branches)(jnp.asarray(0.3), W)
     grads(rec, **{"x": 18, "/thrice:t": 18})
-    assert rec["/twice:u"].status == "not_executed"
+    says(rec, statuses={"/twice:u": "not_executed"})
 
 
 def test_a_switch():
@@ -335,29 +321,25 @@ def test_a_branch_inside_a_loop():
 
     rec = bp.probe(f)(X, W)
     grads(rec, **{"/step/twice:u": [0, X, X], "/step/loop:v": [X, 0, 0]})
-    assert rec["/step/twice:u"].axes == ("step",)
-    assert rec["/step/twice:u"].value.tolist() == [0, 4, 6]
+    says(rec, values={"/step/twice:u": [0, 4, 6]}, axes={"/step/twice:u": ("step",)})
     assert "/step/twice:u: it was computed in 2 of 3 steps; in the others it is 0 here" in rec.notes
     assert "/step/loop:v: it was computed in 1 of 3 steps; in the others it is 0 here" in rec.notes
 
 
-def test_a_branch_chosen_for_each_example_computes_both():
-    def f(w):
-        def g(t):
-            def a(t):
-                u = t * 2
-                return u
+@on(W).gives({"w": [3, 2, 2], "/g/a:u": [0, 1, 1], "/g/b:v": [1, 0, 0]})
+def test_a_branch_chosen_for_each_example_computes_both(w):
+    def g(t):
+        def a(t):
+            u = t * 2
+            return u
 
-            def b(t):
-                v = t * 3
-                return v
+        def b(t):
+            v = t * 3
+            return v
 
-            return lax.cond(t > 1.5, a, b, t)
+        return lax.cond(t > 1.5, a, b, t)
 
-        return jax.vmap(g)(w).sum()
-
-    rec = bp.probe(f)(W)
-    grads(rec, **{"w": [3, 2, 2], "/g/a:u": [0, 1, 1], "/g/b:v": [1, 0, 0]})
+    return jax.vmap(g)(w).sum()
 
 
 # batches
@@ -373,14 +355,12 @@ def test_the_values_of_a_batch():
 
         return jax.vmap(g)(w).sum()
 
-    def by_hand(x, at_u, at_shared):
-        return (jnp.sin(W * x + at_u) * (x * 2 + at_shared)).sum()
+    def expected(at_u, at_shared):
+        return (jnp.sin(W * X + at_u) * (X * 2 + at_shared)).sum()
 
     rec = bp.probe(f)(X, W)
-    _, u, shared = jax.grad(by_hand, (0, 1, 2))(X, ZEROS, 0.0)
-    grads(rec, **{"/g:u": u, "/g:shared": shared})
-    assert rec["/g:u"].axes == ("batch",)
-    assert rec["/g:shared"].axes == ()  # it is the same for all examples
+    by_hand(rec, expected, **{"/g:u": ZEROS, "/g:shared": 0.0})
+    says(rec, axes={"/g:u": ("batch",), "/g:shared": ()})  # it is the same for all examples
 
 
 @pytest.mark.parametrize(
@@ -418,7 +398,7 @@ def test_batches_within_batches_loops_and_jit():
 
         return jax.jit(jax.vmap(row))(w).sum() * x
 
-    def by_hand(x, at_k, at_u):
+    def expected(x, at_k, at_u):
         def cell(q, r, k, u):
             return q * r + k + lax.scan(lambda c, item: (c * item[0] + item[1], None), r, (W, u))[0]
 
@@ -428,10 +408,8 @@ def test_batches_within_batches_loops_and_jit():
         return jax.vmap(row, (0, 0, 1))(W, at_k, at_u).sum() * x
 
     rec = bp.probe(f)(X, W)
-    x, k, u = jax.grad(by_hand, (0, 1, 2))(X, jnp.zeros((3, 3)), jnp.zeros((3, 3)))
-    grads(rec, **{"x": x, "/row/cell:k": k, "/row/cell/step:u": u})
-    assert rec["/row/cell:k"].axes == ("batch", "batch")
-    assert rec["/row/cell/step:u"].axes == ("step", "batch")
+    by_hand(rec, expected, **{"x": X, "/row/cell:k": jnp.zeros((3, 3)), "/row/cell/step:u": jnp.zeros((3, 3))})
+    says(rec, axes={"/row/cell:k": ("batch", "batch"), "/row/cell/step:u": ("step", "batch")})
 
 
 def test_a_jitted_batch_is_still_a_batch():
@@ -495,18 +473,16 @@ def test_values_inside_a_checkpoint(policy, partials):
 
         return jax.checkpoint(block, policy=policy)(x) + jax.checkpoint(lambda c: lax.scan(step, c, w)[0])(x)
 
-    def by_hand(x, at_u, at_v, at_k):
+    def expected(x, at_u, at_v, at_k):
         u = jnp.sin(x) * W + at_u
         loop = lax.scan(lambda c, item: (jnp.cos(c) * item[0] + item[1], None), x, (W, at_k))[0]
         return (u * u + at_v).sum() + loop
 
     rec = bp.probe(f, partials=partials)(X, W)
-    x, u, v, k = jax.grad(by_hand, (0, 1, 2, 3))(X, ZEROS, ZEROS, ZEROS)
-    grads(rec, **{"x": x, "/block:u": u, "/block/inner:v": v, "/<lambda>/step:k": k})
+    by_hand(rec, expected, **{"x": X, "/block:u": ZEROS, "/block/inner:v": ZEROS, "/<lambda>/step:k": ZEROS})
     same(rec.result, f(X, W))
     if partials:
-        assert rec.path_sums.agree
-        assert [edge.name for edge in rec["/block/inner:v"].inputs] == ["/block/inner:t"]
+        says(rec, agree=True, inputs_of={"/block/inner:v": ["/block/inner:t"]})
 
 
 # rules of the user's own, and derivatives inside the program
@@ -558,13 +534,9 @@ def test_derivatives_inside_the_program():
         return d * x + back(e)[0] + tangent * value + slope
 
     rec = bp.probe(f)(X)
-
-    def by_hand(x, at):
-        g = lambda t: jnp.sin(t * t + at) * t
-        return jax.grad(g)(x) * x
-
-    grads(rec, x=jax.grad(f)(X), **{"/g#0:u": jax.grad(by_hand, 1)(X, 0.0)})
-    assert rec["/g#3:u"].status == "ok"
+    as_jax(rec, f, X)
+    by_hand(rec, lambda at: jax.grad(lambda t: jnp.sin(t * t + at) * t)(X) * X, **{"/g#0:u": 0.0})
+    says(rec, statuses={"/g#3:u": "ok"})
 
 
 def test_a_loop_inside_a_derivative_inside_the_program_is_opaque():
@@ -585,9 +557,9 @@ def test_a_loop_inside_a_derivative_inside_the_program_is_opaque():
 
     for function in (f, in_a_loop):
         rec = bp.probe(function)(X, W)
-        grads(rec, **dict(zip("xw", jax.grad(function, (0, 1))(X, W), strict=True)))
+        as_jax(rec, function, X, W)
         (name,) = [name for name in rec if name.endswith("/step:u")]
-        assert (rec[name].status, rec[name].value) == ("opaque", None)
+        says(rec, statuses={name: "opaque"}, values={name: None})
         assert "cannot see into" in rec[name].reason
 
 
@@ -602,17 +574,16 @@ def test_a_derivative_inside_a_loop_and_a_batch_is_seen():
 
         return lax.scan(step, x, w)[0] + jax.vmap(jax.grad(g))(w).sum()
 
-    def by_hand(x, at_u):
+    def expected(x, at_u):
         def slope(c, u):
             return jax.grad(lambda t: jnp.sin(t * t + u) * t)(c)
 
         return lax.scan(lambda c, item: (slope(c, item[1]) * item[0], None), x, (W, at_u))[0]
 
     rec = bp.probe(f)(X, W)
-    x, u = jax.grad(by_hand, (0, 1))(X, ZEROS)
-    grads(rec, x=x, **{"/step/g:u": u})
+    by_hand(rec, expected, **{"x": X, "/step/g:u": ZEROS})
     same(rec["/g:u"].value, W * W)
-    assert (rec["/step/g:u"].axes, rec["/g:u"].axes) == (("step",), ("batch",))
+    says(rec, axes={"/step/g:u": ("step",), "/g:u": ("batch",)})
 
 
 def test_a_batch_inside_a_derivative_is_seen():
@@ -626,13 +597,10 @@ def test_a_batch_inside_a_derivative_is_seen():
 
         return jax.grad(loss)(x)
 
-    def by_hand(x, at_u):
-        return jax.grad(lambda q: jnp.sin(W * q + at_u).sum())(x)
-
     rec = bp.probe(f)(X, W)
-    x, u = jax.grad(by_hand, (0, 1))(X, ZEROS)
-    grads(rec, x=x, **{"/loss/g:u": u})
-    assert rec["/loss/g:u"].axes == ("batch",)
+    expected = lambda x, at_u: jax.grad(lambda q: jnp.sin(W * q + at_u).sum())(x)
+    by_hand(rec, expected, **{"x": X, "/loss/g:u": ZEROS})
+    says(rec, axes={"/loss/g:u": ("batch",)})
 
 
 def test_what_a_program_prints_is_printed_once():

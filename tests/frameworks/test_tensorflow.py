@@ -10,18 +10,11 @@ import tensorflow as tf
 from tensorflow.python.eager import context, execute, record
 
 import backprobe as bp
-from asked import inputs, on, round_trip
+from asked import all_grads, inputs, on, round_trip, says
 
 probe = functools.partial(bp.probe, backend="tensorflow")
+probed = functools.partial(on, backend="tensorflow")
 CARRIES_NOTHING = "it was computed from differentiated values, but has no gradient history"
-
-
-def numbers(rec):
-    return {name: gradient.numpy().tolist() for name, gradient in rec.grads().items()}
-
-
-def statuses(rec):
-    return {name: str(entry.status) for name, entry in rec.items()}
 
 
 def vector(*values):
@@ -47,9 +40,8 @@ def test_gradients_are_those_of_a_tape_written_by_hand():
         v = tf.tanh(u) + x
         s = tf.reduce_sum(v * v)
     by_hand = tape.gradient(s, {"x": x, "w": w, "u": u, "v": v, "s": s})
-    assert numbers(rec) == {name: gradient.numpy().tolist() for name, gradient in by_hand.items()}
-    assert rec["u"].value.numpy().tolist() == u.numpy().tolist()
-    assert list(rec) == ["x", "w", "u", "v", "s"]
+    says(rec, all_grads={name: gradient.numpy().tolist() for name, gradient in by_hand.items()}, names=[*by_hand])
+    says(rec, values={"u": u.numpy().tolist()})
 
 
 def test_gradients_agree_with_finite_differences():
@@ -66,18 +58,18 @@ def test_gradients_agree_with_finite_differences():
             assert (ends[0] - ends[1]) / 2e-6 == pytest.approx(rec[name].grad[element].numpy(), rel=1e-7)
 
 
-def test_a_container_of_the_callers_comes_back_as_it_was():
-    for partials in (False, True):
-        pair = [tf.constant(2.0), tf.constant(3.0)]
-        held = list(pair)
-        rec = bp.probe(lambda pair: pair[0] * pair[1], partials=partials)(pair)
-        assert numbers(rec) == {"pair.0": 3, "pair.1": 2, "return": 1}
-        assert all(now is before for now, before in zip(pair, held, strict=True))
+@pytest.mark.parametrize("partials", [False, True])
+def test_a_container_of_the_callers_comes_back_as_it_was(partials):
+    pair = [tf.constant(2.0), tf.constant(3.0)]
+    held = list(pair)
+    rec = bp.probe(lambda pair: pair[0] * pair[1], partials=partials)(pair)
+    says(rec, all_grads={"pair.0": 3, "pair.1": 2, "return": 1})
+    assert all(now is before for now, before in zip(pair, held, strict=True))
 
 
-def test_wrt_names_what_is_differentiated():
-    rec = probe(lambda x, n: x * n, wrt="n")(2.0, 3)
-    assert statuses(rec) == {"x": "not_tensor", "n": "ok", "return": "ok"}
+@probed(2.0, 3, wrt="n").gives(all_statuses={"x": "not_tensor", "n": "ok", "return": "ok"})
+def test_wrt_names_what_is_differentiated(x, n):
+    return x * n
 
 
 def test_what_flows_into_what():
@@ -86,7 +78,7 @@ def test_what_flows_into_what():
     assert [edge.name for edge in bp.probe(composed, ["x", "v"])(vector(1.0), vector(2.0))["v"].inputs] == ["x"]
 
 
-@on(1.4, 3.0, backend="tensorflow").gives(
+@probed(1.4, 3.0).gives(
     inputs={"s": ["w", "rounded"]}, all_statuses={"x": "not_connected", "w": "ok", "rounded": "ok", "s": "ok"}
 )
 def test_what_an_operation_has_no_derivative_towards_does_not_flow_into_it(x, w):
@@ -97,32 +89,26 @@ def test_what_an_operation_has_no_derivative_towards_does_not_flow_into_it(x, w)
 
 @pytest.mark.supports("`IndexedSlices` are made dense", "TensorFlow and Keras")
 def test_a_sparse_gradient_is_dense():
-    def f(table):
-        rows = tf.gather(table, [0, 2, 0])
-        return tf.reduce_sum(rows)
-
-    rec = bp.probe(f)(tf.ones((3, 2)))
+    rec = bp.probe(lambda table: tf.reduce_sum(tf.gather(table, [0, 2, 0])))(tf.ones((3, 2)))
     assert isinstance(rec["table"].grad, tf.Tensor)
-    assert rec["table"].grad.numpy().tolist() == [[2, 2], [0, 0], [1, 1]]
+    says(rec, grads={"table": [[2, 2], [0, 0], [1, 1]]})
 
 
-def test_a_function_with_a_gradient_of_its_own():
-    @tf.custom_gradient
-    def step(z):
-        return tf.cast(z > 0, tf.float32) + 0.0, lambda upstream: 5 * upstream
-
-    def f(x):
-        y = x * 2
-        z = step(y)
-        s = z * 3
-        return s
-
-    rec = probe(f)(2.0)
-    assert numbers(rec) == {"x": 30, "y": 15, "z": 3, "s": 1}
-    assert inputs(rec) == {"y": ["x"], "z": ["y"], "s": ["z"]}
+@tf.custom_gradient
+def stepped(z):
+    return tf.cast(z > 0, tf.float32) + 0.0, lambda upstream: 5 * upstream
 
 
-def test_a_gradient_inside_the_program_is_differentiated_through():
+@probed(2.0).gives(all_grads={"x": 30, "y": 15, "z": 3, "s": 1}, inputs={"y": ["x"], "z": ["y"], "s": ["z"]})
+def test_a_function_with_a_gradient_of_its_own(x):
+    y = x * 2
+    z = stepped(y)
+    s = z * 3
+    return s
+
+
+@pytest.mark.parametrize("partials", [False, True])
+def test_a_gradient_inside_the_program_is_differentiated_through(partials):
     def f(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
@@ -130,22 +116,11 @@ def test_a_gradient_inside_the_program_is_differentiated_through():
         g = tape.gradient(y, x)
         return g * g
 
-    for partials in (False, True):
-        rec = probe(f, partials=partials)(2.0)
-        assert rec["g"].grad.numpy() == 24
-        assert rec["x"].grad.numpy() == 288  # (3x²)² = 9x⁴
-    assert rec.path_sums.agree
+    rec = probe(f, partials=partials)(2.0)
+    says(rec, grads={"g": 24, "x": 288}, agree=True if partials else None)  # (3x²)² = 9x⁴
 
 
-def test_a_tape_around_a_probe_differentiates_its_gradients():
-    x = tf.constant(3.0)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        rec = bp.probe(lambda x: x * x * x)(x)
-    assert tape.gradient(rec["x"].grad, x).numpy() == 18
-
-
-@on(2.0, backend="tensorflow").gives(values={"s": 64}, grads={"x": 192})
+@probed(2.0).gives(values={"s": 64}, grads={"x": 192})
 def test_a_probe_inside_a_probe(x):
     y = x * x
     inner = bp.probe(lambda z: z * y)(y)
@@ -153,20 +128,14 @@ def test_a_probe_inside_a_probe(x):
     return s
 
 
-def test_bfloat16_and_float16():
-    for dtype in (tf.bfloat16, tf.float16):
-        rec = bp.probe(lambda x: x * x)(tf.constant(3.0, dtype))
-        assert rec["x"].grad.dtype == dtype
-        assert float(rec["x"].grad) == 6
-    assert probe(lambda x: x * x)(np.array(3.0, ml_dtypes.bfloat16))["x"].dtype == "bfloat16"
+@probed(3 + 4j).gives(grads={"z": 6 + 8j}, dtypes={"z": "complex64"})
+def test_a_complex_gradient_is_tensorflows(z):
+    return tf.math.real(z * tf.math.conj(z))
 
 
-def test_a_complex_gradient_is_tensorflows():
-    def f(z):
-        return tf.math.real(z * tf.math.conj(z))
-
-    assert probe(f)(3 + 4j)["z"].grad.numpy() == 6 + 8j
-    assert probe(f)(3 + 4j)["z"].dtype == "complex64"
+@probed(np.array(3.0, ml_dtypes.bfloat16)).gives(dtypes={"x": "bfloat16"})
+def test_an_array_of_bfloat16(x):
+    return x * x
 
 
 # statuses
@@ -218,7 +187,7 @@ def test_what_only_another_tape_follows_is_frozen():
             other = doubled * 1.0
             return x * other
 
-        assert statuses(probe(f)(2.0))["other"] == "frozen"
+        says(probe(f)(2.0), statuses={"other": "frozen"})
 
 
 # Variables
@@ -232,10 +201,10 @@ def test_a_variable_is_a_value_and_needs_no_argument():
         return tf.reduce_sum(a * x)
 
     rec = bp.probe(f)(vector(3.0, 4.0))
-    assert numbers(rec) == {"x": [1, 2], "a": [3, 4], "return": 1}
-    assert (rec["a"].shape, rec["a"].dtype, rec["a"].value.numpy().tolist()) == ((2,), "float32", [1, 2])
+    says(rec, all_grads={"x": [1, 2], "a": [3, 4], "return": 1}, values={"a": [1, 2]}, dtypes={"a": "float32"})
+    assert rec["a"].shape == (2,)
     w.assign([7.0, 7.0])
-    assert rec["a"].value.numpy().tolist() == [1, 2]  # as it was
+    says(rec, values={"a": [1, 2]})  # as it was
 
 
 def written(x):
@@ -253,16 +222,14 @@ def written(x):
 )
 def test_a_write_to_a_variable_makes_a_version_with_its_own_value_and_gradient():
     rec = probe(written)(2.0)
-    assert {name: entry.value.numpy().tolist() for name, entry in rec.items() if name[0] == "w"} == {
-        "w#0": [1, 2], "w#1": [11, 12], "w#2": [22, 48]
-    }  # fmt: skip
-    assert numbers(rec)["w#0"] == [22, 24]  # through y = w#0 · x and z = w#1 · y
-    assert numbers(rec)["w#1"] == [2, 4]
-    assert numbers(rec)["w#2"] == [1, 1]  # nothing flows back through a write
-    assert inputs(rec) == {"y": ["x", "w#0"], "z": ["y", "w#1"], "s": ["z", "w#2"]}
-    whole = probe(written, partials=True)(2.0)
-    assert numbers(whole) == numbers(rec)
-    assert whole.path_sums.agree
+    assert [name for name in rec if name[0] == "w"] == ["w#0", "w#1", "w#2"]
+    both = {
+        "w#0": ([1, 2], [22, 24]),  # through y = w#0 · x and z = w#1 · y
+        "w#1": ([11, 12], [2, 4]),
+        "w#2": ([22, 48], [1, 1]),  # nothing flows back through a write
+    }
+    says(rec, both=both, inputs={"y": ["x", "w#0"], "z": ["y", "w#1"], "s": ["z", "w#2"]})
+    says(probe(written, partials=True)(2.0), all_grads=all_grads(rec), agree=True)
 
 
 def test_a_variable_that_an_operation_reads_itself():
@@ -283,7 +250,7 @@ def test_a_variable_that_an_operation_reads_itself():
     }  # fmt: skip
     assert rec["held#0"].grad.numpy() == pytest.approx([3 * 2 + 1 + np.cos(1.0), 4 * 3 + 1 + np.cos(2.0)])
     assert rec["held#1"].grad.numpy().tolist() == [3, 8]
-    assert numbers(bp.probe(lambda v: tf.reduce_sum(tf.sin(v)), backend="tensorflow")(w))["return"] == 1
+    says(probe(lambda v: tf.reduce_sum(tf.sin(v)))(w), grads={"return": 1})
 
 
 def test_a_variable_that_only_a_compiled_function_reads():
@@ -294,21 +261,17 @@ def test_a_variable_that_only_a_compiled_function_reads():
         y = compiled(tf.constant(3.0))
         return y + x
 
-    assert numbers(bp.probe(f)(1.0)) == {"x": 1, "y": 1, "return": 1}
+    says(bp.probe(f)(1.0), all_grads={"x": 1, "y": 1, "return": 1})
 
 
-def test_scatters_and_strided_assignments_are_writes():
-    def f(x):
-        w = tf.Variable([1.0, 2.0, 3.0])
-        y = w * x
-        w.scatter_update(tf.IndexedSlices([9.0], [0]))
-        z = w * y
-        w[1].assign(5.0)
-        return tf.reduce_sum(z * w)
-
-    rec = probe(f)(1.0)
-    assert [rec[f"w#{n}"].value.numpy().tolist() for n in range(3)] == [[1, 2, 3], [9, 2, 3], [9, 5, 3]]
-    assert rec["w#1"].grad.numpy().tolist() == [9, 10, 9]
+@probed(1.0).gives(values={"w#0": [1, 2, 3], "w#1": [9, 2, 3], "w#2": [9, 5, 3]}, grads={"w#1": [9, 10, 9]})
+def test_scatters_and_strided_assignments_are_writes(x):
+    w = tf.Variable([1.0, 2.0, 3.0])
+    y = w * x
+    w.scatter_update(tf.IndexedSlices([9.0], [0]))
+    z = w * y
+    w[1].assign(5.0)
+    return tf.reduce_sum(z * w)
 
 
 def test_a_variable_that_a_compiled_function_wrote_has_a_version():
@@ -323,23 +286,18 @@ def test_a_variable_that_a_compiled_function_wrote_has_a_version():
         return z
 
     rec = probe(f)(3.0)
-    assert [rec[f"w#{n}"].value.numpy() for n in range(2)] == [2, 3]
-    assert str(rec["w#0"].status) == "opaque"
+    says(rec, values={"w#0": 2, "w#1": 3}, statuses={"w#0": "opaque"}, grads={"y": 3})
     assert "the Variable was modified, and compiled code or a gather read it" in rec["w#0"].reason
-    assert rec["y"].grad.numpy() == 3
 
 
-def test_a_variable_that_is_gathered_from_has_its_whole_gradient():
-    table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+TABLE = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
 
-    def f(x):
-        t = table
-        row = tf.gather(t, [1])
-        return tf.reduce_sum(row * x)
 
-    rec = probe(f)(2.0)
-    assert rec["t"].grad.numpy().tolist() == [[0, 0], [2, 2]]
-    assert inputs(rec)["row"] == ["t"]
+@probed(2.0).gives(grads={"t": [[0, 0], [2, 2]]}, inputs={"row": ["t"], "return": ["x", "row"]})
+def test_a_variable_that_is_gathered_from_has_its_whole_gradient(x):
+    t = TABLE
+    row = tf.gather(t, [1])
+    return tf.reduce_sum(row * x)
 
 
 # control flow and functions that call functions
@@ -376,7 +334,7 @@ def test_functions_given_to_tensorflow_are_followed():
     assert rec["/body#0:b"].grad.numpy() == 2 * 32 * 4  # r = b·x² = 32, d(r²)/db = 2·r·x²
 
 
-@on(2.0, backend="tensorflow").gives(all_grads={"x#0": 32, "x#1": 8, "x#2": 1})
+@probed(2.0).gives(all_grads={"x#0": 32, "x#1": 8, "x#2": 1})
 def test_python_branches_and_loops_on_tensors(x):
     for _ in tf.range(2):
         if x > 1:
@@ -403,20 +361,16 @@ def test_a_function_that_was_traced_and_cached_has_its_names():
         return y * 3.0
 
     for partials in (False, True):
-        rec = probe(f, partials=partials)(2.0)
-        assert numbers(rec) == {"x": 12, "/compiled:q": 3, "y": 3, "return": 1}
-    assert numbers(probe(compiled)(2.0)) == {"z": 4, "q": 1, "return": 1}
+        says(probe(f, partials=partials)(2.0), all_grads={"x": 12, "/compiled:q": 3, "y": 3, "return": 1})
+    says(probe(compiled)(2.0), all_grads={"z": 4, "q": 1, "return": 1})
     assert compiled.experimental_get_tracing_count() == 1  # nothing was traced again
 
 
-def test_compiled_functions_that_call_each_other():
-    @tf.function
-    def outer(x):
-        h = compiled(x)
-        return compiled(h)
-
-    rec = probe(outer)(1.0)
-    assert numbers(rec) == {"x": 8, "/compiled#0:q": 4, "h": 4, "/compiled#1:q": 1, "return": 1}
+@probed(1.0).gives(all_grads={"x": 8, "/compiled#0:q": 4, "h": 4, "/compiled#1:q": 1, "return": 1})
+@tf.function
+def test_compiled_functions_that_call_each_other(x):
+    h = compiled(x)
+    return compiled(h)
 
 
 class Scaled:
@@ -439,23 +393,19 @@ def test_compiled_methods(traced):
     scaled = Scaled()
     if traced:
         scaled.twice(tf.constant(1.0))
-    assert numbers(probe(scaled.twice)(2.0))["x"] == 6
-    rec = probe(lambda x: scaled.twice(x))(2.0)
-    assert rec["/twice:p"].grad.numpy() == 2
-    assert numbers(probe(scaled)(2.0)) == {"x": 3, "p": 1}
+    says(probe(scaled.twice)(2.0), grads={"x": 6})
+    says(probe(lambda x: scaled.twice(x))(2.0), grads={"/twice:p": 2})
+    says(probe(scaled)(2.0), all_grads={"x": 3, "p": 1})
 
 
-def test_a_compiled_function_that_is_not_followed_is_one_operation():
-    traced = tf.function(lambda z: z * z).get_concrete_function(tf.TensorSpec([], tf.float32))
+traced = tf.function(lambda z: z * z).get_concrete_function(tf.TensorSpec([], tf.float32))
 
-    def f(x):
-        y = x * 2.0
-        z = traced(y)
-        return z * 1.0
 
-    rec = probe(f)(3.0)
-    assert numbers(rec) == {"x": 24, "y": 12, "z": 1, "return": 1}
-    assert inputs(rec)["z"] == ["y"]
+@probed(3.0).gives(all_grads={"x": 24, "y": 12, "z": 1, "return": 1}, inputs={"y": ["x"], "z": ["y"], "return": ["z"]})
+def test_a_compiled_function_that_is_not_followed_is_one_operation(x):
+    y = x * 2.0
+    z = traced(y)
+    return z * 1.0
 
 
 # nothing is left behind, and nothing is changed

@@ -6,10 +6,10 @@ import weakref
 import numpy as np
 import pytest
 import tensorflow as tf
-from graphs import fed, graph, numbers, operations, s3, v1
+from graphs import fed, graph, of, operations, probed, s3, v1
 
 import backprobe as bp
-from asked import round_trip
+from asked import all_grads, round_trip, says
 from drawn import Drawn
 
 FIVE = {"x": 2.0, "w": 3.0, "b": 1.0, "u": 1.0, "v": 1.0, "a": 1.0}
@@ -28,13 +28,9 @@ def test_s3_gives_the_five_numbers_by_the_graphs_names(resource, kind):
     with graph(lambda: s3(resource), kind) as (a, session):
         x = session.graph.get_tensor_by_name("x:0")
         rec = bp.probe(a, session=session)({x: 3.0})
-    assert numbers(rec) == FIVE
-    assert {name: entry.value.tolist() for name, entry in rec.items()} == {
-        "x": 3.0, "w": 2.0, "b": 1.0, "u": 6.0, "v": 7.0, "a": 7.0
-    }  # fmt: skip
+    values = {"x": 3.0, "w": 2.0, "b": 1.0, "u": 6.0, "v": 7.0, "a": 7.0}
+    says(rec, all_grads=FIVE, values=values, names=[*values], result=7.0, outputs=["a"])
     assert rec.missing() == {}
-    assert rec.result == 7.0
-    assert [entry.name for entry in rec.outputs] == ["a"]
 
 
 def test_s3_takes_one_tf_gradients_call_and_one_run(monkeypatch):
@@ -50,8 +46,7 @@ def test_s3_takes_one_tf_gradients_call_and_one_run(monkeypatch):
 
 @pytest.mark.supports("`tf.compat.v1` graphs: partials and drawing", "TensorFlow and Keras")
 def test_s3_is_drawn_with_its_partials():
-    with graph(s3) as (a, session):
-        rec = bp.probe(a, partials=True, session=session)({"x": 3.0})
+    rec = probed(s3, {"x": 3.0}, partials=True)
     drawn = Drawn(bp.draw(rec).svg)
     assert drawn.edges == {("x", "u"): "2", ("w", "u"): "3", ("u", "v"): "1", ("b", "v"): "1", ("v", "a"): "1"}
     assert drawn.nodes["u"] == ["= 6", "∂a/∂u = 1"]
@@ -62,13 +57,11 @@ def test_s3_is_drawn_with_its_partials():
 
 def test_the_default_session_is_taken_where_none_is_given():
     with graph(s3) as (a, session), session.as_default():
-        assert numbers(bp.probe(a)({"x": 3.0})) == FIVE
+        assert all_grads(bp.probe(a)({"x": 3.0})) == FIVE
 
 
 def test_backward_visits_the_graph_the_other_way_round():
-    with graph(s3) as (a, session):
-        order = bp.probe(a, session=session)({"x": 3.0}).backward_order()
-    assert order == ["a", "v", "u", "b", "w", "x"]
+    assert probed(s3, {"x": 3.0}).backward_order() == ["a", "v", "u", "b", "w", "x"]
 
 
 def test_values_and_gradients_are_of_the_same_run_of_a_dropout():
@@ -86,8 +79,7 @@ def test_values_and_gradients_are_of_the_same_run_of_a_dropout():
 
 
 def test_a_recording_of_a_graph_is_saved_and_loaded(tmp_path):
-    with graph(s3) as (a, session):
-        rec = bp.probe(a, partials=True, session=session)({"x": 3.0})
+    rec = probed(s3, {"x": 3.0}, partials=True)
     loaded = round_trip(rec, tmp_path)
     assert str(loaded) == str(rec)
     assert loaded["u"].partials.keys() == {"x", "w"}
@@ -96,13 +88,15 @@ def test_a_recording_of_a_graph_is_saved_and_loaded(tmp_path):
 
 
 def test_an_entry_has_the_users_line_that_made_its_operation():
-    with graph(s3) as (a, session):
-        source = bp.probe(a, session=session)({"x": 3.0})["u"].source
+    source = probed(s3, {"x": 3.0})["u"].source
     assert source.text == 'u = tf.multiply(x, w, name="u")'
     assert source.file.endswith("graphs.py")
 
 
 # names
+
+
+SCOPED = {"data/x": np.arange(4.0)}
 
 
 def scoped():
@@ -112,22 +106,18 @@ def scoped():
 
 
 def test_output_0_drops_its_number_and_output_n_is_a_leaf():
-    with graph(scoped) as (loss, session):
-        rec = bp.probe(loss, session=session)({"data/x": np.arange(4.0)})
+    rec = probed(scoped, SCOPED)
     assert [name for name in rec if name.startswith("halves")] == ["halves", "halves.1"]
     assert rec["halves.1"].value.tolist() == [6.0, 9.0]
 
 
 @pytest.mark.parametrize("asked", ["`data/x`", "data/x", "data/x:0", ":`data/x`", "halves:1", "halves.1"])
 def test_a_name_is_found_as_tensorflow_writes_it_too(asked):
-    with graph(scoped) as (loss, session):
-        rec = bp.probe(loss, session=session)({"data/x": np.arange(4.0)})
-    assert rec[asked].name == ("`data/x`" if "data" in asked else "halves.1")
+    assert probed(scoped, SCOPED)[asked].name == ("`data/x`" if "data" in asked else "halves.1")
 
 
 def test_a_name_that_is_not_there_names_the_nearest():
-    with graph(scoped) as (loss, session):
-        rec = bp.probe(loss, session=session)({"data/x": np.arange(4.0)})
+    rec = probed(scoped, SCOPED)
     with pytest.raises(bp.UnknownName) as caught:
         rec["data/xs"]
     assert caught.value.next == "rec['`data/x`']"
@@ -138,29 +128,23 @@ def test_a_variable_is_one_entry_and_its_reads_are_other_names_of_it():
         w = v1.get_variable("w", initializer=2.0)
         return tf.add(w * w, w, name="y")
 
-    with graph(build) as (y, session):
-        rec = bp.probe(y, session=session)()
-    assert numbers(rec) == {"w": 5.0, "mul": 1.0, "y": 1.0}
+    rec = probed(build)
+    says(rec, all_grads={"w": 5.0, "mul": 1.0, "y": 1.0})
     assert rec["mul/ReadVariableOp"] is rec["w"]
     assert set(rec["w"].aliases) >= {"`mul/ReadVariableOp`", "`y/ReadVariableOp`"}
 
 
+@of({"x": 3.0}).gives(
+    statuses={"w": "opaque"},
+    reasons={"w": "AssignVariableOp may write to it during this run: each of its reads is a value of its own"},
+    both={"before/ReadVariableOp": (2.0, 3.0), "Read/ReadVariableOp": (5.0, 10.0)},
+)
 def test_a_variable_that_the_run_writes_has_a_value_for_each_read():
-    def build():
-        w = v1.get_variable("w", initializer=2.0)
-        before = tf.multiply(fed(), w, name="before")
-        with tf.control_dependencies([before]), tf.control_dependencies([w.assign(5.0)]):
-            after = w.read_value()
-        return tf.add(before, 10.0 * after, name="y")
-
-    with graph(build) as (y, session):
-        rec = bp.probe(y, session=session)({"x": 3.0})
-    assert rec["w"].status == "opaque"
-    assert rec["w"].reason == (
-        "AssignVariableOp may write to it during this run: each of its reads is a value of its own"
-    )
-    assert (rec["before/ReadVariableOp"].value, rec["Read/ReadVariableOp"].value) == (2.0, 5.0)
-    assert (rec["before/ReadVariableOp"].grad, rec["Read/ReadVariableOp"].grad) == (3.0, 10.0)
+    w = v1.get_variable("w", initializer=2.0)
+    before = tf.multiply(fed(), w, name="before")
+    with tf.control_dependencies([before]), tf.control_dependencies([w.assign(5.0)]):
+        after = w.read_value()
+    return tf.add(before, 10.0 * after, name="y")
 
 
 def test_a_variable_that_another_part_of_the_target_writes_is_written_too():
@@ -176,25 +160,22 @@ def test_a_variable_that_another_part_of_the_target_writes_is_written_too():
 # selection
 
 
-def test_patterns_select_by_the_graphs_names():
-    with graph(s3) as (a, session):
-        probed = {text: list(bp.probe(a, text, session=session)({"x": 3.0})) for text in ("u", "w*", "!u")}
-    assert probed == {"u": ["u", "a"], "w*": ["w", "a"], "!u": ["x", "w", "b", "v", "a"]}
+@pytest.mark.parametrize("text, names", [("u", ["u", "a"]), ("w*", ["w", "a"]), ("!u", ["x", "w", "b", "v", "a"])])
+def test_patterns_select_by_the_graphs_names(text, names):
+    assert list(probed(s3, {"x": 3.0}, select=text)) == names
 
 
-def test_unquoted_patterns_go_by_the_slashes_of_the_graph():
+@pytest.mark.parametrize("text, names", [("net/*", ["`net/u`", "y"]), ("net/**", ["`net/in/x`", "`net/u`", "y"])])
+def test_unquoted_patterns_go_by_the_slashes_of_the_graph(text, names):
     def build():
         x = fed("net/in/x")
         return tf.sin(tf.multiply(x, x, name="net/u"), name="y")
 
-    with graph(build) as (y, session):
-        probe = {text: list(bp.probe(y, text, session=session)({"net/in/x": 1.0})) for text in ("net/*", "net/**")}
-    assert probe == {"net/*": ["`net/u`", "y"], "net/**": ["`net/in/x`", "`net/u`", "y"]}
+    assert list(probed(build, {"net/in/x": 1.0}, select=text)) == names
 
 
 def test_a_recording_is_selected_from_in_the_same_way():
-    with graph(scoped) as (loss, session):
-        rec = bp.probe(loss, session=session)({"data/x": np.arange(4.0)})
+    rec = probed(scoped, SCOPED)
     assert list(rec.select("data/*")) == ["`data/x`"]
     assert list(rec.select(["halves:1", "loss"])) == ["halves.1", "loss"]
 
@@ -205,14 +186,13 @@ def test_a_pattern_asks_for_what_is_no_floating_tensor_or_not_upstream():
         tf.multiply(x, 7.0, name="beside")
         return tf.multiply(x, tf.cast(tf.cast(x, tf.int32, name="whole"), tf.float32, name="back"), name="y")
 
-    with graph(build) as (y, session):
-        rec = bp.probe(y, "**", session=session)({"x": 3.5})
-        assert list(bp.probe(y, session=session)({"x": 3.5})) == ["x", "back", "y"]
-    assert rec["whole"].status == "not_float"
-    assert rec["whole"].value == 3
-    assert rec["beside"].status == "not_executed"
-    assert rec["beside"].reason == "nothing on the way to the output needs it, so the run does not compute it"
-    assert rec["back"].status == "detached"
+    assert list(probed(build, {"x": 3.5})) == ["x", "back", "y"]
+    says(
+        rec := probed(build, {"x": 3.5}, select="**"),
+        values={"whole": 3},
+        statuses={"whole": "not_float", "beside": "not_executed", "back": "detached"},
+        reasons={"beside": "nothing on the way to the output needs it, so the run does not compute it"},
+    )
     assert "a dtype that has no derivative" in rec["back"].reason
 
 
@@ -238,7 +218,7 @@ def test_several_tensors_are_a_target_with_of():
         with pytest.raises(bp.BadOutput) as caught:
             bp.probe(target, session=session)({"x": 3.0})
     assert rec.result["loss"] == 9.0
-    assert numbers(rec) == {"x": 6.0, "loss": 1.0}
+    assert all_grads(rec) == {"x": 6.0, "loss": 1.0}
     assert list(second) == ["x", "s"]
     assert caught.value.next == "of='loss', or of='parts.0'"
 
@@ -273,12 +253,11 @@ def test_an_output_that_is_no_scalar_needs_a_cotangent(shape):
 
 
 def test_a_cotangent_of_another_shape_is_refused():
-    with graph(lambda: tf.sin(fed(shape=(3,)), name="y")) as (y, session):
-        with pytest.raises(bp.BadOutput, match="the cotangent's shape differs from the output's"):
-            bp.probe(y, session=session, cotangent=[1.0, 0.0])({"x": np.zeros(3)})
-    with graph(lambda: tf.sin(fed(shape=(None,)), name="y")) as (y, session):
-        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-            bp.probe(y, session=session, cotangent=[1.0, 0.0])({"x": np.zeros(3)})
+    given = {"x": np.zeros(3)}
+    with pytest.raises(bp.BadOutput, match="the cotangent's shape differs from the output's"):
+        probed(lambda: tf.sin(fed(shape=(3,)), name="y"), given, cotangent=[1.0, 0.0])
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        probed(lambda: tf.sin(fed(shape=(None,)), name="y"), given, cotangent=[1.0, 0.0])
     assert "backprobe: the cotangent has shape (2,); the graph does not say which shape the output has" in (
         caught.value.__notes__
     )
@@ -287,34 +266,22 @@ def test_a_cotangent_of_another_shape_is_refused():
 # partials
 
 
-def indirect():
+@of({"x": 3.5}, select=["x", "u", "v"], partials=True).gives(
+    partials={"∂v/∂u": 3.0, "∂s/∂u": 21.0, "∂s/∂v": 7.0, "∂s/∂x": pytest.approx(np.cos(3.5)), "∂u/∂x": 2.0}, judged=4
+)
+def test_a_partial_leaves_out_what_goes_through_other_recorded_values():
     x = fed()
     u = tf.multiply(x, 2.0, name="u")
     v = tf.multiply(u, 3.0, name="v")
     return tf.add(u * v, tf.sin(x), name="s")
 
 
-def test_a_partial_leaves_out_what_goes_through_other_recorded_values():
-    with graph(indirect) as (s, session):
-        rec = bp.probe(s, ["x", "u", "v"], partials=True, session=session)({"x": 3.5})
-    partials = {name: partial.item() for name, partial in rec["s"].partials.items()}
-    assert partials == {"u": 21.0, "v": 7.0, "x": pytest.approx(np.cos(3.5))}
-    assert rec["v"].partials == {"u": 3.0}
-    assert rec.path_sums.agree
-    assert rec.path_sums.judged == 4
-
-
+@of({"x": [3.0, 5.0]}, select=["x"], partials="full", cotangent=[1.0, 2.0]).gives(
+    partials={"∂y/∂x": [[6.0, 10.0], [27.0, 75.0]]}, contributions={"x←y": [60.0, 160.0]}, grads={"x": [60.0, 160.0]}
+)
 def test_full_partials_are_jacobian_blocks():
-    def build():
-        x = fed(shape=(2,))
-        return tf.identity(tf.linalg.matvec(tf.stack([x, x * x]), x), name="y")
-
-    with graph(build) as (y, session):
-        options = {"partials": "full", "cotangent": [1.0, 2.0], "session": session}
-        rec = bp.probe(y, ["x"], **options)({"x": [3.0, 5.0]})
-    # y = (x0² + x1², x0³ + x1³)
-    assert rec["y"].partials["x"].tolist() == [[6.0, 10.0], [27.0, 75.0]]
-    assert rec["y"].contributions["x"].tolist() == [60.0, 160.0] == rec["x"].grad.tolist()
+    x = fed(shape=(2,))
+    return tf.identity(tf.linalg.matvec(tf.stack([x, x * x]), x), name="y")  # (x0² + x1², x0³ + x1³)
 
 
 def test_partials_of_a_value_with_an_open_shape_are_there_where_it_has_one_element():
@@ -342,7 +309,7 @@ def test_another_selection_uses_the_same_gradients():
     with graph(s3) as (a, session):
         bp.probe(a, "u", session=session)({"x": 3.0})
         before = operations(session)
-        assert numbers(bp.probe(a, session=session)({"x": 3.0})) == FIVE
+        assert all_grads(bp.probe(a, session=session)({"x": 3.0})) == FIVE
         assert operations(session) == before
 
 
@@ -360,14 +327,14 @@ def test_what_a_probe_adds_is_no_entry_and_changes_no_name_that_the_user_makes()
 def test_a_probe_within_scopes_of_the_user_takes_nothing_from_them():
     with graph(s3) as (a, session):
         with tf.control_dependencies([fed("never")]), v1.name_scope("mine"):
-            assert numbers(bp.probe(a, session=session)({"x": 3.0})) == FIVE
+            assert all_grads(bp.probe(a, session=session)({"x": 3.0})) == FIVE
 
 
 def test_a_finalized_graph_is_probed_where_it_was_before_and_else_refused():
     with graph(s3) as (a, session):
         bp.probe(a, session=session)({"x": 3.0})
         session.graph.finalize()
-        assert numbers(bp.probe(a, session=session)({"x": 3.0})) == FIVE
+        assert all_grads(bp.probe(a, session=session)({"x": 3.0})) == FIVE
         with pytest.raises(bp.Unsupported) as caught:
             bp.probe(a, partials=True, session=session)({"x": 3.0})
     assert str(caught.value) == (
@@ -394,7 +361,7 @@ def test_a_monitored_session_runs_a_graph_that_was_probed_before():
     with graph(s3) as (a, session):
         bp.probe(a, session=session)({"x": 3.0})
         with v1.train.MonitoredSession() as monitored:
-            assert numbers(bp.probe(a, session=monitored)({"x": 3.0})) == FIVE
+            assert all_grads(bp.probe(a, session=monitored)({"x": 3.0})) == FIVE
 
 
 def test_a_function_of_the_target_does_not_keep_the_graph_alive():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from graphs import fed, graph, numbers, v1
+from graphs import fed, of, probed, v1
 
-import backprobe as bp
+from asked import says
 
 
 @pytest.fixture
@@ -24,28 +24,21 @@ def differentiable_control_flow():
     v1.experimental.output_all_intermediates(None)
 
 
+@of({"x": 3.0}, partials=True).gives(
+    all_statuses={"x": "ok", "before": "not_connected", "after": "detached", "later": "detached", "y": "ok"},
+    grads={"x": 18.0},
+    reasons={
+        "before": "every path from it to the output goes through StopGradient (after), and no gradient does",
+        "after": "it was computed from differentiated values, and tf.stop_gradient lets no gradient through",
+        "later": "it was computed from differentiated values, and these are themselves detached",
+    },
+    agree=True,
+)
 def test_what_stop_gradient_cuts_off_is_detached_and_what_is_before_it_not_connected():
-    def build():
-        x = fed()
-        before = tf.multiply(x, x, name="before")
-        after = tf.stop_gradient(before, name="after")
-        return tf.multiply(tf.add(after, after, name="later"), x, name="y")
-
-    with graph(build) as (y, session):
-        rec = bp.probe(y, partials=True, session=session)({"x": 3.0})
-    assert {name: str(entry.status) for name, entry in rec.items()} == {
-        "x": "ok", "before": "not_connected", "after": "detached", "later": "detached", "y": "ok"
-    }  # fmt: skip
-    assert rec["x"].grad == 18.0
-    assert [edge.name for edge in rec["y"].inputs] == ["x"]
-    assert rec["before"].reason == (
-        "every path from it to the output goes through StopGradient (after), and no gradient does"
-    )
-    assert rec["after"].reason == (
-        "it was computed from differentiated values, and tf.stop_gradient lets no gradient through"
-    )
-    assert rec["later"].reason.endswith("and these are themselves detached")
-    assert rec.path_sums.agree
+    x = fed()
+    before = tf.multiply(x, x, name="before")
+    after = tf.stop_gradient(before, name="after")
+    return tf.multiply(tf.add(after, after, name="later"), x, name="y")
 
 
 def test_nothing_flows_through_a_rounding():
@@ -54,24 +47,19 @@ def test_nothing_flows_through_a_rounding():
         before = tf.multiply(x, 2.0, name="before")
         return tf.multiply(tf.floor(before, name="whole"), x, name="y")
 
-    with graph(build) as (y, session):
-        rec = bp.probe(y, session=session)({"x": 3.25})
-    assert (rec["x"].grad, rec["whole"].grad) == (6.0, 3.25)
-    assert rec["before"].status == "not_connected"
+    rec = probed(build, {"x": 3.25})
+    says(rec, grads={"x": 6.0, "whole": 3.25}, statuses={"before": "not_connected"})
     assert "Floor (whole)" in rec["before"].reason
     assert rec["whole"].inputs == ()
     assert [edge.name for edge in rec["y"].inputs] == ["x", "whole"]
 
 
+@of({"at": [2, 2, 0]}).gives(
+    grads={"table": [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]}, values={"table": [[0, 1], [2, 3], [4, 5]]}
+)
 def test_a_gathered_gradient_is_dense():
-    def build():
-        table = v1.get_variable("table", initializer=np.arange(6.0, dtype="float32").reshape(3, 2))
-        return tf.reduce_sum(tf.nn.embedding_lookup(table, fed("at", (None,), tf.int32)), name="y")
-
-    with graph(build) as (y, session):
-        rec = bp.probe(y, session=session)({"at": [2, 2, 0]})
-    assert rec["table"].grad.tolist() == [[1.0, 1.0], [0.0, 0.0], [2.0, 2.0]]
-    assert rec["table"].value.shape == (3, 2)
+    table = v1.get_variable("table", initializer=np.arange(6.0, dtype="float32").reshape(3, 2))
+    return tf.reduce_sum(tf.nn.embedding_lookup(table, fed("at", (None,), tf.int32)), name="y")
 
 
 def loop():
@@ -82,23 +70,20 @@ def loop():
 
 
 def test_the_inside_of_an_old_loop_is_opaque_and_its_outside_is_named(old_control_flow):
-    with graph(loop) as (y, session):
-        rec = bp.probe(y, partials=True, session=session)({"x": 1.0})
-    assert (rec["x"].grad, rec["w"].grad, rec["w"].value, rec["y"].value) == (8.0, 12.0, 2.0, 8.0)
-    assert rec["loop/mul"].status == "opaque"
-    assert rec["loop/mul"].reason == (
+    rec = probed(loop, {"x": 1.0}, partials=True)
+    inside = (
         "loop/mul is inside a loop or a branch of the graph, where TensorFlow gives it no value of its own; "
         "what goes in and what comes out have names"
     )
+    says(rec, grads={"x": 8.0, "w": 12.0}, values={"w": 2.0, "y": 8.0}, statuses={"loop/mul": "opaque"}, agree=True)
+    assert rec["loop/mul"].reason == inside
     assert set(rec["loop/Exit_1"].partials) == {"x", "w"}
-    assert rec.path_sums.agree
 
 
-def test_a_new_loop_is_one_operation_and_the_notes_say_so(differentiable_control_flow):
-    with graph(loop) as (y, session):
-        rec = bp.probe(y, session=session)({"x": 1.0})
-    assert (rec["x"].grad, rec["w"].grad, rec["w"].value, rec["loop.3"].value) == (8.0, 12.0, 2.0, 8.0)
-    assert rec.notes == ("loop is one operation, a loop: what it computes inside has no names here",)
+@pytest.mark.usefixtures("differentiable_control_flow")
+def test_a_new_loop_is_one_operation_and_the_notes_say_so():
+    note = "loop is one operation, a loop: what it computes inside has no names here"
+    says(probed(loop, {"x": 1.0}), grads={"x": 8.0, "w": 12.0}, values={"w": 2.0, "loop.3": 8.0}, notes=(note,))
 
 
 def test_a_variable_is_opaque_where_a_branch_may_write_to_it_and_not_where_it_reads(differentiable_control_flow):
@@ -111,9 +96,8 @@ def test_a_variable_is_opaque_where_a_branch_may_write_to_it_and_not_where_it_re
 
         return tf.cond(x > 0, counted, lambda: -x, name="side")
 
-    with graph(build) as (y, session):
-        rec = bp.probe(y, ["x", "w", "c"], session=session)({"x": 3.0})
-    assert (rec["w"].grad, rec["w"].value) == (3.0, 2.0)
+    rec = probed(build, {"x": 3.0}, select=["x", "w", "c"])
+    says(rec, both={"w": (2.0, 3.0)})
     assert rec["c"].reason.startswith("side may write to it during this run")
 
 
@@ -123,10 +107,7 @@ def test_a_branch_gives_the_gradient_of_the_side_that_ran(old_control_flow, x, v
         given = fed()
         return tf.cond(given > 0, lambda: given * given, lambda: -given, name="side")
 
-    with graph(build) as (y, session):
-        rec = bp.probe(y, session=session)({"x": x})
-    assert (rec.result, rec["x"].grad) == (value, gradient)
-    assert rec["side/mul"].status == "opaque"
+    says(probed(build, {"x": x}), result=value, grads={"x": gradient}, statuses={"side/mul": "opaque"})
 
 
 def test_what_is_fed_is_where_the_graph_begins():
@@ -135,9 +116,6 @@ def test_what_is_fed_is_where_the_graph_begins():
         u = tf.multiply(x, 2.0, name="u")
         return tf.add(u * u, x, name="y")
 
-    with graph(build) as (y, session):
-        rec = bp.probe(y, partials=True, session=session)({"u": 5.0, "x": 1.0})
-        whole = bp.probe(y, session=session)({"x": 1.0})
-    assert numbers(rec) == {"x": 1.0, "u": 10.0, "mul": 1.0, "y": 1.0}
-    assert whole["x"].grad == 9.0
-    assert rec.path_sums.agree
+    rec = probed(build, {"u": 5.0, "x": 1.0}, partials=True)
+    says(rec, all_grads={"x": 1.0, "u": 10.0, "mul": 1.0, "y": 1.0}, agree=True)
+    assert probed(build, {"x": 1.0})["x"].grad == 9.0
