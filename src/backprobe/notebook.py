@@ -123,7 +123,7 @@ def _roles(names: list[str], cell: Cell) -> tuple[str | None, str | None]:
                 f"{name!r} is not a name", asked=_asked(names), why="the output is a variable of the cell",
                 next=f"add the line loss = {name} to the cell, and write %%probe loss",
             )  # fmt: skip
-        if name in cell.assigned:
+        if name in cell.names.stored:
             if output is not None:
                 raise BadOption(
                     f"the cell assigns both {output!r} and {name!r}", asked=_asked(names),
@@ -141,7 +141,7 @@ def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) 
     held = cell.value(name, getattr(builtins, name, ABSENT))
     if isinstance(held, Recording) and other is None:
         return
-    close = nearest(name, cell.assigned)
+    close = nearest(name, cell.names.stored)
     if held is not ABSENT and not isinstance(held, Recording):
         found = f"{name!r} is a {type(held).__name__} already; the recording would replace it"
     elif other is not None:
@@ -154,7 +154,7 @@ def _check_receiver(name: str, other: str | None, names: list[str], cell: Cell) 
         f"the cell does not assign {name!r}", asked=_asked(names),
         found=found,
         why="a name that the cell assigns is differentiated; a new name receives the recording",
-        next=f"%%probe {(close or [*cell.assigned][-1:] or ['a'])[0]}, or another name for the recording",
+        next=f"%%probe {(close or [*cell.names.stored][-1:] or ['a'])[0]}, or another name for the recording",
     )  # fmt: skip
 
 

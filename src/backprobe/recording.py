@@ -55,18 +55,6 @@ class Recording(Mapping[str, Entry]):
         return self._known
 
     @property
-    def _record(self) -> Record:
-        return self._index.record
-
-    @property
-    def _entries(self) -> Mapping[str, Entry]:
-        return self._index.entries
-
-    @property
-    def _stripped(self) -> Mapping[str, list[str]]:
-        return self._index.stripped
-
-    @property
     def result(self) -> Any:
         """What the function or model returned. Saved with a recording only if it consists of tensors and numbers."""
         if self._result is NOT_KEPT:
@@ -81,33 +69,33 @@ class Recording(Mapping[str, Entry]):
     @property
     def outputs(self) -> tuple[Entry, ...]:
         """The entries that were differentiated."""
-        return tuple(self._record.entries[at] for at in self._record.outputs)
+        return tuple(self.record.entries[at] for at in self.record.outputs)
 
     @property
     def stamp(self) -> Stamp:
         """Versions, time and author of the recording."""
-        return self._record.stamp
+        return self.record.stamp
 
     @property
     def path_sums(self) -> PathSums | None:
         """Whether the partials along all paths sum to the gradients; None unless partials were asked for."""
-        return self._record.path_sums
+        return self.record.path_sums
 
     @property
     def record(self) -> Record:
         """The recording as plain data."""
-        return self._record
+        return self._index.record
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences about what could not be seen."""
-        return tuple(map(str, self._record.notes))
+        return tuple(map(str, self.record.notes))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._index.entries)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._index.entries)
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):
@@ -126,15 +114,15 @@ class Recording(Mapping[str, Entry]):
             found = f"a name is a string, not {type(name).__name__}" if name != "" else "a name is not empty"
             raise UnknownName(found, asked=f"rec[{name!r}]", next="rec['u']")
         readings = [found for found in self._readings(canonical(name)) if found] or [self._find(of_graph(name))]
-        positions = {self._record.names[full] for found in readings for full in found}
-        tensors = {at for at in positions if self._record.entries[at].status is not GradStatus.NOT_TENSOR}
+        positions = {self.record.names[full] for found in readings for full in found}
+        tensors = {at for at in positions if self.record.entries[at].status is not GradStatus.NOT_TENSOR}
         if len(tensors) == 1:
             positions = tensors  # loss = None, and later a tensor: the tensor is meant
         if len(positions) == 1:
-            return self._record.entries[positions.pop()]
+            return self.record.entries[positions.pop()]
         if not positions:
             self._refuse_unknown(name)
-        choices = list(dict.fromkeys(self._record.printed[full] for found in readings for full in found))
+        choices = list(dict.fromkeys(self.record.printed[full] for found in readings for full in found))
         raise AmbiguousName(
             f"{name!r} means several values", asked=f"rec[{name!r}]",
             found=listed(choices, 12),
@@ -154,29 +142,29 @@ class Recording(Mapping[str, Entry]):
         """The full names with this stripped name and these counts; a container's only floating tensor for itself."""
         asked, last = _without_last(name)
         plain = strip(asked)
-        found = [full for full in self._stripped.get(plain, []) if counts_agree(asked, full)]
+        found = [full for full in self._index.stripped.get(plain, []) if counts_agree(asked, full)]
         if not found and split(plain)[1] is not None:
             prefix = plain + "."
             inside = [
-                full for stripped, names in self._stripped.items() if stripped.startswith(prefix) for full in names
-                if counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
+                full for stripped, names in self._index.stripped.items() if stripped.startswith(prefix)
+                for full in names if counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
             ]  # fmt: skip
             floating = [full for full in inside if self._entry(full).status not in NOT_DIFFERENTIABLE]
-            found = floating if len({self._record.names[full] for full in floating}) == 1 else inside
+            found = floating if len({self.record.names[full] for full in floating}) == 1 else inside
         if last and found:
             highest = max(_last_count(full) for full in found)
             found = [full for full in found if _last_count(full) == highest]
         return found
 
     def _entry(self, full: str) -> Entry:
-        return self._record.entries[self._record.names[full]]
+        return self.record.entries[self.record.names[full]]
 
     def _refuse_unknown(self, name: str) -> None:
-        known = [written for entry in self._entries.values() for written in (entry.name, *entry.aliases)]
-        known += dict.fromkeys(scope for scope, local in map(split, self._stripped) if scope and local)
+        known = [written for entry in self._index.entries.values() for written in (entry.name, *entry.aliases)]
+        known += dict.fromkeys(scope for scope, local in map(split, self._index.stripped) if scope and local)
         close = nearest(name, known)
         asked = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
-        unseen = [text for text in self._record.unseen if strip(text).lstrip(":") in asked]
+        unseen = [text for text in self.record.unseen if strip(text).lstrip(":") in asked]
         raise UnknownName(
             f"no value is named {name!r}", asked=f"rec[{name!r}]",
             found=f"{len(self)} entries" + (f", the nearest: {listed(close)}" if close else f": {listed(known, 12)}"),
@@ -192,17 +180,17 @@ class Recording(Mapping[str, Entry]):
         texts = [patterns] if isinstance(patterns, str) else list(patterns)
         compiled = [compile_pattern(text, in_function=True) for text in texts]
         for pattern in compiled:
-            if not pattern.excludes and not any(pattern.matches(full) for full in self._record.names):
+            if not pattern.excludes and not any(pattern.matches(full) for full in self.record.names):
                 self._refuse_unmatched(pattern.text)
         wanted = set()
-        for full, position in self._record.names.items():
+        for full, position in self.record.names.items():
             chosen = any(p.matches(full) for p in compiled if not p.excludes) or all(p.excludes for p in compiled)
             if chosen and not any(p.matches(full) for p in compiled if p.excludes):
                 wanted.add(position)
-        return {entry.name: entry for at, entry in enumerate(self._record.entries) if at in wanted}
+        return {entry.name: entry for at, entry in enumerate(self.record.entries) if at in wanted}
 
     def _refuse_unmatched(self, pattern: str) -> None:
-        close = nearest(pattern, self._entries)
+        close = nearest(pattern, self._index.entries)
         raise NothingMatched(
             f"the pattern {pattern!r} matches no name", asked=f"rec.select({pattern!r})",
             found=f"{len(self)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
@@ -211,32 +199,32 @@ class Recording(Mapping[str, Entry]):
 
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
-        return {name: entry.grad for name, entry in self._entries.items() if entry.status is GradStatus.OK}
+        return {name: entry.grad for name, entry in self._index.entries.items() if entry.status is GradStatus.OK}
 
     def missing(self) -> dict[str, Entry]:
         """The entries without a gradient: each has its ``status`` and ``reason``."""
-        return {name: entry for name, entry in self._entries.items() if entry.status is not GradStatus.OK}
+        return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 
     def backward_order(self) -> list[str]:
         """The names of the entries with a gradient in the order in which the backward pass visits them."""
-        return [self._record.entries[at].name for at in self._record.backward]
+        return [self.record.entries[at].name for at in self.record.backward]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the recording into a new folder, wholly or not at all; ``bp.load`` reads it."""
-        save(self._record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
+        save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
 
     def __repr__(self) -> str:
         outputs = ", ".join(entry.name for entry in self.outputs) or "nothing"
         return f"<backprobe.Recording of {outputs}: {len(self)} entries, {len(self.missing())} without gradient>"
 
     def __str__(self) -> str:
-        return table.text(self._record)
+        return table.text(self.record)
 
     def __rich__(self) -> Any:
-        return table.rich_table(self._record)
+        return table.rich_table(self.record)
 
     def _repr_html_(self) -> str:
-        return table.html(self._record)
+        return table.html(self.record)
 
 
 class BlockRecording(Recording):
@@ -253,6 +241,7 @@ class BlockRecording(Recording):
 
     def __init__(self, read: Callable[[], Record], progress: Callable[[], Any]) -> None:
         self._read: Callable[[], Record] | None = read
+        self._result = NOT_KEPT
         self._progress, self._read_at = progress, None
 
     @property
@@ -263,7 +252,7 @@ class BlockRecording(Recording):
 
     def settle(self, record: Record) -> None:
         """The block is over."""
-        self._known, self._read, self._progress = Index(record), None, _nothing
+        self._known, self._read = Index(record), None
         del self._progress  # which would keep the run
 
     @property
@@ -273,13 +262,6 @@ class BlockRecording(Recording):
             "a block returns nothing", asked="rec.result", found="the recording of a block",
             why="its values are variables of your own", next="rec.outputs, for what backward() was called on",
         )  # fmt: skip
-
-    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        save(self._record, None, path, overwrite=overwrite)
-
-
-def _nothing() -> None:
-    """The progress of a block that is over."""
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from backprobe.backends.facts import Options
 from backprobe.probe.probe_class import Probe
+from backprobe.probe.request import names_in
 
 
 def probe(
@@ -80,7 +82,5 @@ def probe(
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
     Unsupported; what the program itself raises comes out as it is, with a note added.
     """
-    return Probe.checked(
-        target, select, of=of, wrt=wrt, cotangent=cotangent, strategy=strategy, values=values, partials=partials,
-        create_graph=create_graph, nonfinite=nonfinite, backend=backend, session=session,
-    )  # fmt: skip
+    options = Options(strategy, values, create_graph, partials, nonfinite)
+    return Probe(target, select, of, names_in(wrt), cotangent, options, backend, session)

@@ -31,7 +31,7 @@ from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import FrameObserver
-from backprobe.tracing.transcribe import kept, transcribe
+from backprobe.tracing.transcribe import captures_of, kept, transcribe
 from backprobe.tracing.values import Value
 
 
@@ -103,7 +103,7 @@ class BlockRun(Form):
         self.outputs[value] = None
         self.hold_unnamed()
         self.doing = "differentiating"
-        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, _captures(kept(self.trace, [value]))))
+        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, captures_of(kept(self.trace, [value]))))
 
     def closing(self) -> None:
         """The program no longer reports; modules that never ran may still get a name."""
@@ -127,7 +127,7 @@ class BlockRun(Form):
         self.trace.repeats.settle()
         values = kept(self.trace, list(self.outputs))
         with self.tape.quiet():
-            passed = self.tape.backward(_captures(values))
+            passed = self.tape.backward(captures_of(values))
         return self.judged(transcribe(self.trace, self.backend, values, passed, list(self.outputs)))
 
     def _progress(self) -> tuple[int, ...]:
@@ -207,10 +207,6 @@ class PlainBlock(BlockRun):
 
     def spelled(self, pattern: str | None = None) -> str:
         return f"with bp.probe({'' if pattern is None else f'select={pattern!r}'}) as rec:"
-
-
-def _captures(values: Sequence[Value]) -> list[Any]:
-    return [value.capture for value in values if value.capture is not None]
 
 
 def tensors_read(frame: FrameType, tape: Tensors) -> dict[str, Any]:

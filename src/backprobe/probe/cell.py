@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import CodeType
 from typing import Any
 
 from backprobe.backends.discover import BACKENDS, find_backend, load_backend
+from backprobe.backends.facts import Options
 from backprobe.backends.refusals import refuse
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NoBackend, NothingToDifferentiate
@@ -40,13 +40,11 @@ def probe_cell(
     name of what to differentiate: without it the last expression if that is a floating tensor, or else the last one
     assigned that requires a gradient. ``cotangent`` is the code of an expression, evaluated when the cell has run.
     """
-    ready = Request.checked(
-        cell, select, of=of, cotangent=cotangent, values=values, partials=partials, backend=backend
-    )  # fmt: skip
-    ready = replace(ready, options=replace(ready.options, retain_graph=True))  # for the cells that come after
-    mentioned = [name for name in cell.frameworks if name in BACKENDS]
+    options = Options(values=values, partials=partials, retain_graph=True)  # for the cells that come after
+    ready = Request(cell, select, of=of, cotangent=cotangent, options=options, backend=backend)
+    mentioned = [name for name in cell.names.imported if name in BACKENDS]
     try:
-        found = find_backend(backend, map(cell.value, cell.read))
+        found = find_backend(backend, map(cell.value, cell.names.read))
     except NoBackend as error:
         if backend is not None:
             raise
@@ -132,12 +130,12 @@ class CellRun(Run):
         with refusing_depth(self.cell.file):
             scope = self.trace.use_root(partial(CellScope, self.cell, self._tensors_read()))
             certain = self.cell.read_first
-            reporting = self.cell.reporting(scope.unread.keys() - set(certain), operations=self.trace.operations)
+            run, sites = self.cell.reporting(scope.unread.keys() - set(certain), operations=self.trace.operations)
         self.bound = scope.bound
-        self.trace.open_root(self.cell.file, reporting.sites)
+        self.trace.open_root(self.cell.file, sites)
         try:
             scope.reads(*certain)
-            reporting.run(scope)
+            run(scope)
             self.has_run = True
             return scope.result
         finally:
@@ -145,7 +143,7 @@ class CellRun(Run):
 
     def _tensors_read(self) -> dict[str, Any]:
         """What holds tensors among the names that the cell reads, in a frame of its own: a traceback keeps frames."""
-        held = {name: self.cell.value(name) for name in self.cell.read}
+        held = {name: self.cell.value(name) for name in self.cell.names.read}
         return {name: value for name, value in held.items() if _holds_tensor(value, self.tape)}
 
     def returned(self, result: Any) -> Any:
@@ -237,7 +235,7 @@ class CellRun(Run):
         return " ".join(word for word in words if isinstance(word, str))
 
     def known_names(self) -> Sequence[str]:
-        return self.cell.assigned
+        return list(self.cell.names.stored)
 
 
 def _holds_tensor(value: Any, tape: Tensors) -> bool:

@@ -18,7 +18,7 @@ from backprobe.record.entries import Record
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.transcribe import kept, transcribe
+from backprobe.tracing.transcribe import captures_of, kept, transcribe
 from backprobe.tracing.values import NamedAs, Value
 
 DIFFERENTIATING = ("grad", "backward")
@@ -27,14 +27,9 @@ DIFFERENTIATING = ("grad", "backward")
 class Running(Protocol):
     """The run of a program that fails."""
 
-    @property
-    def backend(self) -> Backend: ...
-
-    @property
-    def tape(self) -> Tape: ...
-
-    @property
-    def trace(self) -> Trace: ...
+    backend: Backend
+    tape: Tape
+    trace: Trace
 
 
 def explained(run: Running, error: BaseException) -> str | None:
@@ -47,7 +42,7 @@ def explained(run: Running, error: BaseException) -> str | None:
 def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
-    failure = run.backend.errors(error, run.tape, _captures(kept(run.trace, [])))
+    failure = run.backend.errors(error, run.tape, captures_of(kept(run.trace, [])))
     if failure is None or isinstance(failure, str):
         return failure
     at = _users(error.__traceback__)
@@ -60,7 +55,7 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if record is None:
         return None
     if outputs:
-        held = _captures(kept(run.trace, outputs))
+        held = captures_of(kept(run.trace, outputs))
         failure = replace(failure, values=(held.index(outputs[0].capture),))
     return note(failure, record, captured)
 
@@ -84,13 +79,9 @@ def so_far(run: Running, outputs: Sequence[Value]) -> tuple[Record | None, list[
         return None, []
     values = kept(run.trace, outputs)
     with run.tape.quiet():
-        passed = run.tape.unfinished(_captures(values))
+        passed = run.tape.unfinished(captures_of(values))
     captured = [at for at, value in enumerate(values) if value.capture is not None]
     return transcribe(run.trace, run.backend, values, passed, outputs), captured
-
-
-def _captures(values: Sequence[Value]) -> list[Any]:
-    return [value.capture for value in values if value.capture is not None]
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 from backprobe.backends.facts import Options
 from backprobe.errors import BadOption
@@ -19,52 +19,43 @@ class Request:
     """A target, what to record of it, and how."""
 
     target: Any
-    select: str | Sequence[str] | None
-    of: str | int | Callable[[Any], Any] | None
-    wrt: frozenset[str] | None
-    cotangent: Any
-    options: Options
-    backend: str | None
+    select: str | Sequence[str] | None = None
+    of: str | int | Callable[[Any], Any] | None = None
+    wrt: frozenset[str] | None = None
+    cotangent: Any = None
+    options: Options = field(default_factory=Options)
+    backend: str | None = None
     session: Any = None
 
-    @classmethod
-    def checked(
-        cls,
-        target: Any,
-        select: str | Sequence[str] | None,
-        *,
-        of: str | int | Callable[[Any], Any] | None = None,
-        wrt: str | Sequence[str] | None = None,
-        cotangent: Any = None,
-        strategy: str = "edges",
-        values: str = "alias",
-        partials: bool | str = False,
-        create_graph: bool = False,
-        nonfinite: bool = False,
-        backend: str | None = None,
-        session: Any = None,
-    ) -> Self:
-        """The request that these arguments make. Raises BadOption."""
-        for name, value, allowed in (("strategy", strategy, STRATEGIES), ("values", values, VALUES)):
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        options, of = self.options, self.of
+        for name, value, allowed in (("strategy", options.strategy, STRATEGIES), ("values", options.values, VALUES)):
             if value not in allowed:
                 raise BadOption(
                     f"{name} is one of {', '.join(allowed)}", asked=f"{name}={value!r}", next=f"{name}={allowed[0]!r}"
                 )
-        _check_partials(partials, strategy)
-        _check_nonfinite(nonfinite, strategy)
-        for name, texts in (("select", select), ("wrt", wrt)):
-            if not (texts is None or isinstance(texts, str | Sequence | set | frozenset)):
-                raise BadOption(
-                    f"{name} is a text or a list of texts, not {type(texts).__name__}", asked=f"{name}={texts!r}",
-                    next=f"{name}='x'",
-                )  # fmt: skip
+        _check_partials(options.partials, options.strategy)
+        _check_nonfinite(options.nonfinite, options.strategy)
+        _check_texts("select", self.select)
         if not (of is None or isinstance(of, str | int) or callable(of)):
             raise BadOption(
                 f"of is a path, a position or a function, not {type(of).__name__}", asked=f"of={of!r}", next="of='loss'"
             )
-        names = None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
-        options = Options(strategy, values, create_graph, partials, nonfinite)
-        return cls(target, select, of, names, cotangent, options, backend, session)
+
+
+def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:
+    """The names of the arguments to differentiate, None for all. Raises BadOption."""
+    _check_texts("wrt", wrt)
+    return None if wrt is None else frozenset([wrt] if isinstance(wrt, str) else wrt)
+
+
+def _check_texts(name: str, texts: Any) -> None:
+    if not (texts is None or isinstance(texts, str | Sequence | set | frozenset)):
+        raise BadOption(
+            f"{name} is a text or a list of texts, not {type(texts).__name__}", asked=f"{name}={texts!r}",
+            next=f"{name}='x'",
+        )  # fmt: skip
 
 
 def _check_partials(partials: Any, strategy: str) -> None:

@@ -14,7 +14,7 @@ from backprobe.probe.form import Form
 from backprobe.probe.output import Output, choose
 from backprobe.probe.request import name_of
 from backprobe.recording import Recording
-from backprobe.tracing.transcribe import kept, transcribe
+from backprobe.tracing.transcribe import captures_of, kept, transcribe
 from backprobe.tracing.values import Value
 
 
@@ -50,7 +50,7 @@ class Run(Form):
         self.hold_unnamed()
         self.trace.close()
         self.kept = kept(self.trace, [self.differentiated])
-        captures = [value.capture for value in self.kept if value.capture is not None]
+        captures = captures_of(self.kept)
         return Ran(result, self.differentiated.tensor, output.cotangent, captures)
 
     def returned(self, result: Any) -> Any:

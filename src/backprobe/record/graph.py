@@ -83,10 +83,6 @@ class Graph:
         """The entries that each one flows into along edges."""
         return inverted(self.inputs)
 
-    def ancestors(self, *positions: int) -> set[int]:
-        """These entries and all that flow into them along edges, however far away."""
-        return reached(positions, self.inputs.__getitem__)
-
     def descendants(self, *positions: int) -> set[int]:
         """These entries and all that they flow into along edges, however far away."""
         return reached(positions, self.consumers.__getitem__)

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import CodeType
 from typing import Any
 
@@ -62,23 +62,9 @@ class Cell:
         return "the cell"
 
     @cached_property
-    def _names(self) -> ModuleNames:
+    def names(self) -> ModuleNames:
+        """The names that the cell's own code reads (also after it has assigned them), binds, and imports."""
         return ModuleNames(self.tree.body)
-
-    @property
-    def read(self) -> tuple[str, ...]:
-        """The names that the cell's own code reads, also those that it has assigned itself before."""
-        return tuple(self._names.read)
-
-    @property
-    def assigned(self) -> tuple[str, ...]:
-        """The names that the cell's own code binds, in the order of their last bindings in the text."""
-        return tuple(self._names.stored)
-
-    @property
-    def frameworks(self) -> tuple[str, ...]:
-        """The packages that the cell itself imports."""
-        return tuple(self._names.imported)
 
     @property
     def read_first(self) -> tuple[str, ...]:
@@ -104,25 +90,17 @@ class Cell:
         ]  # fmt: skip
         return min(lines, default=None)
 
-    def reporting(self, announced: Collection[str], *, operations: bool) -> ReportingCell:
-        """The cell rewritten to report; it announces each reading of the ``announced`` names."""
+    def reporting(
+        self, announced: Collection[str], *, operations: bool
+    ) -> tuple[Callable[[ModuleListener], None], tuple[Site, ...]]:
+        """What runs the cell rewritten to report, and its sites. It announces readings of the ``announced`` names."""
         mark = f"@scope {os.urandom(16).hex()}"  # equal to no text of the cell's
         rewritten = rewrite_module(self.tree, self.lines, mark, operations=operations, announced=announced)
         assert isinstance(rewritten.node, ast.Module)
-        return ReportingCell(self, self.compiled(rewritten.node, self.file, "exec"), mark, rewritten.sites)
+        return partial(self._run, self.compiled(rewritten.node, self.file, "exec"), mark), rewritten.sites
 
-
-@dataclass(frozen=True)
-class ReportingCell:
-    """The compiled reporting version of a cell, with a mark in the place of the scope it reports to."""
-
-    cell: Cell
-    code: CodeType
-    mark: str
-    sites: tuple[Site, ...]
-
-    def run(self, listener: ModuleListener) -> None:
-        exec(_placed(self.code, self.mark, listener), self.cell.globals, self.cell.locals)
+    def _run(self, code: CodeType, mark: str, listener: ModuleListener) -> None:
+        exec(_placed(code, mark, listener), self.globals, self.locals)
 
 
 def refusing_depth(file: str) -> AbstractContextManager[None]:

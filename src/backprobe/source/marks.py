@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 from backprobe.source.locate import FUNCTIONS, FunctionNode
-from backprobe.source.sites import Origin, Site, augmented, lines_of, names_read, operation
+from backprobe.source.sites import Origin, Site, augmented, captured, lines_of, names_read, operation, parameters
 
 Place = tuple[int | None, int | None]
 """A line and a column, as instructions give them: both None where they belong to no text."""
@@ -112,13 +112,8 @@ class _Marker:
         self.marks = Marks()
 
     def function(self, node: FunctionNode | ast.ClassDef | ast.Module) -> None:
-        given = (
-            ast.arguments([], [], None, [], [], None, []) if isinstance(node, ast.Module | ast.ClassDef) else node.args
-        )
-        for argument in (*given.posonlyargs, *given.args, given.vararg, *given.kwonlyargs, given.kwarg):
-            if argument is not None:
-                self.at = argument
-                self.marks.arguments.append((argument.arg, self._site(argument.arg, Origin())))
+        for self.at in parameters(node.args) if isinstance(node, FUNCTIONS) else ():
+            self.marks.arguments.append((self.at.arg, self._site(self.at.arg, Origin())))
         if isinstance(node, ast.Lambda):
             self.at = node.body
             self.marks.only_return = self._site("return", Origin.of(node.body))
@@ -158,11 +153,9 @@ class _Marker:
 
     def _captures(self, pattern: ast.pattern) -> None:
         """What a pattern matches gets its names when all of it has matched, by instructions anywhere in the pattern."""
-        for part in ast.walk(pattern):
-            name = getattr(part, "rest", None) or getattr(part, "name", None)
-            if name is not None:
-                site = self._site(name, Origin())
-                self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))
+        for name in captured(pattern):
+            site = self._site(name, Origin())
+            self.marks.captured.append(Mark(Does.BIND, site, ast.Name(name), _start(pattern), _end(pattern)))
 
     def _target(self, target: ast.expr, origin: Origin, does: Does) -> None:
         """Mark a target of whatever kind, the parts of a tuple each with its own origin."""

@@ -34,9 +34,11 @@ from backprobe.source.sites import (
     Site,
     augmented,
     binding_of,
+    captured,
     lines_of,
     names_read,
     operation,
+    parameters,
 )
 
 SCOPE = "@scope"
@@ -82,13 +84,11 @@ class Rewriter(ast.NodeTransformer):
     def function(self, node: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
         self.at = node
         arguments = node.args
-        every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
         entering: list[ast.stmt] = [self._assign(ast.Name(SCOPE), ast.Call(ast.Name(OPEN), [], []))]
-        for argument in every:
-            if argument is not None:
-                self.at, self.own = argument, lines_of(argument, self.lines)
-                entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), Origin()))
-                argument.annotation = None
+        for argument in parameters(arguments):
+            self.at, self.own = argument, lines_of(argument, self.lines)
+            entering.append(self._bind_name(argument.arg, ast.Name(argument.arg), Origin()))
+            argument.annotation = None
         if isinstance(node, ast.Lambda):
             only = ast.copy_location(ast.Return(node.body), node.body)
             node = untyped(ast.copy_location(ast.FunctionDef("<lambda>", arguments, [only], []), node))
@@ -267,15 +267,10 @@ class Rewriter(ast.NodeTransformer):
         return stored(held), [self._place(s, self.at) for s in stores]
 
     def visit_match_case(self, node: ast.match_case) -> ast.match_case:
-        captured = [
-            name
-            for part in ast.walk(node.pattern)
-            for name in [getattr(part, "rest", None) if isinstance(part, ast.MatchMapping) else _capture(part)]
-            if name is not None
-        ]
+        names = captured(node.pattern)
         if node.guard is not None:
             node.guard = self.visit(node.guard)
-        binds = [self._place(self._bind_name(name, ast.Name(name), Origin()), node.body[0]) for name in captured]
+        binds = [self._place(self._bind_name(name, ast.Name(name), Origin()), node.body[0]) for name in names]
         node.body = [*binds, *self._body(node.body)]
         return node
 
@@ -466,7 +461,3 @@ def stored(target: ast.expr) -> ast.expr:
     target = copy.copy(target)
     target.ctx = ast.Store()  # type: ignore[attr-defined]
     return target
-
-
-def _capture(pattern: ast.AST) -> str | None:
-    return pattern.name if isinstance(pattern, ast.MatchAs | ast.MatchStar) else None

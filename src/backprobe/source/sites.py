@@ -159,6 +159,18 @@ def names_read(expression: ast.AST) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def captured(pattern: ast.pattern) -> list[str]:
+    """The names that a pattern gives to what it matches."""
+    names = [getattr(part, "rest", None) or getattr(part, "name", None) for part in ast.walk(pattern)]
+    return [name for name in names if name is not None]
+
+
+def parameters(arguments: ast.arguments) -> list[ast.arg]:
+    """The parameters of a function, in the order of the text."""
+    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg]
+    return [argument for argument in every if argument is not None]
+
+
 def augmented(node: ast.AugAssign) -> Origin:
     """``u += b`` computes ``u + b``."""
     place = copy.copy(node.target)

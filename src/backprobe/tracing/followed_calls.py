@@ -20,20 +20,11 @@ class Program(Protocol):
     operations: bool
     """Do operations report as well?"""
 
-    @property
-    def tape(self) -> Tape: ...
-
-    @property
-    def selection(self) -> Selection: ...
-
-    @property
-    def home(self) -> str | None: ...
-
-    @property
-    def values(self) -> Values: ...
-
-    @property
-    def entered(self) -> dict[str, int]: ...
+    tape: Tape
+    selection: Selection
+    home: str | None
+    values: Values
+    entered: dict[str, int]
 
     def opener(self, caller: ScopeNames, label: str) -> Opener: ...
 

@@ -17,8 +17,7 @@ from backprobe.tracing.values import Transcript, Value
 class Repeatable(Protocol):
     """A trace of a program, parts of which may be computed again."""
 
-    @property
-    def tape(self) -> Tape: ...
+    tape: Tape
 
     def apart(self, is_recording: bool) -> Self:
         """A trace of the same program, for a part that has its names already."""

@@ -34,24 +34,14 @@ class Log(Protocol):
     """
 
     is_recording: bool
+    tape: Tape
+    tap: Callable[[Any], Any] | None
+    selection: Selection
+    following: Following
+    """What is called instead of the user's functions."""
 
-    @property
-    def tape(self) -> Tape: ...
-
-    @property
-    def tap(self) -> Callable[[Any], Any] | None: ...
-
-    @property
-    def effect(self) -> Callable[[Any, bool], Effect]:
+    def effect(self, function: Any, flagged: bool, /) -> Effect:
         """What a call may do to the memory of values that have names."""
-        ...
-
-    @property
-    def selection(self) -> Selection: ...
-
-    @property
-    def following(self) -> Following:
-        """What is called instead of the user's functions."""
         ...
 
     def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Outcome
 from backprobe.backends.protocol import Backend
@@ -26,6 +27,11 @@ def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
     for value in trace.values.made:
         value.fulls = [full(name) for name in value.names]
     return [value for value in trace.values.made if value in outputs or any(map(wanted, value.fulls))]
+
+
+def captures_of(values: Sequence[Value]) -> list[Any]:
+    """What the tape has captured of these values; nothing of a plain number."""
+    return [value.capture for value in values if value.capture is not None]
 
 
 def transcribe(
