@@ -156,7 +156,7 @@ def test_select_on_a_recording():
     rec = bp.probe(loop)(torch.tensor(1.0))
     assert list(rec.select("/helper:u#0")) == ["/helper#0:u#0", "/helper#1:u#0"]
     assert list(rec.select(["*", "!return"])) == ["x"]
-    with pytest.raises(bp.NothingMatched, match="the pattern '/helpr:\\*' matches no name"):
+    with pytest.raises(bp.NothingMatched, match="the pattern '/helpr:\\*' matches nothing in the recording"):
         rec.select("/helpr:*")
 
 

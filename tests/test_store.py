@@ -270,7 +270,7 @@ def test_other_results_are_not_saved_and_say_so(made, tmp_path):
 
 
 def test_a_result_that_is_none_is_saved(tmp_path):
-    record = Recording(toy()._record, None)
+    record = Recording(toy().record, None)
     assert round_trip(record, tmp_path).result is None
 
 
@@ -310,7 +310,7 @@ def test_names_are_looked_up_after_loading_as_before(tmp_path):
         after["fixd"]
     assert str(now.value) == message(bp.UnknownName, lambda: before["fixd"])
     assert list(after.select("u*")) == list(before.select("u*")) == ["u#0", "u#1"]
-    assert dict(after._record.names) == dict(before._record.names)
+    assert dict(after.record.names) == dict(before.record.names)
 
 
 def test_names_that_were_not_selected_are_suggested_after_loading(tmp_path):
@@ -329,7 +329,7 @@ ODD = Note("not_followed", {"name": "one – ü", "why": "two\nlines"})
 
 
 def test_reasons_of_missing_gradients_and_lost_values_come_back(tmp_path):
-    before = toy()._record
+    before = toy().record
     lost = replace(before.entries[3], held_value=Lost(Reason("overwritten_unseen")))
     noted = replace(
         before,
@@ -365,7 +365,7 @@ def test_a_module_that_did_not_run_and_parameters_come_back(tmp_path):
 
 
 def test_partials_come_back(tmp_path):
-    before = toy()._record
+    before = toy().record
     edge = bp.Edge(0, torch.tensor([2.0, float("nan")]), name="x")
     record = replace(
         before, entries=(replace(before.entries[0], inputs=(edge, bp.Edge(1, name="w"))), *before.entries[1:])
@@ -395,7 +395,7 @@ def test_a_stamp_cannot_be_changed_through_another():
 
 def test_texts_that_are_not_unicode_are_saved(tmp_path):
     """A file name of undecodable bytes reaches Python with lone surrogates."""
-    before = Recording(replace(toy()._record, notes=(Note("already_probed", {"name": "\udcff.py"}),)), "\ud800")
+    before = Recording(replace(toy().record, notes=(Note("already_probed", {"name": "\udcff.py"}),)), "\ud800")
     after = round_trip(before, tmp_path)
     assert (after.record.notes[0].fields["name"], after.result) == ("\udcff.py", "\ud800")
 

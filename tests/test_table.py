@@ -222,7 +222,7 @@ def test_a_module_that_did_not_run_and_a_value_that_is_lost():
 
     model = Model(used=torch.nn.Linear(1, 1), idle=torch.nn.Linear(1, 1))
     assert re.search(r"^idle +not_executed: its module did not run$", str(bp.probe(model)(torch.ones(1))), re.M)
-    record = bp.probe(toy)(3.0, 2.0, 1.0)._record
+    record = bp.probe(toy)(3.0, 2.0, 1.0).record
     lost = replace(record.entries[3], held_value=Lost(Reason("overwritten_unseen")))
     shown = lines_of(Recording(replace(record, entries=(*record.entries[:3], lost, *record.entries[4:]))))
     assert shown["u"].split()[:3] == ["u", "overwritten", "1"]
@@ -282,13 +282,13 @@ def test_many_aliases_are_counted():
 
 
 def test_notes_are_shown():
-    record = replace(bp.probe(toy)(3.0, 2.0, 1.0)._record, notes=("h was not followed: no source", "two\nlines"))
+    record = replace(bp.probe(toy)(3.0, 2.0, 1.0).record, notes=("h was not followed: no source", "two\nlines"))
     assert str(Recording(record)).splitlines()[-2:] == ["note: h was not followed: no source", "note: two\\nlines"]
 
 
 def with_text(text):
     """A recording with this source text on its entry u."""
-    record = bp.probe(toy)(3.0, 2.0, 1.0)._record
+    record = bp.probe(toy)(3.0, 2.0, 1.0).record
     source = replace(record.entries[3].source, text=text)
     entries = (*record.entries[:3], replace(record.entries[3], source=source), *record.entries[4:])
     return Recording(replace(record, entries=entries))
@@ -495,7 +495,7 @@ def test_html_escapes_names_and_source_texts():
 
 def test_html_escapes_notes_plain_values_reasons_and_aliases():
     evil = "<img src=x onerror=alert(1)>&\"'"
-    record = bp.probe(toy)(3.0, 2.0, 1.0)._record
+    record = bp.probe(toy)(3.0, 2.0, 1.0).record
     entry = replace(
         record.entries[3],
         name=evil,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from backprobe.errors import AmbiguousName, NothingMatched, NotSaved, UnknownName
+from backprobe.errors import AmbiguousName, NotSaved, UnknownName
 from backprobe.findings.phrasing import listed
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.inputs import PathSums
 from backprobe.record.names import COUNT, canonical, counts_agree, nearest, of_graph, outside, split, strip
-from backprobe.record.patterns import compile_pattern
+from backprobe.record.patterns import compile_pattern, refuse_unmatched
 from backprobe.record.stamp import Stamp
 from backprobe.show import table
 from backprobe.storage.recordings import read, save
@@ -181,21 +181,13 @@ class Recording(Mapping[str, Entry]):
         compiled = [compile_pattern(text, in_function=True) for text in texts]
         for pattern in compiled:
             if not pattern.excludes and not any(pattern.matches(full) for full in self.record.names):
-                self._refuse_unmatched(pattern.text)
+                refuse_unmatched(pattern.text, self._index.entries, "the recording", _selecting)
         wanted = set()
         for full, position in self.record.names.items():
             chosen = any(p.matches(full) for p in compiled if not p.excludes) or all(p.excludes for p in compiled)
             if chosen and not any(p.matches(full) for p in compiled if p.excludes):
                 wanted.add(position)
         return {entry.name: entry for at, entry in enumerate(self.record.entries) if at in wanted}
-
-    def _refuse_unmatched(self, pattern: str) -> None:
-        close = nearest(pattern, self._index.entries)
-        raise NothingMatched(
-            f"the pattern {pattern!r} matches no name", asked=f"rec.select({pattern!r})",
-            found=f"{len(self)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
-            next=f"rec.select({close[0]!r})" if close else "list(rec), for every name",
-        )  # fmt: skip
 
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
@@ -265,6 +257,10 @@ class BlockRecording(Recording):
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
+
+
+def _selecting(pattern: str | None) -> str:
+    return "list(rec)" if pattern is None else f"rec.select({pattern!r})"
 
 
 def _without_last(name: str) -> tuple[str, bool]:

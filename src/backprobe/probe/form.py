@@ -13,11 +13,10 @@ from backprobe.errors import BackprobeError
 from backprobe.findings.phrasing import place
 from backprobe.probe.error_notes import explained
 from backprobe.probe.request import Request, name_of
-from backprobe.probe.unmatched import refuse_unmatched
 from backprobe.record.entries import Record
 from backprobe.record.names import strip
 from backprobe.record.nonfinite import Nonfinite
-from backprobe.record.patterns import selection
+from backprobe.record.patterns import refuse_unmatched, selection
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
 from backprobe.tracing.trace import Trace

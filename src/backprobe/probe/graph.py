@@ -14,10 +14,9 @@ from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, choose, weighed
 from backprobe.probe.request import Request
-from backprobe.probe.unmatched import refuse_unmatched
 from backprobe.record.entries import Entry, Lost, Record
 from backprobe.record.names import strip
-from backprobe.record.patterns import Selection, selection
+from backprobe.record.patterns import Selection, refuse_unmatched, selection
 from backprobe.recording import Recording
 from backprobe.tracing.assemble import Assembler, Names
 from backprobe.tracing.finiteness import judged

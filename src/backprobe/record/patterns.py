@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
-from backprobe.errors import BadName
+from backprobe.errors import BadName, NothingMatched
 from backprobe.record.names import (
     GRAPH_TENSOR,
     canonical,
     counted_local,
+    nearest,
     outside,
     partition,
     split,
@@ -218,4 +219,18 @@ def _reaches_below(pattern_scope: str, scope: str) -> bool:
     asked, here = partition(strip(pattern_scope), "/"), partition(scope, "/")
     return len(asked) > len(here) and all(
         re.fullmatch(_glob(a), h) is not None for a, h in zip(asked, here, strict=False)
+    )
+
+
+def refuse_unmatched(
+    pattern: str, known: Collection[str], subject: str, spelled: Callable[[str | None], str], why: str = ""
+) -> NoReturn:
+    """Raise NothingMatched with the nearest names. ``spelled`` says how the subject is asked for a pattern, or none."""
+    close = nearest(pattern, known)
+    raise NothingMatched(
+        f"the pattern {pattern!r} matches nothing in {subject}",
+        asked=spelled(pattern),
+        found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+        why=why,
+        next=spelled(close[0]) if close else f"{spelled(None)}, for every name",
     )

@@ -95,9 +95,8 @@ class Cell:
     ) -> tuple[Callable[[ModuleListener], None], tuple[Site, ...]]:
         """What runs the cell rewritten to report, and its sites. It announces readings of the ``announced`` names."""
         mark = f"@scope {os.urandom(16).hex()}"  # equal to no text of the cell's
-        rewritten = rewrite_module(self.tree, self.lines, mark, operations=operations, announced=announced)
-        assert isinstance(rewritten.node, ast.Module)
-        return partial(self._run, self.compiled(rewritten.node, self.file, "exec"), mark), rewritten.sites
+        tree, sites = rewrite_module(self.tree, self.lines, mark, operations=operations, announced=announced)
+        return partial(self._run, self.compiled(tree, self.file, "exec"), mark), sites
 
     def _run(self, code: CodeType, mark: str, listener: ModuleListener) -> None:
         exec(_placed(code, mark, listener), self.globals, self.locals)

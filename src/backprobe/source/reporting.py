@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
@@ -16,14 +15,6 @@ from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
 from backprobe.source.rewrite import OPEN, refusing_deep_nesting, rewrite, untyped
 from backprobe.source.sites import Site
 from backprobe.source.wrappers import around, copied
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """The compiled reporting version of one code object."""
-
-    code: CodeType
-    sites: tuple[Site, ...]
 
 
 def reporting(function: Any, opener: Opener, *, operations: bool = False, calls: bool = False) -> Callable[..., Any]:
@@ -40,22 +31,25 @@ def reporting(function: Any, opener: Opener, *, operations: bool = False, calls:
 
 def _rewritten(function: FunctionType, opener: Opener, operations: bool, calls: bool) -> FunctionType:
     code = function.__code__
-    made = _compiled(code, code.co_filename, operations, calls)
+    made, sites = _compiled(code, code.co_filename, operations, calls)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    cells[OPEN] = types.CellType(opener(function.__name__, code.co_filename, made.sites))
-    return copied(function, made.code, tuple([cells[name] for name in made.code.co_freevars]))
+    cells[OPEN] = types.CellType(opener(function.__name__, code.co_filename, sites))
+    return copied(function, made, tuple([cells[name] for name in made.co_freevars]))
 
 
 @lru_cache(4096)
-def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> Reporting:
-    """Rewrite and compile once per code object and file (equal functions of two files have equal code); about 3 ms."""
+def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> tuple[CodeType, tuple[Site, ...]]:
+    """The code that reports, and its sites.
+
+    Made once per code object and file (equal functions of two files have equal code); it takes about 3 ms.
+    """
     definition = locate(code)
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
     place = f"{file}:{code.co_firstlineno}"
     with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
-        rewritten = rewrite(definition.node, definition.lines, operations=operations, calls=calls)
-        return Reporting(_compile_inside(rewritten.node, definition, code), rewritten.sites)
+        node, sites = rewrite(definition.node, definition.lines, operations=operations, calls=calls)
+        return _compile_inside(node, definition, code), sites
 
 
 def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeType:

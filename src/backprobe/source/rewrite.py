@@ -23,7 +23,6 @@ import ast
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from backprobe.errors import NoSource
@@ -46,27 +45,19 @@ OPEN = "@open"
 MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """A function definition or module that reports, and the sites it reports."""
-
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Module
-    sites: tuple[Site, ...]
-
-
 def rewrite(
     node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
     lines: Sequence[str],
     *,
     operations: bool = False,
     calls: bool = False,
-) -> Rewritten:
-    """The reporting version of a function.
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, tuple[Site, ...]]:
+    """The reporting version of a function, and the sites that it reports.
 
     With ``operations`` each subexpression gets a name, with ``calls`` each call and operator is reported with its site.
     """
     rewriter = Rewriter(lines, operations, calls)
-    return Rewritten(rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites))
+    return rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites)
 
 
 class Rewriter(ast.NodeTransformer):

@@ -8,21 +8,21 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from backprobe.source.module_names import header_reads
-from backprobe.source.rewrite import Rewriter, Rewritten, stored
-from backprobe.source.sites import Origin
+from backprobe.source.rewrite import Rewriter, stored
+from backprobe.source.sites import Origin, Site
 
 
 def rewrite_module(
     tree: ast.Module, lines: Sequence[str], scope: str, *, operations: bool, announced: Collection[str]
-) -> Rewritten:
-    """The reporting version of a module's code, with the value of its last expression.
+) -> tuple[ast.Module, tuple[Site, ...]]:
+    """The reporting version of a module's code, with the value of its last expression, and the sites that it reports.
 
     ``scope`` is a text that stands in the code for the listener: who compiles the code puts that object in the text's
     place. Each statement that reads one of the ``announced`` names says so before it runs.
     """
     rewriter = _ModuleRewriter(lines, operations)
     rewriter.scope, rewriter.announced = scope, announced
-    return Rewritten(rewriter.module(copy.deepcopy(tree)), tuple(rewriter.sites))
+    return rewriter.module(copy.deepcopy(tree)), tuple(rewriter.sites)
 
 
 class _ModuleRewriter(Rewriter):

@@ -21,15 +21,12 @@ class Watched(Protocol):
 
     def step(self, frame: FrameType) -> None:
         """An instruction is about to run; the one before it has run."""
-        ...
 
     def raised(self) -> None:
         """The running instruction has raised."""
-        ...
 
     def left(self, frame: FrameType, value: Any) -> bool:
         """The frame is left with this value, or None after an error. Is it over, and not only suspended?"""
-        ...
 
 
 class Tracer:

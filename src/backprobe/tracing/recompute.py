@@ -21,7 +21,6 @@ class Repeatable(Protocol):
 
     def apart(self, is_recording: bool) -> Self:
         """A trace of the same program, for a part that has its names already."""
-        ...
 
     def release(self) -> None: ...
 

@@ -42,62 +42,48 @@ class Log(Protocol):
 
     def effect(self, function: Any, flagged: bool, /) -> Effect:
         """What a call may do to the memory of values that have names."""
-        ...
 
     def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
         """A local is bound to a value. ``own`` tells the variable of a comprehension from one of the function.
 
         Returns what the program goes on with.
         """
-        ...
 
     def done(self, names: ScopeNames, site: Site) -> None:
         """A statement that binds nothing is over."""
-        ...
 
     def returned(self, names: ScopeNames, output: Any) -> None:
         """What the running statement has called, and has a path of its own, returns this."""
-        ...
 
     def enter(self, caller: ScopeNames, name: str, file: str, sites: Sequence[Site]) -> Scope:
         """A function is entered that the running statement calls."""
-        ...
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments."""
-        ...
 
     def targets(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         """The tensors that a call may write to."""
-        ...
 
     def writing(self, tensor: Any) -> None:
         """The program is about to write to a tensor."""
-        ...
 
     def written(self, tensor: Any) -> None:
         """It has written to it."""
-        ...
 
     def expose(self, tensor: Any) -> None:
         """The program takes a handle through which it may write to a tensor unseen."""
-        ...
 
     def stored(self) -> None:
         """A statement that stores into a tensor is over."""
-        ...
 
     def sweep(self, names: ScopeNames, site: Site) -> None:
         """Something was called that may have written to any value."""
-        ...
 
     def note(self, code: str, **fields: str) -> None:
         """Something could not be seen."""
-        ...
 
     def leave(self, names: ScopeNames) -> None:
         """A scope is left."""
-        ...
 
 
 class Scope(CodeListener):

@@ -14,10 +14,9 @@ from backprobe.backends import capabilities
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged, holds, leaves
-from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
-from backprobe.record.reasons import Note, Reason
+from backprobe.record.reasons import Note
 from backprobe.source.listener import Opener
 from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
@@ -279,10 +278,6 @@ class Trace:
             with self.tape.quiet():
                 self.naming.parameter(path, tensor, self.root.names)
         return tensor
-
-    def name_absent(self, path: str, status: GradStatus, why: Reason) -> None:
-        """A module that was selected, and whose return value does not exist."""
-        self.naming.absent(path, status, why)
 
     # what the probe itself names
 
