@@ -1,6 +1,7 @@
 """Asking for gradients in few words, and tests that are the program they are about."""
 
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -25,11 +26,27 @@ def kinds(report):
     return [finding.kind for finding in report.findings]
 
 
+def well(report):
+    """The report, which has to find nothing."""
+    assert report.ok, str(report)
+    return report
+
+
 def message(kind, call):
     """The message of the error that a call raises."""
     with pytest.raises(kind) as caught:
         call()
     return str(caught.value)
+
+
+@contextmanager
+def noting(*parts, kind=RuntimeError, match=None, but=()):
+    """What runs within raises, and the last note of its error has all of these parts, and none of the others."""
+    with pytest.raises(kind, match=match) as caught:
+        yield
+    note = caught.value.__notes__[-1]
+    assert [part for part in parts if part not in note] == [], note
+    assert [part for part in but if part in note] == [], note
 
 
 def at_once(work, *arguments):
@@ -103,13 +120,31 @@ SOME = {
 """What it says of a value: ``gives`` takes a dict with some of the names."""
 
 
+def same(a, b):
+    """Bitwise, and of the same kind."""
+    if not isinstance(a, torch.Tensor):
+        return not isinstance(b, torch.Tensor) and repr(a) == repr(b)
+    if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape or a.layout != b.layout:
+        return False
+    if a.layout is torch.sparse_coo:
+        a, b = a.to_dense(), b.to_dense()
+    return torch.equal(a.detach().nan_to_num(123.0), b.detach().nan_to_num(123.0))
+
+
+HELD = {"grads": lambda entry: entry.grad, "values": lambda entry: entry.value}
+
+
 def says(rec, **wanted):
-    """A recording says this, by the keywords of ``ALL`` and ``SOME``."""
+    """A recording says this, by the keywords of ``ALL`` and ``SOME``; tensors of PyTorch are compared bit by bit."""
     for what, expected in wanted.items():
         if what in ALL:
             assert ALL[what](rec) == expected, what
-        else:
-            assert {name: SOME[what](rec[name]) for name in expected} == expected, what
+            continue
+        for name, one in expected.items():
+            if isinstance(one, torch.Tensor):
+                assert same(HELD[what](rec[name]), one), (what, name)
+            else:
+                assert SOME[what](rec[name]) == one, (what, name)
 
 
 class on:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
+from asked import same
 from backprobe.backends.torch.block import Passing, TorchBlockTape
 from backprobe.backends.torch.capture import Capture
 from backprobe.probe.block import BlockRun
@@ -44,17 +45,6 @@ def doubled(value):
 
 def scalar(number):
     return torch.tensor(number, requires_grad=True)
-
-
-def same(a, b):
-    """Bitwise, and of the same kind."""
-    if not isinstance(a, torch.Tensor):
-        return not isinstance(b, torch.Tensor) and repr(a) == repr(b)
-    if type(a) is not type(b) or a.dtype != b.dtype or a.shape != b.shape or a.layout != b.layout:
-        return False
-    if a.layout is torch.sparse_coo:
-        a, b = a.to_dense(), b.to_dense()
-    return torch.equal(a.detach().nan_to_num(123.0), b.detach().nan_to_num(123.0))
 
 
 def assert_same(found, expected, but=()):

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.autograd import Function
 
 import backprobe as bp
-from asked import Parts
+from asked import Parts, well
 from backprobe.check.differences import slope
 from backprobe.check.text import SENTENCES
 from custom import custom
@@ -66,8 +66,7 @@ def test_a_report_says_what_is_wrong_where_and_how():
 
 
 def test_what_is_right_gets_a_sentence():
-    report = bp.check(lambda x: (x * x.exp()).sum())(1.5)
-    assert report.ok
+    report = well(bp.check(lambda x: (x * x.exp()).sum())(1.5))
     assert str(report).startswith(
         "<lambda>: every derivative is right (3 calls checked, largest error of the right ones "
     )
@@ -214,8 +213,7 @@ def test_random_calls_are_judged_with_the_random_state_put_back():
     def f(x):
         return F.dropout(x, 0.5).sum()
 
-    report = bp.check(f)(numbers(50))
-    assert report.ok
+    report = well(bp.check(f)(numbers(50)))
     assert any("it is random: the random state was restored before each repetition" in note for note in report.notes)
 
 
@@ -235,8 +233,7 @@ def test_a_generator_of_the_users_is_put_back_too():
         def backward(ctx, g):
             return g * ctx.noise, None
 
-    report = bp.check(lambda x: Noisy.apply(x, generator))(numbers(5))
-    assert report.ok
+    well(bp.check(lambda x: Noisy.apply(x, generator))(numbers(5)))
     bare = torch.Generator().manual_seed(0)
     torch.rand(5, generator=bare)
     assert torch.equal(generator.get_state(), bare.get_state())
@@ -264,8 +261,7 @@ def test_what_refuses_double_precision_is_judged_in_its_own_and_caught_there_too
     right, wrong = (
         custom("Single", sine_of_single, lambda g, x, factor=factor: factor * g * x.cos()) for factor in (1.0, 1.01)
     )
-    report = bp.check(lambda x: right.apply(x))(numbers(40))
-    assert report.ok
+    report = well(bp.check(lambda x: right.apply(x))(numbers(40)))
     assert any(
         "in double precision it raises TypeError: a kernel for float32, so it was checked in its own precision" in note
         for note in report.notes
@@ -277,8 +273,7 @@ def test_integers_and_booleans_are_passed_on_as_they_are():
     def f(x, ids, mask):
         return F.embedding(ids, x)[mask].sum() + torch.where(mask[:, None], x[:2], 0.0).sum()
 
-    report = bp.check(f)(numbers(3, 4), torch.tensor([0, 2]), torch.tensor([True, False]))
-    assert report.ok
+    report = well(bp.check(f)(numbers(3, 4), torch.tensor([0, 2]), torch.tensor([True, False])))
     assert report.judged == 7
 
 
@@ -309,8 +304,7 @@ def test_no_derivative_is_asked_of_what_is_cut():
             y = Halved.apply(x)
         return (x * y * x.detach()).sum() + Flipped.apply(x.detach()).sum()
 
-    report = bp.check(f)(numbers(3))
-    assert report.ok, report
+    well(bp.check(f)(numbers(3)))
 
 
 def test_a_cut_inside_a_custom_function_is_found():
@@ -586,8 +580,7 @@ def test_an_error_that_is_near_the_noise_is_found_or_said(factor, size):
 def test_what_is_judged_coarsely_is_said():
     Far = custom("Far", lambda x: (x.float().tanh() + 10).to(x.dtype), lambda g, x: g * (1 - x.tanh() ** 2))
 
-    report = bp.check(lambda x: Far.apply(x))(numbers(50))
-    assert report.ok
+    report = well(bp.check(lambda x: Far.apply(x))(numbers(50)))
     (note,) = report.notes
     assert "a relative error below 0.0" in note and note.endswith(
         "of its gradient with respect to x would not have shown"
@@ -596,8 +589,7 @@ def test_what_is_judged_coarsely_is_said():
 
 def test_a_mask_is_so_large_that_nothing_shows_at_it():
     mask = torch.tensor([[0.0, torch.finfo(torch.float32).min], [0.0, 0.0]])
-    report = bp.check(lambda x: (x + mask).softmax(-1).sum(0))(numbers(2, 2))
-    assert report.ok
+    report = well(bp.check(lambda x: (x + mask).softmax(-1).sum(0))(numbers(2, 2)))
     (note,) = report.notes
     assert note.endswith("1 of its 4 outputs are so large, as in a mask, that changes are lost in rounding")
 
@@ -802,8 +794,7 @@ def rounded_symmetric(q):
 
 
 def test_a_matrix_that_is_symmetric_but_for_rounding_counts_as_symmetric():
-    report = bp.check(rounded_symmetric)(torch.linalg.qr(numbers(12, 12)).Q)
-    assert report.ok
+    report = well(bp.check(rounded_symmetric)(torch.linalg.qr(numbers(12, 12)).Q))
     assert sum("right for a matrix that stays symmetric" in note for note in report.notes) == 2
 
 
@@ -819,8 +810,7 @@ BY_DEFINITION = {
 @pytest.mark.parametrize("what", BY_DEFINITION)
 def test_what_is_the_frameworks_own_is_told_and_not_blamed(what):
     program, x = BY_DEFINITION[what]
-    report = bp.check(program)(x)
-    assert report.ok
+    report = well(bp.check(program)(x))
     if what == "reentrant":
         assert "its backward pass raises" in report.unjudged[0]
     else:
@@ -862,8 +852,7 @@ def test_what_is_meant_is_left_out():
 
     x = torch.tensor([0.3, 0.7])
     assert not bp.check(f)(x).ok
-    report = bp.check(f, skip=[Rounded])(x)
-    assert report.ok
+    report = well(bp.check(f, skip=[Rounded])(x))
     assert report.judged == 4
     assert report.notes == ("Rounded: skipped as asked, 1 call",)
     assert bp.check(f, skip=[Rounded.apply])(x).ok

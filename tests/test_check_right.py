@@ -3,6 +3,7 @@
 import pytest
 
 import backprobe as bp
+from asked import well
 from right_derivatives import RIGHT
 from test_real_models import ZOO, inputs
 
@@ -10,15 +11,13 @@ from test_real_models import ZOO, inputs
 @pytest.mark.parametrize("what", RIGHT)
 def test_a_right_derivative_is_not_blamed(what):
     program, arguments = RIGHT[what]
-    report = bp.check(program)(*arguments)
-    assert report.ok, report
+    well(bp.check(program)(*arguments))
 
 
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
 def test_no_call_of_a_real_model_is_blamed(name):
-    report = bp.check(ZOO[name]())(**inputs(name))
-    assert report.ok, report
+    report = well(bp.check(ZOO[name]())(**inputs(name)))
     assert report.judged > 70
 
 

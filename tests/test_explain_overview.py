@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from asked import Parts, kinds, leaf
+from asked import Parts, kinds, leaf, well
 from custom import custom
 
 
@@ -40,8 +40,7 @@ def test_a_value_that_is_not_used_is_a_note_where_no_gradient_is_missing_for_it(
             _, largest = torch.max(a.view(1, 2), 1)
             total = total + a.sum()
         total.backward()
-    report = bp.explain(rec)
-    assert report.ok
+    report = well(bp.explain(rec))
     assert noted(report, BESIDE) == [f"{BESIDE}monitor (20 times), _ (20 times)"]
     assert kinds(bp.explain(rec, "monitor#3")) == ["unused"]
 
@@ -76,8 +75,7 @@ def test_a_state_that_the_last_step_gives_is_a_note():
     with bp.probe() as rec:
         out, state = rnn(data)
         out.sum().backward()
-    report = bp.explain(rec)
-    assert report.ok
+    report = well(bp.explain(rec))
     assert noted(report, BESIDE) == [f"{BESIDE}state"]
 
 
@@ -94,8 +92,7 @@ def test_higher_derivatives_are_healthy():
         fast = w - 0.1 * g
         ((d2u + u * 0) ** 2).sum().backward()
         (fast**2).sum().backward()
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    report = well(bp.explain(rec))
     assert noted(report, "only the derivative") == ["only the derivative is used of: du, inner"]
 
 
@@ -116,8 +113,7 @@ def test_what_cannot_be_told_is_a_note():
         loss.backward()
         with torch.no_grad():
             target.mul_(0.99).add_(online)
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    report = well(bp.explain(rec))
     assert noted(report, "cannot be captured: it exists only inside a torch.func transform")
 
 
@@ -128,8 +124,7 @@ def test_by_nature_and_frozen_values_are_notes():
         ones = torch.ones(2)
         return (x * w * ones).sum() * n
 
-    report = bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0)))
-    assert report.ok
+    report = well(bp.explain(bp.probe(f)(leaf(1.0, 2.0), leaf(3.0, 4.0))))
     assert report.heading == "3 of 6 values with a gradient"
     assert report.notes == (
         "computed from nothing that requires a gradient: ones", "not tensors: n",
@@ -172,8 +167,7 @@ def test_an_argument_that_goes_into_another_result_is_none():
         momentum = momentum * 0.9
         return momentum, loss
 
-    report = bp.explain(bp.probe(step, of=1)(torch.ones(3), torch.ones(3)))
-    assert report.ok
+    report = well(bp.explain(bp.probe(step, of=1)(torch.ones(3), torch.ones(3))))
     assert any("momentum" in note for note in report.notes)
 
 
@@ -186,8 +180,7 @@ def test_each_version_of_a_weight_that_is_updated_by_hand_has_its_own_gradient()
             with torch.no_grad():
                 w -= 0.25 * w.grad
             w.grad = None
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    report = well(bp.explain(rec))
     assert noted(report, BESIDE) == [f"{BESIDE}w"]
     assert [rec[f"w#{at}"].grad.tolist() for at in range(3)] == [[2.0, 4.0], [1.0, 2.0], [0.5, 1.0]]
 
@@ -200,8 +193,7 @@ def test_a_weight_that_is_updated_through_data_is_a_note():
             loss.backward()
             w.data -= 0.25 * w.grad
             w.grad = None
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    report = well(bp.explain(rec))
     (note,) = noted(report, "the gradient of 'w' cannot be captured")
     assert note.endswith("part of its gradient comes from uses of its new values")
     assert kinds(bp.explain(rec, "w")) == ["opaque"]
@@ -235,8 +227,7 @@ def test_clipped_weights_and_those_that_follow_others_are_notes():
                 p.data.clamp_(-0.1, 0.1)
             for slow, fast in zip(target.parameters(), net.parameters(), strict=True):
                 slow.data.mul_(0.9).add_(0.1 * fast.data)
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    well(bp.explain(rec))
 
 
 def test_weights_that_are_moved_to_and_fro_around_a_second_pass_are_notes():
@@ -253,8 +244,7 @@ def test_weights_that_are_moved_to_and_fro_around_a_second_pass_are_notes():
             with torch.no_grad():
                 for p in net.parameters():
                     p.sub_(0.1)
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    well(bp.explain(rec))
 
 
 def test_what_a_reentrant_checkpoint_may_have_used_before_the_write_is_not_told():
@@ -277,8 +267,7 @@ def test_a_cut_is_a_note_where_all_leaves_behind_it_are_reached_by_other_ways(tm
             loss = out.sum()
             loss.backward()
             state = state.detach()
-    report = bp.explain(rec)
-    assert report.ok, str(report)
+    report = well(bp.explain(rec))
     (note,) = noted(report, "along `state.detach()`")
     assert note.endswith("to 'state#1', 'state#3': intended?")
     assert kinds(bp.explain(rec, "state#1")) == ["detach"]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import backprobe as bp
-from asked import Parts, round_trip
+from asked import Parts, round_trip, well
 from backprobe.demo import small_gpt2
 
 
@@ -48,8 +48,7 @@ def kinds(report):
 @pytest.mark.parametrize("layers", [2, 12])
 def test_gpt2_is_well(layers, select):
     model, tokens = small_gpt2(layers)
-    report = bp.health(bp.probe(model, select, of="loss")(tokens, labels=tokens))
-    assert report.ok, report
+    report = well(bp.health(bp.probe(model, select, of="loss")(tokens, labels=tokens)))
     assert report.heading.startswith("no problems found: ")
 
 
@@ -70,27 +69,23 @@ def test_models_of_transformers_are_well(family, select):
         ),
     }
     tokens = torch.randint(0, 200, (4, 16))
-    report = bp.health(bp.probe(made[family](), select, of="loss")(tokens, labels=tokens))
-    assert report.ok, report
+    well(bp.health(bp.probe(made[family](), select, of="loss")(tokens, labels=tokens)))
 
 
 @pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh])
 def test_initialised_well(activation):
-    report = examined(stack(10, activation))
-    assert report.ok, report
+    well(examined(stack(10, activation)))
 
 
 def test_images_are_well():
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 4 * 4, 1)
     )
-    report = examined(model, torch.randn(8, 3, 8, 8))
-    assert report.ok, report
+    well(examined(model, torch.randn(8, 3, 8, 8)))
 
 
 def test_half_precision_of_good_size_is_well():
-    report = examined(stack(3, nn.ReLU).half(), ROWS.half())
-    assert report.ok, report
+    well(examined(stack(3, nn.ReLU).half(), ROWS.half()))
 
 
 # the ill

@@ -11,7 +11,7 @@ import torch.utils.checkpoint
 import transformers
 
 import backprobe as bp
-from asked import Parts, at_once, message
+from asked import Parts, at_once, message, says
 from backprobe.demo import small_gpt2
 
 transformers.logging.set_verbosity_error()
@@ -47,8 +47,7 @@ def test_attention_outputs_equal_hand_written_hooks(gpt2):
     kept = by_hand(model, tokens, paths)
     rec = bp.probe(model, paths, of="loss")(tokens, labels=tokens)
     for path in paths[:2]:
-        assert torch.equal(rec[f"{path}:return.0"].grad, kept[path].grad)
-        assert torch.equal(rec[f"{path}:return.0"].value, kept[path])
+        says(rec, grads={f"{path}:return.0": kept[path].grad}, values={f"{path}:return.0": kept[path]})
     for path in paths[2:]:
         assert torch.equal(rec[path].grad, kept[path].grad)
 
@@ -221,10 +220,7 @@ class Nested(torch.nn.Module):
 
 def test_containers_keyword_arguments_and_nested_modules():
     rec = bp.probe(Nested(2), ["**:out", "**"], of="hidden")(torch.ones(2, requires_grad=True).sum(), deep=True)
-    assert rec["out"].grad.item() == 1
-    assert rec["inner:out"].grad.item() == 2
-    assert rec["inner.inner"].grad.item() == 4
-    assert rec["return.none"].status == "not_tensor"
+    says(rec, grads={"out": 1, "inner:out": 2, "inner.inner": 4}, statuses={"return.none": "not_tensor"})
 
 
 def test_a_model_that_patches_forward_on_the_instance_is_restored():
@@ -239,8 +235,7 @@ def test_a_model_that_patches_forward_on_the_instance_is_restored():
         model.forward = replacement
         rec = bp.probe(model, [local, "shared"])(torch.ones(1, 2))
         assert vars(model)["forward"] is replacement
-        assert rec["shared#1"].grad.tolist() == [[6.0, 6.0]]
-        assert rec[f"{local}#-1"].grad.tolist() == [[6.0, 6.0]]
+        says(rec, grads={"shared#1": [[6.0, 6.0]], f"{local}#-1": [[6.0, 6.0]]})
 
 
 def test_another_thread_sees_the_model_as_it_is():

@@ -11,7 +11,7 @@ from torch import nn, tensor
 from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
-from asked import Parts, round_trip
+from asked import Parts, round_trip, well
 from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.forward_births import ForwardPass
@@ -70,8 +70,7 @@ def test_what_to_select_shows_the_line(model):
 
 
 def test_a_mask_that_softmax_takes_away_is_a_note(model):
-    report = bp.explain(bp.probe(model, ["**", "**:*"], nonfinite=True)(INPUT, CAUSAL))
-    assert report.ok
+    report = well(bp.explain(bp.probe(model, ["**", "**:*"], nonfinite=True)(INPUT, CAUSAL)))
     assert report.notes[0].startswith("Inf at 'attn:scores'")
     assert "finite again at 'attn:weights', by softmax" in report.notes[0]
 
@@ -488,8 +487,7 @@ def test_an_attention_mask_that_is_made_in_the_program_is_a_note():
         mask = torch.zeros(3, 3).masked_fill(torch.triu(torch.ones(3, 3), 1) > 0, -float("inf"))
         return torch.nn.functional.scaled_dot_product_attention(x, x, x, attn_mask=mask)
 
-    report = bp.explain(bp.probe(masked, of=lambda y: y.sum(), nonfinite=True)(torch.randn(2, 3, 3)))
-    assert report.ok
+    report = well(bp.explain(bp.probe(masked, of=lambda y: y.sum(), nonfinite=True)(torch.randn(2, 3, 3))))
     assert any("'mask'" in note and "does no harm" in note for note in report.notes)
 
 

@@ -90,6 +90,13 @@ def book(shell):
     return made
 
 
+@pytest.fixture
+def toys(book):
+    """A notebook in which the toy cell has run."""
+    book.run(TOY)
+    return book
+
+
 def grads(rec):
     return {name: grad.item() for name, grad in rec.grads().items()}
 
@@ -351,19 +358,17 @@ def test_a_probed_cell_leaves_what_the_cell_leaves(book, program):
     assert not [name for name in book.names if name.startswith("@")]
 
 
-def test_every_target_has_its_name(book):
-    book.run(TOY)
-    rec = book.probe(PROGRAMS["targets"], "loss rec")
+def test_every_target_has_its_name(toys):
+    rec = toys.probe(PROGRAMS["targets"], "loss rec")
     names = {alias for entry in rec.values() for alias in (entry.name, *entry.aliases)}
     expected = """p q rest.0 first#0 second#0 second#1 box.u#0 box.u#1 table['k']#0 table['k']#1 table[0] z#1 l#0 r#1
         frozen squares.1 by_name.x t#0 walrus#1 typed box.typed one matched caught last loss""".split()
     assert [name for name in expected if name not in names] == []
 
 
-def test_a_generator_made_in_the_cell_works_afterwards(book):
-    book.run(TOY)
-    book.probe(PROGRAMS["a generator consumed later"])
-    assert [t.item() for t in book.names["later"]] == [9.0, 6.0]
+def test_a_generator_made_in_the_cell_works_afterwards(toys):
+    toys.probe(PROGRAMS["a generator consumed later"])
+    assert [t.item() for t in toys.names["later"]] == [9.0, 6.0]
 
 
 def test_what_the_cell_computed_can_be_differentiated_afterwards(book):
@@ -409,9 +414,8 @@ def test_a_cell_that_uses_a_model(book):
     assert not book.names["net"]._forward_hooks
 
 
-def test_a_magic_line_that_assigns_makes_an_entry(book):
-    book.run(TOY)
-    rec = book.probe("words = !echo one\ny = x * len(words)\n")
+def test_a_magic_line_that_assigns_makes_an_entry(toys):
+    rec = toys.probe("words = !echo one\ny = x * len(words)\n")
     assert rec["y"].grad.item() == 1.0 and list(rec) == ["x", "y"]
 
 
@@ -440,9 +444,8 @@ def test_a_magic_line_that_assigns_makes_an_entry(book):
         ("u = x * torch.ones(2)\n", 'u rec --cotangent "torch.ones_like(u) * 2"', "u", [3.0, 3.0]),
     ],
 )
-def test_what_is_differentiated(book, cell, line, output, value):
-    book.run(TOY)
-    rec = book.probe(cell, line)
+def test_what_is_differentiated(toys, cell, line, output, value):
+    rec = toys.probe(cell, line)
     (entry,) = rec.outputs
     assert entry.name == output
     assert entry.value.tolist() == value
@@ -450,18 +453,16 @@ def test_what_is_differentiated(book, cell, line, output, value):
 
 
 @pytest.mark.parametrize("line", ["u rec", "rec"])
-def test_a_value_that_an_earlier_cell_left_is_not_the_output(book, line):
+def test_a_value_that_an_earlier_cell_left_is_not_the_output(toys, line):
     """Or a run of this cell that takes another branch would show the gradients of the last one."""
-    book.run(TOY)
-    book.refused("if x < 0:\n    u = x * 5\nn = 3\n", line)
-    assert "rec" not in book.names
+    toys.refused("if x < 0:\n    u = x * 5\nn = 3\n", line)
+    assert "rec" not in toys.names
 
 
-def test_the_last_one_assigned_is_told_by_the_run_and_not_by_the_text(book):
-    book.run(TOY)
-    rec = book.probe("for i in range(2):\n    if i:\n        p = x * w\n    else:\n        q = x * 3\n")
+def test_the_last_one_assigned_is_told_by_the_run_and_not_by_the_text(toys):
+    rec = toys.probe("for i in range(2):\n    if i:\n        p = x * w\n    else:\n        q = x * 3\n")
     assert [entry.name for entry in rec.outputs] == ["p"]
-    rec = book.probe("p = x * 2\nq = p * 3\ndel q\n")
+    rec = toys.probe("p = x * 2\nq = p * 3\ndel q\n")
     assert [entry.name for entry in rec.outputs] == ["p"]
 
 
@@ -474,9 +475,8 @@ def test_the_last_one_assigned_is_told_by_the_run_and_not_by_the_text(book):
         ("v = x * 3\nif (u := v * 2) > 0:\n    pass\n", "u"),
     ],
 )
-def test_an_output_that_is_not_selected_has_its_own_name_and_line(book, cell, name):
-    book.run(TOY)
-    rec = book.probe(cell, "u rec --select v")
+def test_an_output_that_is_not_selected_has_its_own_name_and_line(toys, cell, name):
+    rec = toys.probe(cell, "u rec --select v")
     (entry,) = rec.outputs
     assert entry.name == name and "return" not in entry.aliases
     assert rec["u"] is entry if name == "u" else rec["v"] is entry
@@ -484,15 +484,13 @@ def test_an_output_that_is_not_selected_has_its_own_name_and_line(book, cell, na
     assert rec["v"].grad is not None and list(rec) == (["v", "u"] if name == "u" else ["v"])
 
 
-def test_a_last_expression_without_a_tensor_has_no_entry(book):
-    book.run(TOY)
-    assert list(book.probe("u = x * w\nu.item()\n")) == ["x", "w", "u"]
-    assert list(book.probe("u = x * w\n[u, 3]\n")) == ["x", "w", "u", "return.1"]
+def test_a_last_expression_without_a_tensor_has_no_entry(toys):
+    assert list(toys.probe("u = x * w\nu.item()\n")) == ["x", "w", "u"]
+    assert list(toys.probe("u = x * w\n[u, 3]\n")) == ["x", "w", "u", "return.1"]
 
 
-def test_cotangent_is_evaluated_when_the_cell_has_run(book):
-    book.run(TOY)
-    rec = book.probe("u = x * torch.ones(2)\nscale = 5\n", 'u rec --cotangent "torch.ones_like(u) * scale"')
+def test_cotangent_is_evaluated_when_the_cell_has_run(toys):
+    rec = toys.probe("u = x * torch.ones(2)\nscale = 5\n", 'u rec --cotangent "torch.ones_like(u) * scale"')
     assert rec["x"].grad.item() == 10.0
 
 
@@ -662,30 +660,26 @@ def test_an_error_of_ours_is_its_message_alone(book):
         ("exec('fresh = x * 2')\nu = x * 2\n", "fresh", ["the cell has assigned 'fresh' itself", "fresh = fresh"]),
     ],
 )  # fmt: skip
-def test_bad_input(book, cell, line, parts):
-    book.run(TOY)
-    text = book.refused(cell, line)
+def test_bad_input(toys, cell, line, parts):
+    text = toys.refused(cell, line)
     assert [part for part in parts if part not in text] == [], text
     assert "Traceback" not in text or "NameError" in text
 
 
-def test_a_function_with_await_or_yield_is_no_matter(book):
-    book.run(TOY)
-    rec = book.probe("async def later(t):\n    await t\ndef each():\n    yield x\nu = sum(each())\n")
+def test_a_function_with_await_or_yield_is_no_matter(toys):
+    rec = toys.probe("async def later(t):\n    await t\ndef each():\n    yield x\nu = sum(each())\n")
     assert rec["u"].grad.item() == 1.0
 
 
-def test_a_refused_cell_has_not_run(book):
-    book.run(TOY)
-    book.refused("ran = 1\nu = x * 2\n", "one two")
-    book.refused("ran = 1\nu = x * 2\n", "u --cotangent 3+")
-    assert "ran" not in book.names
+def test_a_refused_cell_has_not_run(toys):
+    toys.refused("ran = 1\nu = x * 2\n", "one two")
+    toys.refused("ran = 1\nu = x * 2\n", "u --cotangent 3+")
+    assert "ran" not in toys.names
 
 
-def test_an_expression_nested_too_deeply_is_refused_before_the_cell_runs(book):
-    book.run(TOY)
-    text = book.refused("ran = 1\ny = " + " + ".join(["x"] * 900) + "\n")
-    assert text.startswith("NoSource: an expression in the cell is nested too deeply") and "ran" not in book.names
+def test_an_expression_nested_too_deeply_is_refused_before_the_cell_runs(toys):
+    text = toys.refused("ran = 1\ny = " + " + ".join(["x"] * 900) + "\n")
+    assert text.startswith("NoSource: an expression in the cell is nested too deeply") and "ran" not in toys.names
 
 
 def test_a_recording_that_cannot_be_drawn_is_made_all_the_same(book, monkeypatch):
@@ -710,9 +704,8 @@ def test_load_ext_and_unload_ext(shell):
     assert "A NAME that the cell assigns" in shell.find_cell_magic("probe").__doc__
 
 
-def test_percent_signs_and_braces_of_the_line_are_not_expanded(book):
-    book.run(TOY)
-    rec = book.probe("u = x * torch.ones(2)\n", "u rec --cotangent \"[{'k': 1.0}['k'], 2.0]\"")
+def test_percent_signs_and_braces_of_the_line_are_not_expanded(toys):
+    rec = toys.probe("u = x * torch.ones(2)\n", "u rec --cotangent \"[{'k': 1.0}['k'], 2.0]\"")
     assert rec["x"].grad.item() == 3.0
 
 

@@ -3,7 +3,6 @@
 import inspect
 import re
 import subprocess
-import sys
 import tomllib
 from enum import Enum
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import backprobe as bp
+from commands import printed, python
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich", "click", "safetensors", "IPython",
@@ -29,11 +29,7 @@ PUBLIC = {
 
 def imported_by(code, folder=None):
     """The modules that a fresh Python has imported after running this code."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"],
-        capture_output=True, text=True, timeout=120, cwd=folder, check=True,
-    )  # fmt: skip
-    return set(ran.stdout.split())
+    return set(printed(python("-c", f"{code}\nimport sys\nprint('\\n'.join(sys.modules))", cwd=folder)).split())
 
 
 def test_importing_backprobe_imports_nothing_heavy():
@@ -179,9 +175,8 @@ def test_no_framework_is_a_requirement(name):
 
 
 def test_the_stamp_names_what_is_imported_and_nothing_else():
-    code = "import backprobe as bp, sys\nprint(sorted(bp.stamp().packages), bp.stamp().author, file=sys.stderr)"
-    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stderr == "['backprobe'] None\n"
+    code = "import backprobe as bp; print(sorted(bp.stamp().packages), bp.stamp().author)"
+    assert printed(python("-c", code)) == "['backprobe'] None\n"
 
 
 def test_the_tree_of_errors_is_drawn_as_it_is():

@@ -42,10 +42,8 @@ def test_every_kind_of_tensor_as_numpy(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float4"])
 def test_what_numpy_has_no_dtype_for_is_refused(kind, tmp_path):
-    with pytest.raises(bp.BadRecording) as caught:
-        round_trip(holding(VALUES[kind]), tmp_path, to="numpy")
     dtype = str(VALUES[kind].dtype).removeprefix("torch.")
-    assert str(caught.value) == (
+    assert message(bp.BadRecording, lambda: round_trip(holding(VALUES[kind]), tmp_path, to="numpy")) == (
         f"NumPy has nothing like {dtype}\n"
         '  asked: bp.load(path, to="numpy")\n'
         f"  found: a tensor of dtype {dtype}\n"
