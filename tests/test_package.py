@@ -183,7 +183,8 @@ def test_the_tree_of_errors_is_drawn_as_it_is():
     from backprobe import errors
 
     drawn = re.findall(r"[├└]── (\w+)(?: \((\w+)\))?", errors.__doc__)
-    classes = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    own = {name: value for name, value in vars(errors).items() if getattr(value, "__module__", "") == errors.__name__}
+    classes = {name: value for name, value in own.items() if inspect.isclass(value)}
     assert {name for name, _ in drawn} == set(classes) - {"BackprobeError"}
     assert {name: builtin for name, builtin in drawn if builtin} == {
         name: value.__bases__[1].__name__ for name, value in classes.items() if len(value.__bases__) == 2

@@ -1,13 +1,11 @@
 """What a value was computed by, and the values that its expression mentions: the recorded source behind each entry."""
 
+from types import SimpleNamespace
+
 import torch
 
 import backprobe as bp
 from asked import on
-
-
-def probed(function, *args, **options):
-    return bp.probe(function, **options)(*args)
 
 
 def toy(x, w, b):
@@ -29,26 +27,21 @@ def explained(rec):
     }  # fmt: skip
 
 
-def test_each_element_of_a_written_tuple_is_its_own_expression():
-    def f(x, w):
-        a, (b, c) = x * w, (x + b0, w - 1)
-        return a * b * c
-
-    b0 = 2.0
-    found = explained(bp.probe(f)(3.0, 2.0))
-    assert found["a"] == ("x * w", {"x": "x", "w": "w"})
-    assert found["b"] == ("x + b0", {"x": "x"})
-    assert found["c"] == ("w - 1", {"w": "w"})
+B0 = 2.0
 
 
-def test_what_a_call_returns_in_parts_has_no_expression():
-    def f(x):
-        a, b = torch.unbind(x)
-        *c, d = x * 2, x * 3
-        return a * b * d.sum() * c[0].sum()
+@on(3.0, 2.0).gives(reads={"a": ("x * w", {"x": "x", "w": "w"}), "b": ("x + B0", {"x": "x"}),
+                           "c": ("w - 1", {"w": "w"})})  # fmt: skip
+def test_each_element_of_a_written_tuple_is_its_own_expression(x, w):
+    a, (b, c) = x * w, (x + B0, w - 1)
+    return a * b * c
 
-    found = explained(bp.probe(f)(vector(1.0, 2.0)))
-    assert [found[name] for name in "abd"] == [("", {"x": "x"})] * 3
+
+@on(vector(1.0, 2.0)).gives(reads=dict.fromkeys("abd", ("", {"x": "x"})))
+def test_what_a_call_returns_in_parts_has_no_expression(x):
+    a, b = torch.unbind(x)
+    *c, d = x * 2, x * 3
+    return a * b * d.sum() * c[0].sum()
 
 
 @on(3.0, 1.0).gives(reads={"u#1": ("u + b", {"u": "u#0", "b": "b"}), "u#2": ("u + u", {"u": "u#1"})})
@@ -86,8 +79,7 @@ def test_return_is_its_expression():
         u = x * 2
         return u
 
-    rec = bp.probe(f)(3.0)
-    assert explained(rec)["u"] == ("x * 2", {"x": "x"})  # one entry, and what computed it
+    assert explained(bp.probe(f)(3.0))["u"] == ("x * 2", {"x": "x"})  # one entry, and what computed it
 
 
 def test_calls_that_were_followed_are_read_in_order():
@@ -109,20 +101,16 @@ def test_calls_that_were_followed_are_read_in_order():
     assert rec["y"].source.expression == "func(x) * other(x) + func(x)"
 
 
-def test_a_call_of_an_earlier_statement_is_not_read():
+@on(3.0).gives(reads={"y": ("x * 3", {"x": "x"}), "v": ("u * y", {"u": "u", "y": "y"})})
+def test_a_call_of_an_earlier_statement_is_not_read(x):
     def func(t):
         return t * 2
 
-    def f(x):
-        func(x)
-        y = x * 3
-        u = func(y)
-        v = u * y
-        return v
-
-    found = explained(bp.probe(f)(3.0))
-    assert found["y"] == ("x * 3", {"x": "x"})
-    assert found["v"] == ("u * y", {"u": "u", "y": "y"})
+    func(x)
+    y = x * 3
+    u = func(y)
+    v = u * y
+    return v
 
 
 def test_a_leaf_of_a_container_is_read_by_its_path():
@@ -139,28 +127,19 @@ def test_a_leaf_of_a_container_is_read_by_its_path():
     }  # fmt: skip
 
 
-def test_an_attribute_is_read_as_it_is_spelled():
-    class Box:
-        pass
-
-    def f(x):
-        box = Box()
-        box.h = x * 2
-        y = box.h * 3
-        return y
-
-    assert explained(bp.probe(f)(3.0))["y"] == ("box.h * 3", {"box.h": "box.h"})
+@on(3.0).gives(reads={"y": ("box.h * 3", {"box.h": "box.h"})})
+def test_an_attribute_is_read_as_it_is_spelled(x):
+    box = SimpleNamespace()
+    box.h = x * 2
+    y = box.h * 3
+    return y
 
 
-def test_what_is_not_differentiated_is_read_too():
-    def f(x):
-        n = 3
-        cut = (x * 2).detach()
-        return x * cut * n
-
-    rec = bp.probe(f)(3.0)
-    assert explained(rec)["return"][1] == {"x": "x", "cut": "cut", "n": "n"}
-    assert {name: [edge.name for edge in e.inputs] for name, e in rec.items() if e.inputs} == {"return": ["x"]}
+@on(3.0).gives(reads={"return": ("x * cut * n", {"x": "x", "cut": "cut", "n": "n"})}, inputs={"return": ["x"]})
+def test_what_is_not_differentiated_is_read_too(x):
+    n = 3
+    cut = (x * 2).detach()
+    return x * cut * n
 
 
 def test_what_is_not_selected_is_not_read():
@@ -168,15 +147,12 @@ def test_what_is_not_selected_is_not_read():
     assert explained(rec)["v"] == ("u + b", {"b": "b"})
 
 
-def test_a_read_after_a_write_through_a_slice_is_of_the_new_version():
-    def f(x):
-        z = x * 1
-        z[0:2] *= 2
-        y = z * 3
-        return y.sum()
-
-    rec = probed(f, torch.ones(3))
-    assert [(read.spelled, read.name) for read in rec["y"].reads] == [("z", "z#1")]
+@on(torch.ones(3)).gives(reads={"y": ("z * 3", {"z": "z#1"})})
+def test_a_read_after_a_write_through_a_slice_is_of_the_new_version(x):
+    z = x * 1
+    z[0:2] *= 2
+    y = z * 3
+    return y.sum()
 
 
 @on(torch.tensor(3.0), select=["x", "c"]).gives(reads={"return": ("d * c", {"c": "c"})})
