@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any, cast
 
 from backprobe.errors import BadRecording
-from backprobe.record.boxes import Box, box_of_each, boxes_of, returned_by
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split
+from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, returned_by
 
 NO_DERIVATIVE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.FROZEN, GradStatus.DETACHED,
                  GradStatus.NO_GRAD, GradStatus.OPAQUE)  # fmt: skip

@@ -20,11 +20,11 @@ from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
 from backprobe.backends.recheck import Given, Program, Recheck, RecordedCall
 from backprobe.backends.torch import effects, models
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.coverage import Coverage, now
 from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.module_copies import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleCopy
 from backprobe.backends.torch.precision import Coarsest
 from backprobe.backends.torch.tape import is_wrapped
+from backprobe.backends.torch.unaccounted_nodes import Coverage, now
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost

@@ -24,10 +24,10 @@ from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
-from backprobe.backends.torch.births import Births
 from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.graph import key
+from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import Geometry, describe, is_floating, is_there, same_content
