@@ -32,6 +32,7 @@ def differentiable_control_flow():
         "after": "it was computed from differentiated values, and tf.stop_gradient lets no gradient through",
         "later": "it was computed from differentiated values, and these are themselves detached",
     },
+    inputs_of={"y": ["x"]},
     agree=True,
 )
 def test_what_stop_gradient_cuts_off_is_detached_and_what_is_before_it_not_connected():
