@@ -33,10 +33,19 @@ def first_words(error):
     return f"“{text[:LONGEST]}…”" if len(text) > LONGEST else f"“{text}”"
 
 
+@contextlib.contextmanager
+def repeating_warnings():
+    """Some of PyTorch's warnings come once in a process, which may have been before."""
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(before)
+
+
 def torch_says(case, block):
     """The error or warning of a program without a probe, or what is then in ``.grad``."""
     x, w = arguments()
-    with warnings.catch_warnings(record=True) as warned:
+    with warnings.catch_warnings(record=True) as warned, repeating_warnings():
         warnings.simplefilter("always")
         try:
             if block:
