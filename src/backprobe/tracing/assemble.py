@@ -40,12 +40,13 @@ class Assembler:
         reads: tuple[Read, ...] = (), indirect: tuple[IndirectInput, ...] = (),
     ) -> Entry:  # fmt: skip
         """The entry at a position, from what the program says about it and the outcome of backward."""
+        own = self.names.of_entries[at]
         return Entry(
-            name=self.first[at], aliases=tuple(self.names.of_entries[at][1:]), status=outcome.status, why=outcome.why,
+            name=own[0], aliases=tuple(own[1:]) if len(own) > 1 else (), status=outcome.status, why=outcome.why,
             shape=described.shape, dtype=described.dtype, device=described.device, source=source, op=op,
-            inputs=tuple([self._edge(edge) for edge in outcome.inputs]), reads=reads, indirect=indirect,
-            held_value=outcome.value, held_grad=outcome.grad, axes=outcome.axes, cause=outcome.cause,
-            finiteness=None if outcome.made is None else self._finiteness(outcome.made),
+            inputs=tuple([self._edge(edge) for edge in outcome.inputs]) if outcome.inputs else (),
+            reads=reads, indirect=indirect, held_value=outcome.value, held_grad=outcome.grad, axes=outcome.axes,
+            finiteness=None if outcome.made is None else self._finiteness(outcome.made), cause=outcome.cause,
             is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached,
         )  # fmt: skip
 

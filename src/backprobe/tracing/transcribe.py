@@ -20,6 +20,8 @@ from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import Carried, ScopeId, Value
 
+NONE = Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": "None"}), None)
+
 
 def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
     """The values that get an entry: those with a name that was selected, and the outputs."""
@@ -139,5 +141,7 @@ def _line(scope: ScopeId, site: Site) -> Source:
 def _uncaptured(value: Value) -> Outcome:
     if value.absent is not None:
         return Outcome(*value.absent, None)
-    kind = "None" if value.plain is None else f"the Python number {plain_text(value.plain)}"
+    if value.plain is None:
+        return NONE
+    kind = f"the Python number {plain_text(value.plain)}"
     return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value.plain)
