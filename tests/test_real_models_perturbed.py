@@ -5,7 +5,7 @@ import torch
 from torch.autograd.graph import get_gradient_edge
 
 from asked import Parts
-from backprobe.backends.torch.backward import Arrivals
+from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.tape import TorchTape
 from perturbation import JUDGED, judge, record
 from test_real_models import ZOO, inputs

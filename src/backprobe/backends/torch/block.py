@@ -20,7 +20,6 @@ from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.backward_passes import (
     BACKWARD,
     GRAD,
@@ -32,6 +31,7 @@ from backprobe.backends.torch.backward_passes import (
 )
 from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
+from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales

@@ -23,8 +23,8 @@ from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.immutable import compared, too_large
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward import Arrivals
 from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums

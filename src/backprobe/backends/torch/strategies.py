@@ -16,8 +16,8 @@ from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.facts import Backward, Options, Outcome
 from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward import arrive
 from backprobe.backends.torch.capture import Capture, version
+from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.tensors import describe, is_there

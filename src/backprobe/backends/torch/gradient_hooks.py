@@ -1,4 +1,4 @@
-"""Gradients that one backward pass brings to the edges of captured values.
+"""Hooks on nodes of autograd's graph: the gradients that one backward pass brings to the edges of captured values.
 
 The gradient of a value is what arrives at its edge. Where a view was written in place, autograd leads the gradient
 around the view to its base: that part is taken at the base's CopySlices node, and cut to the view.
