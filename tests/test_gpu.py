@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 import backprobe as bp
+from backprobe.backends.torch.nonfinite import Judged
 
 pytestmark = pytest.mark.gpu
 
@@ -109,3 +110,14 @@ def test_births_of_nan_are_told_on_the_device_as_on_the_cpu():
     x = torch.tensor([0.0, 2.0])
     assert told(x.cuda()) == told(x)
     assert told(x)
+
+
+def test_nothing_waits_for_the_device_until_all_is_over():
+    judged, numbers = Judged(), torch.tensor([1.0, float("inf")], device="cuda")
+    mode = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        places = [judged.add(numbers), judged.add(numbers[:1])]
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
+    assert [judged.kinds()[at] for at in places] == ["inf", "finite"]

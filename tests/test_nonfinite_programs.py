@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import backprobe as bp
 from asked import Parts, round_trip, well
-from backprobe.backends.torch.nonfinite import FINITE, NAN, extremes, kinds
+from backprobe.backends.torch.nonfinite import FINITE, NAN, NOTHING, Judged, nonfinite
 from backprobe.explain.nonfinite.backward_births import BackwardPass
 from backprobe.explain.nonfinite.forward_births import ForwardPass
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
@@ -712,8 +712,6 @@ def test_counts_in_kinds_of_tensors():
         "integer": (torch.arange(3), None),
         "meta": (torch.empty(2, device="meta"), None),
     }
-    from backprobe.backends.torch.nonfinite import nonfinite
-
     assert dict(zip(kinds, nonfinite([t for t, _ in kinds.values()]), strict=True)) == {
         kind: expected for kind, (_, expected) in kinds.items()
     }
@@ -729,7 +727,9 @@ def test_a_view_is_read_as_it_lies_in_memory_and_holds_what_it_holds(view, spot)
     numbers = torch.zeros(2, 3, 4)
     numbers[spot] = float("nan")
     expected = NAN if view(numbers).isnan().any() else FINITE
-    assert kinds([extremes(view(numbers))]) == [expected]
+    judged = Judged()
+    at = judged.add(view(numbers))
+    assert judged.kinds()[at] == expected
 
 
 def test_a_view_is_read_in_the_order_of_memory(monkeypatch):
@@ -737,15 +737,97 @@ def test_a_view_is_read_in_the_order_of_memory(monkeypatch):
     read = []
     aminmax = torch.aminmax
     monkeypatch.setattr(torch, "aminmax", lambda numbers: read.append(numbers) or aminmax(numbers))
-    extremes(torch.zeros(2, 3, 4).permute(2, 0, 1)[:, None].expand(4, 7, 2, 3))
+    Judged().add(torch.full((2, 3, 4), torch.nan).permute(2, 0, 1)[:, None].expand(4, 7, 2, 3))
     assert read[0].is_contiguous()
     assert read[0].numel() == 24
 
 
 def test_the_largest_numbers_are_finite():
-    """A sum of them overflows: what is finite is never told by a sum."""
-    rec = bp.probe(lambda x: (x * 1).amax(), nonfinite=True)(torch.full((1000,), 3e38))
+    """Their sum overflows, which is no sign that one of them is not finite."""
+
+    def f(x):
+        u = x * 1
+        return u.amax()
+
+    for largest, dtype in (
+        (3e38, torch.float32),
+        (65504, torch.float16),
+        (3e38, torch.bfloat16),
+        (1e308, torch.double),
+    ):
+        x = torch.full((1000,), largest, dtype=dtype)
+        assert bp.explain(bp.probe(f, nonfinite=True)(x)).ok, dtype
+        with bp.probe(nonfinite=True) as rec:
+            v = x.clone().requires_grad_() * 1
+            v.backward(x)
+        assert bp.explain(rec).ok, dtype
+        assert rec["v"].finiteness == Finiteness(Nonfinite(0, 0, 1000), Nonfinite(0, 0, 1000), ())
+
+
+PLAIN = torch.tensor([[1.0, -2.0, 3.0], [0.0, 5.0, 6.0]])
+KINDS = {
+    "float16": lambda t: t.half(), "bfloat16": lambda t: t.bfloat16(), "float64": lambda t: t.double(),
+    "float8": lambda t: t.to(torch.float8_e5m2), "complex": lambda t: torch.complex(PLAIN, t),
+    "conjugate": lambda t: torch.complex(t, t).conj(), "negative view": lambda t: torch.complex(t, t).conj().imag,
+    "coo": lambda t: t.to_sparse(), "csr": lambda t: t.to_sparse_csr(), "mkldnn": lambda t: t.to_mkldnn(),
+    "nested": lambda t: torch.nested.nested_tensor([t, t[:1]]), "subclass": lambda t: t.as_subclass(Marked),
+    "parameter": lambda t: nn.Parameter(t), "inference": lambda t: in_inference(t), "transposed": lambda t: t.t(),
+    "every other": lambda t: t[:, ::2], "expanded": lambda t: t[:, :1, None].expand(2, 3, 4),
+}  # fmt: skip
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+def in_inference(numbers):
+    with torch.inference_mode():
+        return numbers.clone()
+
+
+@pytest.mark.filterwarnings("ignore:.*(prototype|beta) s")  # PyTorch's, of compressed and nested tensors
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("number", "expected"), [(1.0, "finite"), (float("inf"), "inf"), (float("nan"), "nan")])
+def test_every_kind_of_tensor_is_judged_by_its_numbers(kind, number, expected):
+    numbers = PLAIN.clone()
+    numbers[0, 0] = number
+    judged = Judged()
+    at = judged.add(KINDS[kind](numbers))
+    assert judged.kinds()[at] == expected
+
+
+def test_opposite_infinities_are_not_finite():
+    numbers = tensor([1.0, float("inf"), -float("inf")])
+    assert nonfinite([numbers]) == [Nonfinite(0, 2, 3)]
+
+
+@pytest.mark.parametrize("others", [
+    torch.arange(3), torch.tensor([True]), torch.empty(2, device="meta"), torch.empty(0), torch.empty(0, 3).t(),
+    torch.empty(0, dtype=torch.long), torch.zeros(2, 2).to_sparse(),
+])  # fmt: skip
+def test_what_holds_no_floating_numbers_is_not_in_doubt(others):
+    judged = Judged()
+    at = judged.add(others)
+    assert not judged
+    assert judged.kinds()[at] == FINITE
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")  # PyTorch's: it will go
+def test_quantized_numbers_are_finite():
+    numbers = torch.quantize_per_tensor(PLAIN, 0.1, 0, torch.qint8)
+    judged = Judged()
+    assert judged.add(numbers) == NOTHING
+    assert judged.kinds()[NOTHING] == FINITE
+
+
+def test_what_is_finite_by_its_sum_is_read_once(model, monkeypatch):
+    """In a healthy step nothing needs its extremes: not a value, nor a gradient, nor what passes in backward."""
+    monkeypatch.setattr(torch, "aminmax", None)
+    with bp.probe(model, ["**", "**:*"], nonfinite=True) as rec:
+        model(INPUT, torch.ones(3, 3).bool()).backward()
+        torch.optim.SGD(model.parameters(), 0.1).step()
     assert bp.explain(rec).ok
+    assert rec["emb"].finiteness.grad == Nonfinite(0, 0, 12)
 
 
 def test_a_saved_recording_is_explained_alike(tmp_path):

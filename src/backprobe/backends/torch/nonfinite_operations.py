@@ -76,7 +76,7 @@ class Births:
     def _take(self, number: int, is_users: bool, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
         if not self.counts():
             return
-        with self.quiet(), torch.no_grad():
+        with self.quiet():
             came = [
                 self._look(gradient, self.passing.pop((number, at), None))
                 for at, gradient in enumerate(given) if gradient is not None
@@ -109,6 +109,8 @@ class Births:
 
     def _found(self, captures: Sequence[Capture]) -> dict[int, tuple[BackwardOp, ...]]:
         """The operations that made NaN or Inf of less, by the capture in whose line they are, as backward ran."""
+        if not self.judged:  # nothing is in doubt
+            return {}
         told = self.judged.kinds()
         births = []
         for number, came, gave in self.seen:
