@@ -3,10 +3,9 @@
 The bare step is ``jax.jit(jax.value_and_grad(loss))``. A probe inside ``jax.jit`` is traced with it: taps become
 nothing, values and gradients become further outputs. The floor is therefore what XLA must keep instead of fusing away:
 one write of each selected value and one of its gradient. Tracing and compiling happen once, and are printed. Outside
-of ``jax.jit`` a probe runs operation by operation, as JAX itself does there, and traces each time.
+of ``jax.jit`` a probe runs operation by operation and traces each time, as JAX itself does there: the bare step beside
+it is ``jax.value_and_grad(loss)`` without ``jit``.
 """
-
-import statistics
 
 import jax
 import jax.numpy as jnp
@@ -85,12 +84,11 @@ def main():
               f"traced and compiled in {started['bare']:.2f} s")  # fmt: skip
         for name, ratio in ratios.items():
             print(f"  {name:42} ×{ratio:.3f}   traced and compiled in ×{started[name] / started['bare']:.2f}")
-        eager = ready(probed("/block"))
-        eager()
-        took = statistics.median(once(eager) for _ in range(3))
-        print(
-            f"  {'each block, outside of jit':42} ×{took / median:.1f}, {took * 1e3:.0f} ms, of which most is tracing"
-        )
+        eager = {name: ready(step) for name, step in VARIANTS.items()}
+        median, ratios = compare(eager, ready(jax.value_and_grad(loss)))
+        print(f"{size}, outside of jit: bare step {median * 1e3:.1f} ms")
+        for name, ratio in ratios.items():
+            print(f"  {name:42} ×{ratio:.3f}")
 
 
 if __name__ == "__main__":

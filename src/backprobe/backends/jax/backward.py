@@ -24,11 +24,13 @@ Edges = tuple[tuple[Edge, ...], Reason | None]
 """The edges into a value, and why their partials are missing, if they are."""
 
 
-def differentiate(options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], ran: Ran) -> Backward:
+def differentiate(
+    options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], outputs: int, ran: Ran
+) -> Backward:
     """One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs."""
     captures: Sequence[Tap] = ran.captures
     position = {tap.key: at for at, tap in enumerate(captures)}
-    program = LinearProgram(derivative, inputs, position)
+    program = LinearProgram(derivative, inputs, outputs, position)
     cotangent = jnp.ones(ran.output.shape, ran.output.dtype) if ran.cotangent is None else ran.cotangent
     gradients = program.gradients(_conjugate(cotangent))
     skipped = {tap.key for tap in captures if _was_skipped(tap)}

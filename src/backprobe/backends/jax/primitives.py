@@ -1,7 +1,8 @@
 """The marks that taps leave in a program, which survive jit, scan, vmap and remat. Each is the identity.
 
 ``tap`` marks a value. Where the program is linearized it leaves ``mark`` in the linear program, where the value's
-tangent passes. ``peek`` reports a value. ``perturb`` adds a tangent to a value's own, wherever it has one.
+tangent passes; ``mark`` may keep the cotangent that comes to it. ``peek`` reports a value. ``perturb`` adds a tangent
+to a value's own, wherever it has one.
 """
 
 from __future__ import annotations
@@ -83,6 +84,19 @@ def _tap_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
     return x, mark_p.bind(tangent, key=key)
 
 
+def _tap_linearized(x: Any, *, key: int, batch: int) -> tuple[Any, Callable[[Any], Any]]:
+    if not _is_ours(key, x):
+        return tap_p.bind(x, key=key, batch=batch), lambda tangent: tangent
+    TAPS[key].has_tangent = True
+    return x, lambda tangent: mark_p.bind(tangent, key=key)
+
+
+def _mark_transposed(cotangent: Any, tangent: Any, *, key: int, gradients: dict[int, Any] | None = None) -> list[Any]:
+    if gradients is not None:
+        gradients[key] = cotangent
+    return [cotangent]
+
+
 def _peek_jvp(primals: Any, tangents: Any, *, key: int, batch: int) -> Any:
     (x,), (tangent,) = primals, tangents
     if _is_ours(key, x):
@@ -123,18 +137,15 @@ def _perturb_batched(operands: Any, axes: Any, *, key: int) -> Any:
 
 def concrete(level: Any, value: Any) -> Any:
     """A value of the program that this level linearizes as it is outside of it; any other value itself."""
-    if not isinstance(value, Tracer) or private.trace_of(value) is not level:
-        return value
-    tap = Tap(level, value)
-    TAPS[tap.key] = tap
-    peek_p.bind(value, key=tap.key, batch=0)
-    return value if tap.value is None else tap.value
+    is_its_own = isinstance(value, Tracer) and private.trace_of(value) is level
+    return private.primal(value) if is_its_own else value
 
 
 ad.primitive_jvps[tap_p] = _tap_jvp
 ad.primitive_jvps[peek_p] = _peek_jvp
 ad.primitive_jvps[perturb_p] = _perturb_jvp
-ad.deflinear2(mark_p, lambda cotangent, tangent, **params: [cotangent])
+ad.deflinear2(mark_p, _mark_transposed)
+private.linearized_by(tap_p, _tap_linearized)
 batching.primitive_batchers[tap_p] = _leading(tap_p)
 batching.primitive_batchers[peek_p] = _leading(peek_p)
 batching.primitive_batchers[perturb_p] = _perturb_batched

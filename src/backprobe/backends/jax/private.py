@@ -10,9 +10,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax._src.interpreters import ad
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jax.extend.core.primitives import scan_p
-from jax.interpreters.partial_eval import dce_rules
+from jax.interpreters.partial_eval import dce_jaxpr, dce_rules
+
+BACKWARD: Callable[..., Any] | None = getattr(ad, "backward_pass", None)
+"""Runs a linear jaxpr backward as it stands; ``jax.linear_transpose`` would trace it once more."""
 
 Jit = type(jax.jit(lambda: 0))
 """What ``jax.jit`` makes."""
@@ -32,6 +36,26 @@ def carried(value: Any, trace: Any) -> Any:
 def trace_of(tracer: Any) -> Any:
     """The transformation that a tracer belongs to."""
     return tracer._trace
+
+
+def primal(tracer: Any) -> Any:
+    """The value that a tracer of a derivative stands for, as it is outside of that."""
+    return tracer.primal
+
+
+def linearized_by(primitive: Any, rule: Callable[..., Any]) -> None:
+    """Where JAX linearizes by rules of their own, it has this one, and need not trace what the JVP rule does.
+
+    The rule is given which operands have a tangent and the operands. It returns the value, and what makes the value's
+    tangent of that of the operand.
+    """
+
+    def linearize(*given: Any, **params: Any) -> Any:
+        has_tangent, operand = given[-2:]  # newer releases tell first whether it is for a VJP
+        value, tangent_of = rule(operand, **params)
+        return value, *has_tangent, None, lambda _, tangent: tangent_of(tangent)
+
+    getattr(ad, "primitive_linearizations", {})[primitive] = linearize
 
 
 PROCESSING = {"process_primitive": False, "process_custom_jvp_call": True, "process_custom_vjp_call": True}
@@ -117,6 +141,49 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 def inner_equations(equation: Any) -> Iterator[Any]:
     for jaxpr in inner_jaxprs(equation):
         yield from equations(jaxpr)
+
+
+def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[Any, Sequence[Any]]:
+    """The linear jaxpr of what ``jax.linearize`` returned, and its constants.
+
+    It is held in there. Where that is not found, or some outputs are left out since nothing linear leads to them, the
+    derivative is traced.
+    """
+    held = getattr(getattr(derivative, "func", None), "args", ())
+    constants = next(iter(getattr(derivative, "args", ())), None)
+    if isinstance(constants, list | tuple):
+        for jaxpr in (one for one in held if isinstance(one, Jaxpr)):
+            sizes = len(jaxpr.constvars), len(jaxpr.invars), len(jaxpr.outvars)
+            if sizes == (len(constants), len(inputs), outputs):
+                return jaxpr, constants
+    closed = jax.make_jaxpr(derivative)(*inputs)
+    return closed.jaxpr, closed.consts
+
+
+def without_dead_code(jaxpr: Any) -> Any:
+    """A jaxpr of the first output alone, with all inputs."""
+    return dce_jaxpr(jaxpr, [at == 0 for at in range(len(jaxpr.outvars))], instantiate=True)[0]
+
+
+def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]) -> Any:
+    """A jaxpr in which some equations have these parameters besides their own."""
+    equations = []
+    for equation in jaxpr.eqns:
+        further = params_of(equation)
+        equations.append(equation if further is None else equation.replace(params={**equation.params, **further}))
+    return jaxpr.replace(eqns=equations)
+
+
+def run_backward(jaxpr: Any, constants: Sequence[Any], cotangent: Any) -> None:
+    """Transpose a linear jaxpr of one output, for what the rules of its equations do."""
+    if BACKWARD is not None:
+        avals = [var.aval for var in jaxpr.invars]
+        unknown = [ad.UndefinedPrimal(aval.to_ct_aval() if hasattr(aval, "to_ct_aval") else aval) for aval in avals]
+        BACKWARD(jaxpr, True, constants, unknown, [cotangent])
+        return
+    closed = ClosedJaxpr(jaxpr, constants)
+    likes = [jax.ShapeDtypeStruct(var.aval.shape, var.aval.dtype) for var in jaxpr.invars]
+    jax.linear_transpose(lambda *tangents: evaluated(closed, tangents, bind)[0], *likes)(cotangent)
 
 
 def sources(equation: Any, output: int) -> list[Any]:

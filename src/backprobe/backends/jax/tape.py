@@ -80,9 +80,9 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
                 lifted.give_back(tracers, self._home, partial(concrete, self.level))
 
         given = [jnp.zeros(()), *lifted.arrays]
-        _, derivative = jax.linearize(differentiated, *given)
+        outputs, derivative = jax.linearize(differentiated, *given)
         ((result, ran),) = found
-        return result, differentiate(self.options, derivative, given, ran)
+        return result, differentiate(self.options, derivative, given, len(outputs), ran)
 
     def _home(self, tensor: Any) -> Any:
         """What stands for a tensor in the program itself, where that was traced before."""
@@ -133,11 +133,18 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             if not isinstance(tensor, jax.core.Tracer):
                 known.value, known.lost = tensor, False
             elif not known.is_hidden:
-                TAPS[known.key] = known
-                peek_p.bind(known.tapped, key=known.key, batch=0)
-                self._take_value(known)
+                self._peek(known)
             known.status, known.why = self._without_tangent(tensor, *around())
         return known
+
+    def _peek(self, tap: Tap) -> None:
+        """Its value, at once where it is a tracer of the program itself."""
+        if not self.depth and private.trace_of(tap.tapped) is self.level:
+            tap.value = private.primal(tap.tapped)
+            return
+        TAPS[tap.key] = tap
+        peek_p.bind(tap.tapped, key=tap.key, batch=0)
+        self._take_value(tap)
 
     def _without_tangent(self, tensor: Any, reads: Sequence[Tap], unrecorded: bool) -> tuple[GradStatus, Reason]:
         """Why a value has no gradient, should it turn out that it depends on nothing that is differentiated."""
