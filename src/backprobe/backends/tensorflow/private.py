@@ -25,7 +25,9 @@ try:
     _ = context.context, context.Context.add_op_callback, context.Context.remove_op_callback
     should_record_backprop, stop_recording = record.should_record_backprop, record.stop_recording
     record_operation, is_stopped = record.record_operation, pywrap_tfe.TFE_Py_TapeSetIsStopped
-    UNREAD = frozenset({ops.EagerTensor, str, int, bool, float, type(None), tf.DType})
+    EagerTensor = ops.EagerTensor
+    shape_of, dtype_number = EagerTensor._shape_tuple, EagerTensor._datatype_enum
+    UNREAD = frozenset({EagerTensor, str, int, bool, float, type(None), tf.DType})
     CONVERTING, OWN_GRADIENTS = api.converted_call.__code__, custom_gradient.__file__
     _ = pywrap_tfe.TFE_Py_FastPathExecute
     PUSH, POP = tf.GradientTape._push_tape.__name__, tf.GradientTape._pop_tape.__name__

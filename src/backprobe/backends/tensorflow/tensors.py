@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 import tensorflow as tf
@@ -13,21 +14,29 @@ from backprobe.backends.tensorflow import private
 DIFFERENTIABLE = frozenset({tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128})
 """The dtypes that TensorFlow has derivatives for."""
 
+NUMBERS_DIFFERENTIABLE = frozenset(dtype.as_datatype_enum for dtype in DIFFERENTIABLE)
+"""The same as the numbers that eager tensors have for them: a dtype is hashed and compared in Python."""
+
+VARIABLE = tf.Variable
+
 
 def is_eager(value: Any) -> bool:
     """Is it a tensor that has its numbers, and no part of a graph?"""
-    return isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value)
+    return type(value) is private.EagerTensor or (isinstance(value, tf.Tensor) and not tf.is_symbolic_tensor(value))
 
 
 def variable_of(value: Any) -> Any:
     """The ``tf.Variable`` that a Variable of TensorFlow or Keras is; None for anything else."""
-    if isinstance(value, tf.Variable):
+    kind = type(value)
+    if kind is private.EagerTensor:
+        return None
+    if VARIABLE in kind.__mro__:  # isinstance would ask its metaclass, in Python
         return value
     keras = sys.modules.get("keras")
-    kind = getattr(keras, "Variable", None)
-    if kind is not None and isinstance(value, kind):
+    of_keras = getattr(keras, "Variable", None)
+    if of_keras is not None and isinstance(value, of_keras):
         held = value._value  # the Variable itself: ``value`` would be cast under mixed precision
-        return held if isinstance(held, tf.Variable) else None
+        return held if VARIABLE in type(held).__mro__ else None
     return None
 
 
@@ -43,8 +52,8 @@ def is_tensor(value: Any) -> bool:
 
 def identity(value: Any) -> int:
     """The number of a tensor, or of the handle that every Python object of a Variable shares."""
-    held = plain(value)
-    return private.identity_of(held.handle if isinstance(held, tf.Variable) else held)
+    variable = variable_of(value)
+    return private.identity_of(value if variable is None else variable.handle)
 
 
 def read(variable: Any) -> Any:
@@ -59,8 +68,21 @@ def describe(tensor: Any) -> Description:
     Description(shape=(2, 3), dtype='float32', device='cpu:0')
     """
     held = plain(tensor)
-    device = str(held.device).rpartition("device:")[2].lower()
-    return Description(tuple(held.shape), held.dtype.name, device or None)
+    if type(held) is private.EagerTensor:
+        shape, name = private.shape_of(held), _dtype_name(private.dtype_number(held))
+    else:
+        shape, name = tuple(held.shape), held.dtype.name
+    return Description(shape, name, _device_name(held.device))
+
+
+@lru_cache(256)
+def _dtype_name(number: int) -> str:
+    return str(tf.as_dtype(number).name)
+
+
+@lru_cache(256)
+def _device_name(device: str) -> str | None:
+    return str(device).rpartition("device:")[2].lower() or None
 
 
 def is_floating(dtype: Any) -> bool:
@@ -68,4 +90,6 @@ def is_floating(dtype: Any) -> bool:
 
 
 def is_differentiable(tensor: Any) -> bool:
+    if type(tensor) is private.EagerTensor:
+        return private.dtype_number(tensor) in NUMBERS_DIFFERENTIABLE
     return tensor.dtype in DIFFERENTIABLE
