@@ -6,7 +6,7 @@ by the attribute that holds them: ``blocks.0.dense``. What is held twice has two
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,9 +16,10 @@ import tensorflow as tf
 BOOKKEEPING = frozenset({
     "_layers", "_functional", "_operations", "_operations_by_depth", "_nodes", "_nodes_by_depth", "_tracker",
     "_trainable_variables", "_non_trainable_variables", "_metrics", "_seed_generators", "_losses_override",
-    "_inbound_nodes", "_outbound_nodes", "_obj_reference_counts_dict",
+    "_inbound_nodes", "_outbound_nodes", "_obj_reference_counts_dict", "_tracked", "_losses", "_build_shapes_dict",
+    "_call_has_context_arg", "call_signature_parameters",
 })  # fmt: skip
-"""Attributes in which Keras keeps what others hold already; TensorFlow's own begin with ``_self_``."""
+"""Attributes in which Keras keeps what others hold already, or no parts at all; TensorFlow's begin with ``_self_``."""
 
 PLAIN = frozenset({bool, int, float, str, type(None)})
 """Most of a layer's attributes; a Variable's class is slow to ask what it is."""
@@ -60,16 +61,16 @@ def _part(module: Any, known: dict[int, Part]) -> Part:
         return known[id(module)]
     part = known[id(module)] = Part(module)
     if isinstance(module, keras.layers.Layer):
-        held = list(_attributes(module))
-        named = [(inner.name, inner) for inner in _by_name(module)]
+        attributes = list(_attributes(module))
+        named = [(inner.name, inner) for inner in named_in(module)]
         by_name = {id(inner) for _, inner in named}
-        named += [each for each in held if isinstance(each[1], keras.layers.Layer) and id(each[1]) not in by_name]
+        named += [each for each in attributes if isinstance(each[1], keras.layers.Layer) and id(each[1]) not in by_name]
         part.parts = [(name, _part(inner, known)) for name, inner in named]
-        part.variables = _variables(module, held)
+        part.variables = _variables(module, attributes)
     return part
 
 
-def _by_name(layer: Any) -> list[Any]:
+def named_in(layer: Any) -> list[Any]:
     """What goes by its own name in a Sequential or functional model."""
     if isinstance(layer, keras.Sequential):
         return list(layer.layers)
@@ -78,9 +79,9 @@ def _by_name(layer: Any) -> list[Any]:
     return []
 
 
-def _variables(layer: Any, held: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
+def _variables(layer: Any, attributes: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     """By attribute; one in a private attribute, such as ``_kernel``, or in none, by the name that it has itself."""
-    found = [(name, value) for name, value in held if isinstance(value, keras.Variable | tf.Variable)]
+    found = [(name, value) for name, value in attributes if isinstance(value, keras.Variable | tf.Variable)]
     known = {id(value) for _, value in found}
     own = [value for key in ("_trainable_variables", "_non_trainable_variables") for value in vars(layer).get(key, ())]
     found += [("_", value) for value in own if id(value) not in known]
@@ -88,16 +89,24 @@ def _variables(layer: Any, held: list[tuple[str, Any]]) -> list[tuple[str, Any]]
 
 
 def _attributes(layer: Any) -> Iterator[tuple[str, Any]]:
-    for name, value in list(vars(layer).items()):
-        known = type(value) in PLAIN or name in BOOKKEEPING or name.startswith("_self_")
-        if not known and isinstance(value, WANTED):
-            yield from _held(name, value)
+    own = dict(vars(layer))  # another thread may be at it
+    for name in holders(own):
+        yield from held(name, own[name])
 
 
-def _held(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def holders(own: Mapping[str, Any]) -> list[str]:
+    """The attributes of a layer that may hold parts or Variables."""
+    return [
+        name for name, value in own.items()
+        if not (type(value) in PLAIN or name in BOOKKEEPING or name.startswith("_self_")) and isinstance(value, WANTED)
+    ]  # fmt: skip
+
+
+def held(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """What an attribute holds, itself or in lists and dictionaries."""
     if isinstance(value, dict | list | tuple):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _held(f"{path}.{key}", item)
+        for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+            if type(item) not in PLAIN:
+                yield from held(f"{path}.{key}", item)
     elif isinstance(value, WANTED):
         yield path, value

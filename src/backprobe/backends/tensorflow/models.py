@@ -15,7 +15,7 @@ from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import listening, original
 from backprobe.backends.tensorflow.arguments import is_floating_leaf
 from backprobe.backends.tensorflow.layers import instead, is_layer, is_symbolic, own_call
-from backprobe.backends.tensorflow.model_paths import Part, dismantle, modules, parameters
+from backprobe.backends.tensorflow.model_plans import Structure, structure_of
 from backprobe.backends.tensorflow.private import is_compiled
 
 
@@ -41,14 +41,14 @@ class KerasModelCall(ModelCall):
         return own_call(self.model)
 
     @cached_property
-    def whole(self) -> Part:
-        return dismantle(self.model)
+    def structure(self) -> Structure:
+        return structure_of(self.model)
 
     def module_paths(self) -> Iterable[str]:
-        return [path for path, _ in modules(self.whole)]
+        return [path for path, _ in self.structure.modules]
 
     def parameter_paths(self) -> Iterable[str]:
-        return [path for path, _ in parameters(self.whole)]
+        return [path for path, _ in self.structure.variables]
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         given = (self.args, dict(self.kwargs))
@@ -56,7 +56,7 @@ class KerasModelCall(ModelCall):
         args, kwargs = tf.nest.pack_sequence_as(given, flat)
         with observing(self.model, observer) as reporter:
             result = self.model(*args, **kwargs)
-        self.whole = reporter.whole
+        self.structure = reporter.structure
         return result
 
 
@@ -68,11 +68,12 @@ def observing(model: Any, observer: ModuleObserver) -> Iterator[Reporter]:
     """
     reporter = Reporter(model, observer)
     with ExitStack() as installed:
-        for module, every in reporter.known.values():
+        known = reporter.structure.known.values()
+        for module, every in known:
             call = _reporting_call(module, every[0], observer)
             if call is not None:
                 installed.enter_context(listening(module, "call", partial(instead, call)))
-        for kind in dict.fromkeys(_caller(type(module)) for module, _ in reporter.known.values()):
+        for kind in dict.fromkeys(_caller(type(module)) for module, _ in known):
             installed.enter_context(listening(kind, "__call__", partial(reporter.called, kind)))
         yield reporter
     reporter.finish()
@@ -103,13 +104,12 @@ class Reporter:
 
     def look(self) -> None:
         """What is in the model now: layers are also made when the one that holds them first runs."""
-        self.whole = dismantle(self.model)
-        self.known = _paths(self.whole)
+        self.structure = structure_of(self.model)
 
     def report_parameters(self) -> None:
         """Those that were not there when this was called last: a layer gets its Variables when it first runs."""
-        self.is_built = all(getattr(module, "built", True) for module, _ in self.known.values())
-        for path, variable in parameters(self.whole):
+        self.is_built = all(getattr(module, "built", True) for module, _ in self.structure.known.values())
+        for path, variable in self.structure.variables:
             if path not in self.parameters:
                 self.parameters.add(path)
                 self.observer.parameter(path, variable)
@@ -121,9 +121,10 @@ class Reporter:
         output = following(module, *args, **kwargs)
         if kind is not _caller(type(module)) or is_symbolic(output):
             return output
-        if id(module) not in self.known:
+        if id(module) not in self.structure.known:
             self.look()
-        for path in self.known.get(id(module), (None, ()))[1]:
+            self.is_built &= id(module) not in self.structure.known  # or its Variables are new, too
+        for path in self.structure.known.get(id(module), (None, ()))[1]:
             if self.observer.wants_output(path):
                 output = self.observer.returned(path, output)
         if is_outermost:
@@ -135,11 +136,3 @@ class Reporter:
         if not self.is_built:
             self.look()
             self.report_parameters()
-
-
-def _paths(whole: Part) -> dict[int, tuple[Any, list[str]]]:
-    """The modules by identity, each with its paths."""
-    found: dict[int, tuple[Any, list[str]]] = {}
-    for path, part in modules(whole):
-        found.setdefault(id(part.module), (part.module, []))[1].append(path)
-    return found

@@ -1,0 +1,102 @@
+"""What a walk over a model has found, kept for the next call as long as the model is put together in the same way.
+
+A plan holds paths, identities and weak references, so that nothing of a model is kept alive. An identity stands for the
+same object as long as that is alive, and a plan of which anything is gone is not used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import finalize, ref
+
+import keras
+
+from backprobe.backends.tensorflow import model_paths
+
+OWN_VARIABLES = "_trainable_variables", "_non_trainable_variables"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The modules of a model in the order of their paths, its Variables, and every path of each module."""
+
+    modules: Sequence[tuple[str, Any]]
+    variables: Sequence[tuple[str, Any]]
+
+    @cached_property
+    def known(self) -> dict[int, tuple[Any, list[str]]]:
+        """The modules by identity, each with its paths."""
+        found: dict[int, tuple[Any, list[str]]] = {}
+        for path, module in self.modules:
+            found.setdefault(id(module), (module, []))[1].append(path)
+        return found
+
+
+class Held:
+    """What a layer holds: the names and types of its attributes, and the identities of its parts and Variables."""
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = ref(layer)
+        self.holders = model_paths.holders(vars(layer))
+        self.is_model = isinstance(layer, keras.Model)
+        self.held = self._held(layer)
+
+    def is_same(self) -> bool:
+        layer = self.layer()
+        return layer is not None and self._held(layer) == self.held
+
+    def _held(self, layer: Any) -> tuple[Any, ...]:
+        """It is compared in C. Types are referred to weakly as well: a class may know a model."""
+        own = dict(vars(layer))  # another thread may be at it
+        own.pop("call", None)  # which is patched for the time of a call
+        return (
+            getattr(layer, "name", None),
+            list(own),
+            list(map(ref, map(type, own.values()))),
+            [
+                (path, id(one))
+                for name in self.holders
+                if name in own
+                for path, one in model_paths.held(name, own[name])
+            ],
+            [list(map(id, own.get(name, ()))) for name in OWN_VARIABLES],
+            [(one.name, id(one)) for one in model_paths.named_in(layer)] if self.is_model else (),
+        )
+
+
+class Plan:
+    """The structure of a model as it was when it was walked, in weak references."""
+
+    def __init__(self, structure: Structure) -> None:
+        self.modules = [(path, ref(module)) for path, module in structure.modules]
+        self.variables = [(path, ref(variable)) for path, variable in structure.variables]
+        modules = [module for module, _ in structure.known.values()]
+        self.held = [Held(module) for module in modules if isinstance(module, keras.layers.Layer)]
+
+    def structure(self) -> Structure | None:
+        """The structure of the model; None where it may be another one now."""
+        modules = [(path, module()) for path, module in self.modules]
+        variables = [(path, variable()) for path, variable in self.variables]
+        is_gone = [one is None for _, one in (*modules, *variables)]
+        return None if any(is_gone) or not all(map(Held.is_same, self.held)) else Structure(modules, variables)
+
+
+PLANS: dict[int, Plan] = {}
+"""The latest plan of each model that is alive, by its identity: a model may compare and hash as it likes."""
+
+
+def structure_of(model: Any) -> Structure:
+    """The modules and Variables of a model; it is walked only where it has changed since it was last."""
+    plan = PLANS.get(id(model))
+    structure = None if plan is None else plan.structure()
+    if structure is None:
+        whole = model_paths.dismantle(model)
+        modules = [(path, part.module) for path, part in model_paths.modules(whole)]
+        structure = Structure(modules, list(model_paths.parameters(whole)))
+        if plan is None:
+            finalize(model, PLANS.pop, id(model), None).atexit = False
+        PLANS[id(model)] = Plan(structure)
+    return structure
