@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types contract unit bench bench-peers docs test-pythons test-jax-versions test-operators test-gpu clean
+.PHONY: demo test lint types contract unit bench bench-torch bench-peers docs test-pythons test-jax-versions test-operators test-gpu clean
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -33,6 +33,11 @@ unit: $(READY)
 test-operators: $(READY)
 	OPERATOR_SAMPLES=10 $(BIN)/pytest $(PARALLEL) tests/test_operators.py
 
+# the tables of PyTorch alone, or some of them: make bench-torch TABLES="small layers"
+bench-torch: $(READY)
+	$(BIN)/python bench/probe.py $(TABLES)
+
+# the whole takes about a quarter of an hour
 bench: $(READY)
 	$(BIN)/python bench/importing.py
 	$(BIN)/python bench/probe.py

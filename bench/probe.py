@@ -1,245 +1,229 @@
 """The cost of a probe in PyTorch, as ratios to the bare step measured side by side in one run.
 
+    python bench/probe.py                  all tables
+    python bench/probe.py small layers     some of them: see TABLES
+
 The bare step is forward, loss, ``backward()`` and the gradients cleared; for the model form, which leaves no ``.grad``
 behind, it is forward, loss and ``autograd.grad`` with respect to all parameters, which the probe selects too.
-A probed step ends with ``rec.grads()``: everything selected has been read, as with hand-written hooks.
+A probed step ends with ``rec.grads()``, as with hand-written hooks; or, where a table says "read", with the value and
+the gradient of every entry.
 
 The floor of a probe: for each value one gradient edge (about 1.3 µs), one detached alias (0.8 µs) and one name; no byte
-of a value is copied unless it is written in place. With partials, each value costs one more pass of the engine.
+of a value is copied unless it is written in place. With partials, each value costs one more pass of the engine. For the
+modules' outputs the floor is measured, as "at least": hooks by hand that take a detached alias and put a prehook that
+is written in C on the node, without names and statuses. The search for NaN and Inf reads the bytes of each tensor once;
+the table has their number.
+
+Calls of Python functions (``python_calls``) are those beyond the bare step's; they do not depend on the machine.
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import process_time
+from typing import Any
 
 import torch
 from allocator import pin, run_with_default
+from forms import (
+    EVERYTHING,
+    OUTPUTS,
+    SELECTIONS,
+    BlockForm,
+    FunctionForm,
+    ModelForm,
+    by_hand,
+    each_entry,
+    least,
+    recorded,
+)
 from memory import bytes_behind, peak
-from models import SIZES, Size, bare, bare_functional, gpt2
-from side_by_side import compare, show
+from models import MODELS, SIZES, Program, Size, gpt2
+from python_calls import python_calls
+from side_by_side import PAIRS, compare, show
 
-import backprobe as bp
-
-ATTENTION = "transformer.h.*.attn"
-PARAMETERS = ["**.weight", "**.bias"]
-OUTPUTS, LOCALS, EVERYTHING = "every module's output", "two locals a layer", "everything: every local too"
-SELECTIONS = {
-    OUTPUTS: ["**", *(f"!{pattern}" for pattern in PARAMETERS)],
-    LOCALS: [f"{ATTENTION}:query_states#0", f"{ATTENTION}:key_states#0"],
-    EVERYTHING: ["**", "**:*"],
-}
-BY_HAND = "by hand: every output, retain_grad"
-NOISE = "bare, again"
+BY_HAND, LEAST, NOISE = "by hand: every output, retain_grad", "at least: every output", "bare, again"
+FORMS = (BlockForm, ModelForm)
 WIDTH = 36
+MID = ("GPT-2", "Llama", "conv")
 compare = partial(compare, clock=process_time)
 
 
-def by_hand(model, tokens):
-    """What people paste: a hook on every module that keeps its output and has its gradient retained."""
-
-    def step():
-        kept, handles = {}, []
-        for name, module in model.named_modules():
-
-            def keep(module, args, output, name=name):
-                tensor = output if torch.is_tensor(output) else output[0]
-                if tensor.requires_grad:
-                    tensor.retain_grad()
-                    kept[name] = tensor
-
-            handles.append(module.register_forward_hook(keep))
-        model(tokens, labels=tokens).loss.backward()
-        gradients = {name: tensor.grad for name, tensor in kept.items()}
-        for handle in handles:
-            handle.remove()
-        model.zero_grad()
-        return kept, gradients
-
-    return step
+# each model, in a block
 
 
-class BlockForm:
-    """``with bp.probe(model, patterns) as rec:`` around the user's own step."""
-
-    title = "block form, beside backward()"
-    bare = staticmethod(bare)
-
-    @staticmethod
-    def step(model, tokens, patterns, parameters=None, **options):
-        def step():
-            with bp.probe(model, patterns, **options) as rec:
-                model(tokens, labels=tokens).loss.backward()
-            gradients = rec.grads()
-            model.zero_grad()
-            return rec, gradients
-
-        return step
-
-    @classmethod
-    def asked(cls, model, tokens, patterns):
-        """The bytes behind the values and gradients recorded, the model's own parameters and ``.grad`` left out."""
-        with bp.probe(model, patterns) as rec:
-            model(tokens, labels=tokens).loss.backward()
-        parameters = list(model.parameters())
-        total = bytes_behind(recorded(rec), [*parameters, *(parameter.grad for parameter in parameters)])
-        model.zero_grad()
-        return total
+def time_models(size: str, names: Iterable[str] = MODELS) -> None:
+    """Outputs and everything, with each entry read and with ``grads()`` alone, for each model."""
+    print(
+        f"A block around each model, {size} ({SIZES[size]}): ratios, and calls of Python functions beyond the bare step"
+    )
+    asked = "".join(f"   {name:>12}{'read':>7}{'grads()':>9}{'calls':>8}" for name in ("outputs", "everything"))
+    print(f"  {'':8}{'bare':>9}{'again':>7}{'by hand':>9}{'at least':>10}{asked}")
+    for name in names:
+        print(f"  {name:8}{_row(MODELS[name](SIZES[size]))}", flush=True)
 
 
-class ModelForm:
-    """``bp.probe(model, patterns, of="loss")(tokens, labels=tokens)``."""
-
-    title = "model form, beside autograd.grad"
-    bare = staticmethod(bare_functional)
-
-    @staticmethod
-    def step(model, tokens, patterns, parameters=PARAMETERS, **options):
-        patterns = [*(pattern for pattern in patterns if pattern.removeprefix("!") not in parameters), *parameters]
-
-        def step():
-            rec = bp.probe(model, patterns, of="loss", **options)(tokens, labels=tokens)
-            return rec, rec.grads()
-
-        return step
-
-    @classmethod
-    def asked(cls, model, tokens, patterns):
-        """The bytes behind the values and gradients recorded and the result, which a recording has too.
-
-        Left out are parameters and their gradients, which the bare step has alive at its end as well.
-        """
-        rec, _ = cls.step(model, tokens, patterns)()
-        parameters = dict(model.named_parameters())
-        known = [*parameters.values(), *(rec[name].grad for name in parameters if name in rec)]
-        return bytes_behind([*recorded(rec), rec.result.loss, rec.result.logits], known)
+def _row(program: Program) -> str:
+    bare, selections = program.bare(), (OUTPUTS, EVERYTHING)
+    steps = {NOISE: program.bare(), BY_HAND: by_hand(program), LEAST: least(program)}
+    for selection in selections:
+        steps[selection, "read"] = BlockForm.step(program, SELECTIONS[selection], read=each_entry)
+        steps[selection, "grads()"] = BlockForm.step(program, SELECTIONS[selection])
+    median, ratios = compare(steps, bare, PAIRS)
+    bare_calls = python_calls(bare)
+    row = f"{median * 1e3:6.1f} ms{ratios[NOISE]:7.2f}{ratios[BY_HAND]:9.2f}{ratios[LEAST]:10.2f}"
+    for selection in selections:
+        step = steps[selection, "grads()"]
+        calls, entries = python_calls(step).beyond(bare_calls), len(step()[0])
+        row += f"   {entries:4} entries{ratios[selection, 'read']:7.2f}{ratios[selection, 'grads()']:9.2f}"
+        row += f"{calls.functions:8,}"
+    return row
 
 
-def recorded(recording):
-    """The tensors that a recording holds."""
-    held = [tensor for entry in recording.values() for tensor in (entry.held_value, entry.grad_or_none)]
-    return [tensor for tensor in held if torch.is_tensor(tensor)]
+def count_calls() -> None:
+    """The same in each form: Python functions, and those with builtins."""
+    print("Python calls beyond the bare step, of functions (and of functions and builtins together)")
+    program, arguments = gpt2(SIZES["small"]), FunctionForm.arguments()
+    for form in FORMS:
+        bare = python_calls(form.bare(program))
+        for name in (OUTPUTS, EVERYTHING):
+            calls = python_calls(form.step(program, SELECTIONS[name])).beyond(bare)
+            print(f"  GPT-2 small, {form.title + ':':34} {name:{WIDTH}} {calls}")
+    calls = python_calls(FunctionForm.step(*arguments)).beyond(python_calls(FunctionForm.bare(*arguments)))
+    print(f"  a function of 200 values, {FunctionForm.title}: {calls}")
 
 
-def forms():
-    """The forms of probe that this version has."""
-    try:
-        with bp.probe(torch.nn.Identity(), "**"):
-            pass
-    except bp.Unsupported as error:
-        print(error.headline)
-        return [ModelForm]
-    except bp.BackprobeError:  # the block form is there, and has found nothing in this one
-        pass
-    return [BlockForm, ModelForm]
+# GPT-2
 
 
-def time_steps(form, size, selections=SELECTIONS, *, partials=False, hooks=True):
-    model, tokens = gpt2(SIZES[size])
-    steps = {NOISE: form.bare(model, tokens)}
-    if hooks:
-        steps[BY_HAND] = by_hand(model, tokens)
-    steps |= {name: form.step(model, tokens, SELECTIONS[name]) for name in selections}
-    if partials:
-        steps[f"{OUTPUTS}, with partials"] = form.step(model, tokens, SELECTIONS[OUTPUTS], partials=True)
-    median, ratios = compare(steps, form.bare(model, tokens))
-    print(f"GPT-2 {size} ({SIZES[size]}), {form.title}: bare step {median * 1e3:.1f} ms")
-    show(ratios)
+def time_forms() -> None:
+    """The model form and the function form, partials, and a few locals."""
+    for size in SIZES:
+        program = gpt2(SIZES[size])
+        for form in FORMS:
+            steps = {NOISE: form.bare(program)}
+            steps |= {name: form.step(program, patterns) for name, patterns in SELECTIONS.items()}
+            if size == "small" and form is ModelForm:
+                steps[f"{OUTPUTS}, with partials"] = form.step(program, SELECTIONS[OUTPUTS], partials=True)
+            median, ratios = compare(steps, form.bare(program))
+            print(f"GPT-2 {size} ({SIZES[size]}), {form.title}: bare step {median * 1e3:.1f} ms")
+            show(ratios, width=WIDTH + 8)
+    arguments = FunctionForm.arguments()
+    steps = {NOISE: FunctionForm.bare(*arguments), "every value": FunctionForm.step(*arguments),
+             "every value, with partials": FunctionForm.step(*arguments, partials=True)}  # fmt: skip
+    median, ratios = compare(steps, FunctionForm.bare(*arguments))
+    print(f"A function of 200 values, {FunctionForm.title}: bare step {median * 1e3:.1f} ms")
+    show(ratios, width=WIDTH + 8)
 
 
-def anomaly(model, tokens):
+def time_nonfinite() -> None:
+    """The search for NaN and Inf: ``nonfinite=True``, beside the same selection without it, and anomaly mode."""
+    for size in SIZES:
+        program = gpt2(SIZES[size])
+        for form in FORMS:
+            steps = {NOISE: form.bare(program), "anomaly mode of PyTorch": _in_anomaly_mode(program)}
+            asked: dict[str, Any] = {"parameters": []} if form is ModelForm else {}
+            for name, patterns in {f"{OUTPUTS}, parameters": ["**", ":*"], EVERYTHING: ["**", "**:*"]}.items():
+                steps[name] = form.step(program, patterns, **asked)
+                steps[f"{name}, nonfinite"] = form.step(program, patterns, nonfinite=True, **asked)
+            read = bytes_behind(recorded(steps[EVERYTHING]()[0]))
+            print(f"GPT-2 {size}, {form.title}: NaN and Inf ({read / 1e6:.0f} MB to be read)")
+            show(compare(steps, form.bare(program))[1], width=WIDTH + 16)
+
+
+def _in_anomaly_mode(program: Program) -> Callable[[], None]:
     """The bare step in PyTorch's own search for NaN, which stops at the first one."""
-    step = bare(model, tokens)
+    step = program.bare()
 
-    def checked():
+    def checked() -> None:
         with torch.autograd.set_detect_anomaly(True):
             step()
 
     return checked
 
 
-def time_nonfinite(form, size):
-    """The search for NaN and Inf: ``nonfinite=True``, beside the same selection without it, and anomaly mode."""
-    model, tokens = gpt2(SIZES[size])
-    steps = {NOISE: form.bare(model, tokens), "anomaly mode of PyTorch": anomaly(model, tokens)}
-    for name, patterns in {f"{OUTPUTS}, parameters": ["**", ":*"], EVERYTHING: ["**", "**:*"]}.items():
-        steps[name] = form.step(model, tokens, patterns, parameters=[])
-        steps[f"{name}, nonfinite"] = form.step(model, tokens, patterns, parameters=[], nonfinite=True)
-    print(f"GPT-2 {size}, {form.title}: NaN and Inf ({judged_bytes(form, model, tokens) / 1e6:.0f} MB to be read)")
-    show(compare(steps, form.bare(model, tokens))[1], width=WIDTH + 16)
+def weigh_steps() -> None:
+    """The peak of memory, beyond that of the bare step."""
+    for size in SIZES:
+        program = gpt2(SIZES[size])
+        for form in FORMS:
+            floor = peak(form.bare(program))
+            print(f"GPT-2 {size}, {form.title}: {floor / 1e6:.1f} MB of tensors at the peak; beyond it")
+            for name, patterns in SELECTIONS.items():
+                extra, asked = peak(form.step(program, patterns)) - floor, form.asked(program, patterns)
+                share = f"{extra / asked:4.0%} of the {asked / 1e6:.2f} MB asked for"
+                print(f"  {name:{WIDTH}} {extra / 1e6:6.2f} MB, {share}")
+            print(f"  {BY_HAND:{WIDTH}} {(peak(by_hand(program)) - floor) / 1e6:6.2f} MB")
 
 
-def judged_bytes(form, model, tokens):
-    """The floor of judging everything: the bytes of the different tensors that are recorded, each read once."""
-    rec, _ = form.step(model, tokens, ["**", "**:*"], parameters=[])()
-    return bytes_behind(recorded(rec))
-
-
-def weigh_steps(form, size):
-    model, tokens = gpt2(SIZES[size])
-    floor = peak(form.bare(model, tokens))
-    print(f"GPT-2 {size}, {form.title}: {floor / 1e6:.1f} MB of tensors at the peak; beyond it")
-    for name, patterns in SELECTIONS.items():
-        step = form.step(model, tokens, patterns)
-        extra, asked = peak(step) - floor, form.asked(model, tokens, patterns)
-        print(f"  {name:{WIDTH}} {extra / 1e6:6.2f} MB, {extra / asked:4.0%} of the {asked / 1e6:.2f} MB asked for")
-    print(f"  {BY_HAND:{WIDTH}} {(peak(by_hand(model, tokens)) - floor) / 1e6:6.2f} MB")
-
-
-def grow_layers(form):
-    """Linear in the layers: the ratio stays what it is."""
-    print(f"Ratio as the layers grow, width 64, {form.title}")
+def grow_layers() -> None:
+    """Linear in the layers: the ratio stays what it is, and calls grow as layers do."""
+    print(f"As the layers grow, width 64, {BlockForm.title}: ratios, and calls of Python functions")
     for layers in (2, 8, 32):
-        model, tokens = gpt2(Size(layers, 64, 2, 16))
-        steps = {name: form.step(model, tokens, SELECTIONS[name]) for name in (OUTPUTS, EVERYTHING)}
-        _, ratios = compare({NOISE: form.bare(model, tokens), **steps}, form.bare(model, tokens))
-        print(f"  {layers:2} layers   " + "   ".join(f"{name} × {ratio:.2f}" for name, ratio in ratios.items()))
+        program = gpt2(Size(layers, 64, 2, 16))
+        bare = program.bare()
+        steps = {name: BlockForm.step(program, SELECTIONS[name]) for name in (OUTPUTS, EVERYTHING)}
+        _, ratios = compare({NOISE: program.bare(), **steps}, bare)
+        calls = {name: f", {python_calls(step).beyond(python_calls(bare)).functions:,}" for name, step in steps.items()}
+        columns = [f"{name} × {ratio:.2f}{calls.get(name, '')}" for name, ratio in ratios.items()]
+        print(f"  {layers:2} layers   " + "   ".join(columns))
 
 
-def grow_selection(form):
+def grow_selection() -> None:
     """Linear in what is selected; what is not selected costs one cached walk over the modules."""
     size = Size(32, 64, 2, 16)
-    model, tokens = gpt2(size)
+    program = gpt2(size)
     ten = ["transformer.wpe", *(f"transformer.h.{layer}.mlp" for layer in range(9))]
-    steps, beside = {}, {}
-    for name, patterns in {"1 module": ten[:1], "10 modules": ten, "all modules": SELECTIONS[OUTPUTS]}.items():
-        steps[name] = form.step(model, tokens, patterns, parameters=[])
-        beside[name] = f"{len(steps[name]()[0])} entries"
-    bare_step = form.bare(model, tokens, "transformer.wpe.weight")
-    print(f"Ratio as the selection grows ({size}), {form.title}")
-    show(compare({NOISE: bare_step, **steps}, bare_step)[1], beside)
+    for form in FORMS:
+        asked: dict[str, Any] = {"parameters": []} if form is ModelForm else {}
+        selections = {"1 module": ten[:1], "10 modules": ten, "all modules": SELECTIONS[OUTPUTS]}
+        steps = {name: form.step(program, patterns, **asked) for name, patterns in selections.items()}
+        beside = {name: f"{len(step()[0])} entries" for name, step in steps.items()}
+        wanted = ("transformer.wpe.weight",) if form is ModelForm else ()
+        print(f"Ratio as the selection grows ({size}), {form.title}")
+        show(compare({NOISE: form.bare(program, *wanted), **steps}, form.bare(program, *wanted))[1], beside)
 
 
-def main():
-    torch.set_num_threads(1)
-    print("--- pinned allocator, one thread")
-    here = forms()
-    for size in SIZES:
-        time_steps(here[0], size)
-        for form in here[1:]:
-            time_steps(form, size, (OUTPUTS, EVERYTHING), partials=size == "small", hooks=False)
-    for size in SIZES:
-        for form in here:
-            time_nonfinite(form, size)
-    for size in SIZES:
-        for form in here:
-            weigh_steps(form, size)
-    grow_layers(here[0])
-    for form in here:
-        grow_selection(form)
-    run_with_default(__file__, "default")
+def time_with_default_allocator() -> None:
+    """The models again, in a process with the allocator that the machine has."""
+    run_with_default(__file__, DEFAULT)
 
 
-def main_with_default():
-    torch.set_num_threads(1)
+def main_with_default() -> None:
     print("--- the allocator that the machine has, one thread")
-    form = forms()[0]
     for size in SIZES:
-        time_steps(form, size, (OUTPUTS, EVERYTHING), hooks=False)
+        time_models(size, ["GPT-2"])
+
+
+DEFAULT = "in-default-allocator"
+TABLES: dict[str, Callable[[], None]] = {
+    "small": partial(time_models, "small"),
+    "mid": partial(time_models, "mid", MID),
+    "calls": count_calls,
+    "forms": time_forms,
+    "nonfinite": time_nonfinite,
+    "memory": weigh_steps,
+    "layers": grow_layers,
+    "selection": grow_selection,
+    "default": time_with_default_allocator,
+}
+
+
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        sys.exit(f"there is no table {unknown[0]!r}: the tables are {', '.join(TABLES)}")
+    print("--- pinned allocator, one thread")
+    for name in names or TABLES:
+        TABLES[name]()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["default"]:
+    torch.set_num_threads(1)
+    if sys.argv[1:] == [DEFAULT]:
         main_with_default()
     else:
         pin()
-        main()
+        main(sys.argv[1:])

@@ -26,10 +26,10 @@ OUTPUTS, EVERYTHING = ("**", "!**.weight", "!**.bias"), ("**", "**:*")
 ASKED = {
     "by default": {},
     "everything": {"select": EVERYTHING},
-    "copied, nonfinite": {"select": EVERYTHING, "values": "copy", "nonfinite": True},
 }
+COPIED = {"select": EVERYTHING, "values": "copy", "nonfinite": True}
 X = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
-STORIES = []
+STORIES, OF_NUMBERS = [], []
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +45,12 @@ def story(program):
     """A program of several steps, told with each of these selections: see ``told_stories``."""
     STORIES.append(program)
     return program
+
+
+def story_of_numbers(program):
+    """One that is told with copies of all values too, and with a search for what is not finite."""
+    OF_NUMBERS.append(program)
+    return story(program)
 
 
 class Net(nn.Module):
@@ -102,7 +108,7 @@ def a_module_is_added_and_removed(take):
     twice(take, net)
 
 
-@story
+@story_of_numbers
 def a_module_is_exchanged(take):
     net = chain()
     twice(take, net)
@@ -164,7 +170,7 @@ def a_parameter_is_replaced(take):
     twice(take, net)
 
 
-@story
+@story_of_numbers
 def the_data_of_a_parameter_is_replaced(take):
     net = made(Net)
     twice(take, net)
@@ -233,7 +239,7 @@ def a_part_of_the_model_is_probed(take):
         take(step, net)
 
 
-@story
+@story_of_numbers
 def a_buffer_comes_goes_and_is_replaced(take):
     class Buffered(Net):
         def forward(self, x):
@@ -392,7 +398,7 @@ class Counted(Net):
         return self.last(hidden)
 
 
-@story
+@story_of_numbers
 def another_branch_is_taken(take):
     net = made(Counted)
     for x in (X, X, -X, -X, 3 * X, X):
@@ -550,7 +556,7 @@ def the_same_names_and_another_graph(take):
         take(step, net)
 
 
-@story
+@story_of_numbers
 def a_generator_forward(take):
     class Generates(nn.Linear):
         count = 2
@@ -614,7 +620,7 @@ def a_part_is_called_alone_or_twice_or_never(take):
         take(one, net)
 
 
-@story
+@story_of_numbers
 def a_checkpoint_in_some_steps(take):
     class Checkpointed(Net):
         how = None
@@ -656,14 +662,14 @@ class Fails(torch.autograd.Function):
         return gradient, None
 
 
-@story
+@story_of_numbers
 def an_exception_in_forward(take):
     net = made(Breaks)
     for net.at in (None, None, "forward", "forward", None, "forward", None):
         take(step, net)
 
 
-@story
+@story_of_numbers
 def an_exception_in_backward(take):
     net = made(Breaks)
     for net.at in (None, None, "backward", "backward", None, "forward", "backward", None):
@@ -718,7 +724,7 @@ def a_pattern_matches_in_some_steps_alone(take):
         take(selecting, net, x)
 
 
-@story
+@story_of_numbers
 def a_block_in_a_block(take):
     def nested(probe, net, inner):
         with probe(net) as probe.rec:
@@ -831,7 +837,7 @@ def backward_is_called_another_number_of_times(take):
         take(backwards, net, count)
 
 
-@story
+@story_of_numbers
 def backward_goes_through_a_part_of_the_graph(take):
     class Two(Net):
         def forward(self, x):
@@ -916,7 +922,7 @@ class Writes(Net):
         return self.last(end)
 
 
-@story
+@story_of_numbers
 def writes_in_some_steps(take):
     net = made(Writes)
     for net.how in (None, None, "value", "value", "view", "view", None, "item", "augmented", "data", "data", "no_grad",
@@ -924,14 +930,14 @@ def writes_in_some_steps(take):
         take(step, net)
 
 
-@story
+@story_of_numbers
 def a_module_writes_in_place_in_some_steps(take):
     net = made(nn.Sequential, nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(inplace=True), nn.Linear(4, 2))
     for net[2].inplace in (True, True, False, False, True):
         take(step, net)
 
 
-@story
+@story_of_numbers
 def what_the_module_writes_is_not_its_own(take):
     net = made(nn.Sequential, nn.Linear(3, 4), nn.Identity(), nn.ReLU(inplace=True), nn.Dropout(0.5, inplace=True))
     for net[3].p in (0.5, 0.5, 0.0, 0.0):
@@ -940,7 +946,7 @@ def what_the_module_writes_is_not_its_own(take):
     twice(take, net)
 
 
-@story
+@story_of_numbers
 def an_optimizer_steps_in_the_block_in_some_steps(take):
     def trained(probe, net, how):
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
@@ -953,10 +959,10 @@ def an_optimizer_steps_in_the_block_in_some_steps(take):
 
     net = made(Net)
     for how in ("", "", "steps", "steps", "and on", "and on", ""):
-        take(trained, net, how)
+        take(trained, copy.deepcopy(net), how)  # a recording has the parameters themselves, which later steps write
 
 
-@story
+@story_of_numbers
 def the_input_is_written_between_forward_and_backward(take):
     def written(probe, net, how):
         x = X.clone().requires_grad_(how == "grad")
@@ -995,7 +1001,7 @@ def frozen(value):
     return value.detach()
 
 
-@story
+@story_of_numbers
 def a_tensor_is_frozen_in_some_steps(take):
     net = made(Cut)
     for net.how in (None, None, "detached", "detached", "no_grad", "no_grad", None):
@@ -1013,7 +1019,7 @@ def the_input_requires_a_gradient_in_some_steps(take):
         take(with_input, net, requires)
 
 
-@story
+@story_of_numbers
 def the_grad_mode_is_off_in_some_steps(take):
     def under(probe, net, mode):
         with probe(net) as probe.rec:
@@ -1035,7 +1041,7 @@ def the_grad_mode_is_off_in_some_steps(take):
     twice(take, net)
 
 
-@story
+@story_of_numbers
 def numbers_that_are_not_finite_in_some_steps(take):
     net = made(Net)
     bad = X.clone()
@@ -1049,7 +1055,7 @@ def numbers_that_are_not_finite_in_some_steps(take):
 # the user's own hooks
 
 
-@story
+@story_of_numbers
 def hooks_come_and_go(take):
     def doubling(module, args, output):
         louder = output * 2
@@ -1070,6 +1076,7 @@ def hooks_come_and_go(take):
         ),
     ):
         handle = add()
+        take.undo.callback(handle.remove)
         twice(take, net)
         handle.remove()
         take(step, net)
@@ -1099,9 +1106,7 @@ def hooks_on_values_in_some_steps(take):
 class Meets(Net):
     """A model that waits in the middle of its forward for the other threads to come there."""
 
-    def __init__(self):
-        super().__init__()
-        self.meet = lambda: None
+    meet = staticmethod(threading.Barrier(1).wait)  # no other
 
     def forward(self, x):
         hidden = self.first(x)
@@ -1147,8 +1152,8 @@ def at_once(probe, model, nets):
         thread.start()
     for thread in threads:
         thread.join()
-    for net in nets:
-        net.meet = lambda: None
+    for net in {*nets}:
+        del net.meet
     for error in errors:
         raise error
 
@@ -1163,7 +1168,7 @@ def two_threads_around_two_models(take):
     take(step, other)
 
 
-@story
+@story_of_numbers
 def two_threads_around_one_model(take):
     net = made(Meets)
     take(step, net)
@@ -1207,6 +1212,8 @@ def test_threads_at_once_have_the_records_of_threads_that_run_alone(asked, share
 
         (expected,) = tell(alone, ASKED[asked])
         lines = differences(recording, expected.recordings[0])
+        if shared:  # its parameters have the hooks of the other block, which are noted as hooks of the program
+            lines = [line for line in lines if not line.startswith("notes is (Note(code='hooked'")]
         assert not lines, lines
 
 
@@ -1252,3 +1259,8 @@ def test_nothing_of_a_model_stays_alive(asked):
 @pytest.mark.parametrize("program", STORIES, ids=lambda program: program.__name__)
 def test_each_step_is_recorded_as_if_it_were_the_first(program, asked):
     assert_nothing_is_remembered_wrongly(program, ASKED[asked])
+
+
+@pytest.mark.parametrize("program", OF_NUMBERS, ids=lambda program: program.__name__)
+def test_so_are_copies_and_what_is_not_finite(program):
+    assert_nothing_is_remembered_wrongly(program, COPIED)

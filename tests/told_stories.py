@@ -49,18 +49,22 @@ class Unprobed:
         return contextlib.nullcontext()
 
 
-class Telling:
-    """One run of a story, with a probe around some of its steps, and these patterns and options for it."""
+class Over(Exception):
+    """Nothing more of a story is of interest."""
 
-    def __init__(self, asked, is_probed):
-        self.asked, self.is_probed = asked, is_probed
+
+class Telling:
+    """One run of a story, with a probe around every step, or around this one alone, which is then the last."""
+
+    def __init__(self, asked, only=None):
+        self.asked, self.only = asked, only
         self.left = []
         self.undo = contextlib.ExitStack()
 
     def __call__(self, step, model, *args, **kwargs):
         """Take a step: ``step(probe, model, …)``, in which ``with probe(model, …) as probe.rec:`` is a block."""
         left, at = Left(), len(self.left)
-        probe = Probing(self.asked, left.recordings) if self.is_probed(at) else Unprobed()
+        probe = Probing(self.asked, left.recordings) if self.only in (None, at) else Unprobed()
         self.left.append(left)
         torch.default_generator.manual_seed(at)  # torch.manual_seed looks for devices each time, and takes longer
         try:
@@ -70,6 +74,8 @@ class Telling:
         held = [*model.parameters(), *(parameter.grad for parameter in model.parameters()), *model.buffers()]
         left.numbers = [tensor if tensor is None else tensor.detach().clone() for tensor in held]
         model.zero_grad()
+        if self.only == at:
+            raise Over
 
     def patch(self, owner, name, value):
         """Set an attribute until the story is over."""
@@ -77,12 +83,12 @@ class Telling:
         setattr(owner, name, value)
 
 
-def tell(story, asked, is_probed=lambda at: True):
-    """Run a story where nothing is remembered; what each of its steps left behind."""
+def tell(story, asked, only=None):
+    """Run a story from where nothing is remembered; what each of its steps left behind."""
     selection.cache_clear()
     torch.default_generator.manual_seed(0)
-    telling = Telling(asked, is_probed)
-    with telling.undo:
+    telling = Telling(asked, only)
+    with contextlib.suppress(Over), telling.undo:
         story(telling)
     return telling.left
 
@@ -106,6 +112,6 @@ def assert_nothing_is_remembered_wrongly(story, asked):
     told = tell(story, asked)
     assert any(left.recordings and left.recordings[0].record.entries for left in told), "no step recorded anything"
     for at, left in enumerate(told):
-        alone = tell(story, asked, lambda step, at=at: step == at)[at]
+        alone = tell(story, asked, only=at)[at]
         lines = unequal(left, alone)
         assert not lines, "\n  ".join([f"step {at} of {len(told)} differs in:", *lines[:40]])

@@ -4,8 +4,8 @@ from time import process_time
 
 import torch
 from allocator import pin
+from forms import OUTPUTS, SELECTIONS, BlockForm, ModelForm, by_hand
 from models import SIZES, gpt2
-from probe import BY_HAND, NOISE, OUTPUTS, SELECTIONS, by_hand, forms
 from side_by_side import compare, show
 
 import backprobe as bp
@@ -14,12 +14,12 @@ import backprobe as bp
 def main():
     torch.set_num_threads(1)
     print(f"backprobe {bp.__version__}, PyTorch {torch.__version__}")
-    for form in forms():
+    for form in (BlockForm, ModelForm):
         for name, size in SIZES.items():
-            model, tokens = gpt2(size)
-            step = form.bare(model, tokens)
-            probed, hooked = form.step(model, tokens, SELECTIONS[OUTPUTS]), by_hand(model, tokens)
-            median, ratios = compare({NOISE: step, BY_HAND: hooked, OUTPUTS: probed}, step, clock=process_time)
+            program = gpt2(size)
+            steps = {"bare, again": form.bare(program), "by hand: every output, retain_grad": by_hand(program)}
+            steps[OUTPUTS] = form.step(program, SELECTIONS[OUTPUTS])
+            median, ratios = compare(steps, form.bare(program), clock=process_time)
             print(f"GPT-2 {name} ({size}), {form.title}: bare step {median * 1e3:.1f} ms")
             show(ratios)
 

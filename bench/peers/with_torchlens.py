@@ -16,7 +16,7 @@ from time import process_time
 import torch
 import torchlens as tl
 from allocator import pin
-from models import SIZES, bare, gpt2
+from models import SIZES, gpt2
 from side_by_side import PAIRS, compare, show
 
 FULL = {"capture": tl.options.CaptureOptions(save_grads=True)}
@@ -26,12 +26,13 @@ LEAN = {
 }
 
 
-def traced(model, tokens, options):
+def traced(program, options):
     """A step that ends with the gradients of each module's output, by the module's path."""
+    model = program.model
     paths = [path for path, _ in model.named_modules() if path]
 
     def step():
-        log = tl.trace(model, [], {"input_ids": tokens, "labels": tokens}, **options)
+        log = tl.trace(model, [], program.inputs, **options)
         log.log_backward(log["output_1"].out)  # the first output of the model is the loss
         gradients = {path: log.modules[path].grads for path in paths if path in log.modules}  # a list for each
         model.zero_grad()
@@ -45,12 +46,14 @@ def main():
     warnings.simplefilter("ignore")
     print(f"TorchLens {tl.__version__}, PyTorch {torch.__version__}")
     made = {name: gpt2(size) for name, size in SIZES.items()}
-    unwrapped = {name: compare({"bare": bare(*made[name])}, bare(*made[name]), clock=process_time)[0] for name in made}
-    for name, (model, tokens) in made.items():
-        step = bare(model, tokens)
+    unwrapped = {}
+    for name, program in made.items():
+        unwrapped[name], _ = compare({"bare": program.bare()}, program.bare(), clock=process_time)
+    for name, program in made.items():
+        step = program.bare()
         variants = {
-            "every operation": traced(model, tokens, FULL),
-            "every operation, lean": traced(model, tokens, LEAN),
+            "every operation": traced(program, FULL),
+            "every operation, lean": traced(program, LEAN),
         }
         found = {variant: f"{len(run())} modules" for variant, run in variants.items()}
         median, ratios = compare({"bare, again": step, **variants}, step, PAIRS, process_time)
