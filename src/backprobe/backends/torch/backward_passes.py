@@ -23,6 +23,8 @@ from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.source import Source
 
 BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
+NO_PASS = -2  # the engine says -1 where none is running
+STRIDED = torch.strided
 current_pass = torch._C._current_graph_task_id
 queue_callback = torch.autograd.Variable._execution_engine.queue_callback
 
@@ -84,8 +86,10 @@ class Passing:
         self.is_elsewhere = False  # has another thread called backward()?
         self.passes: dict[int, BackwardCall | None] = {}  # by the engine's number; None for another thread's
         self.arrived: dict[int, Tensor] = {}  # by the number of a place, in the order in which backward came there
-        self.holders: dict[int, list[int]] = {}  # by identity of a gradient
         self.written: dict[int, int] = {}  # the versions of the gradients that are held
+        self.held: set[int] = set()  # by identity: the gradients of values, as they came
+        self.running = NO_PASS  # the last pass that was found to count
+        self.seeds: set[int] = set()  # by identity: the cotangents that such passes began with
         self.count = 0
         self.begun = 0  # how many calls of backward() so far
 
@@ -111,26 +115,44 @@ class Passing:
     def take(self, number: int, at: int, is_users: bool, gradients: Sequence[Tensor | None], *_: Any) -> None:
         """A hook or prehook of a node: note the gradient at one of its places.
 
-        It is copied where the user may write into it: in a backward of their own, or into what they began with.
+        It is copied where the user may write into it: in a backward of their own, or into what they began with. Else
+        the very object is held: meanwhile the engine makes no leaf's ``.grad`` of it, to add to in place later.
         """
         gradient = gradients[at]
-        if gradient is None or not self._counts():
+        if gradient is None or (current_pass() != self.running and not self._counts()):
             return
-        call = self.passes[current_pass()]
-        if is_users or (call is not None and any(gradient is given for given in call.cotangents)):
+        if is_users or (self.seeds and id(gradient) in self.seeds):
             gradient = gradient.clone()
-        self.add(number, gradient)
+        if number in self.arrived or gradient.requires_grad or gradient.layout is not STRIDED:
+            self.add(number, gradient)
+            return
+        self.arrived[number] = gradient  # as in ``add``; most come here, and a call would cost as much as all this
+        self.written[number] = gradient._version
+        self.held.add(id(gradient))
+        self.count += 1
 
     def take_of_leaf(self, leaf: ListenedLeaf, gradient: Tensor | None) -> None:
-        """What arrives at a leaf becomes its ``.grad``, or is added to that: hold a copy, as do those who held it."""
-        if gradient is None or not self._counts():
+        """What arrives at a leaf becomes its ``.grad``, or is added to that: note a copy, or add to the copy noted.
+
+        The engine makes ``.grad`` of the very object, unless that is held. Held here, it would be copied: where it is a
+        view of the program's own buffer, ``.grad`` would change no longer with that.
+        """
+        if gradient is None or (current_pass() != self.running and not self._counts()):
             return
-        leaf.is_unclear |= leaf.number != leaf.first and not leaf.is_fresh
+        number = leaf.number
+        if number != leaf.first and not leaf.is_fresh:
+            leaf.is_unclear = True
+        own = gradient if number in self.arrived else gradient.clone()
+        if id(gradient) in self.held:
+            self._let_go(gradient)
+        self.add(number, own)
+
+    def _let_go(self, gradient: Tensor) -> None:
+        """Hold a copy in its place."""
         own = gradient.clone()
-        for other in self.holders.pop(id(gradient), ()):
-            if self.arrived.get(other) is gradient and self.is_untouched(other):
-                self.arrived[other], self.written[other] = own, own._version
-        self.add(leaf.number, own)
+        for number, one in self.arrived.items():
+            if one is gradient and self.is_untouched(number):
+                self.arrived[number], self.written[number] = own, own._version
 
     def notice(self, *_: Any) -> None:
         """A pass has come by."""
@@ -139,13 +161,14 @@ class Passing:
     def add(self, number: int, gradient: Tensor) -> None:
         if gradient.requires_grad and not self.keeps_history:
             gradient = gradient.detach()
-        elif gradient.layout is not torch.strided:
-            gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
-        # else the very object: while it is held, the engine takes no leaf's ``.grad`` from it, to add to in place later
-        self.holders.setdefault(id(gradient), []).append(number)
         before = self.arrived.get(number)
-        self.arrived[number] = total = gradient if before is None else before + gradient
-        self.written[number] = total._version
+        if before is not None:
+            is_dense = before.layout is STRIDED  # PyTorch adds sparse numbers to dense ones, and not the other way
+            gradient = before + gradient if is_dense else gradient + before
+        elif gradient.layout is not STRIDED:
+            gradient = gradient.clone()  # a leaf whose gradient others hold takes a copy, and cannot of every layout
+        self.arrived[number] = gradient
+        self.written[number] = gradient._version
         self.count += 1
 
     def is_untouched(self, number: int) -> bool:
@@ -164,7 +187,11 @@ class Passing:
                 if self.begins_inside or not call.is_nested:
                     self.began(call)
         known = self.passes[running]
-        return known is not None and not known.is_grad
+        if known is None or known.is_grad:
+            return False
+        self.running = running
+        self.seeds.update(id(given) for given in known.cotangents if given is not None)
+        return True
 
     def _call(self) -> BackwardCall | None:
         """The call in the probing thread that the running pass belongs to; None for any other pass.

@@ -245,7 +245,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         for tensor, handle in self.leaf_hooks:
             hooks: Any = tensor._backward_hooks
             if len(hooks or ()) > 1 and handle.id in hooks:
-                hooks.move_to_end(handle.id)
+                hooks[handle.id] = hooks.pop(handle.id)  # PyTorch reads a plain dict: not ``move_to_end``
 
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
