@@ -6,15 +6,14 @@ import __future__
 import ast
 import inspect
 import linecache
-import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
-from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
 from backprobe.errors import NoSource, StaleSource
+from backprobe.source.module_code import Inner, module_code, path_to
 
 FUTURE_FLAGS = reduce(int.__or__, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
 
@@ -29,34 +28,86 @@ LEAVES = (ast.Name, ast.Constant, ast.expr_context, ast.operator, ast.alias)
 
 @dataclass(frozen=True)
 class Definition:
-    """A function's node in its file's syntax tree, the classes around it (outermost first), and facts of the file."""
+    """A function's node, the classes around it (outermost first), and its file's lines.
+
+    With ``is_shared`` the node is part of a tree that others read as well.
+    """
 
     node: FunctionNode
     classes: tuple[str, ...]
     lines: tuple[str, ...]
-    imports: tuple[ast.stmt, ...]  # that it was compiled together with: what they name compiles differently
+    is_shared: bool
 
 
-@dataclass(frozen=True)
-class Parsed:
-    lines: tuple[str, ...]
-    imports: tuple[ast.stmt, ...]
-    functions: dict[tuple[str, int], list[tuple[FunctionNode, tuple[str, ...]]]]
+Found = tuple[FunctionNode, tuple[str, ...]]
+"""A function's node, and the classes around it."""
 
 
 def locate(code: CodeType) -> Definition:
-    """Find the definition of a code object. Raises NoSource or StaleSource."""
-    parsed = _parse(code)
-    candidates = [
-        (node, classes)
-        for node, classes in parsed.functions.get((code.co_name, code.co_firstlineno), [])
-        if not isinstance(node, ast.Lambda) or _covers(node, code)
-    ]
-    imports = _compiled_with(code, parsed)
-    if not candidates or imports is None:
+    """Find the definition of a code object. Raises NoSource or StaleSource.
+
+    Of a file that was imported only the statement that defines the function is parsed, and the whole text where that
+    is not possible.
+    """
+    lines = _lines(code)
+    found = _in_statement(code, lines)
+    if found is not None:
+        return Definition(*found, lines, is_shared=False)
+    functions = _parse(code.co_filename, lines)
+    found = _matching(code, functions.get((code.co_name, code.co_firstlineno), ()))
+    if found is None or not _is_fresh(code, lines):
         raise _stale(code)
-    node, classes = min(candidates, key=lambda found: _span(found[0]))  # the innermost of lambdas within lambdas
-    return Definition(node, classes, parsed.lines, imports)
+    return Definition(*found, lines, is_shared=True)
+
+
+def _in_statement(code: CodeType, lines: tuple[str, ...]) -> Found | None:
+    """Find a function in the lines that the compiler says its definition stands in; None where they do not tell."""
+    path = _path(code, lines)
+    # a lambda is part of the statement that defines the function or class around it
+    at = max((at for at, inner in enumerate(path) if not inner.code.co_name.startswith("<")), default=None)
+    statement = None if at is None else _parse_alone(lines, path[at])
+    if statement is None:
+        return None
+    classes = tuple(inner.code.co_name for inner in path[:at] if is_class(inner.code))
+    return _matching(code, _functions(statement, classes))
+
+
+def _path(code: CodeType, lines: tuple[str, ...]) -> tuple[Inner, ...]:
+    module = module_code(code.co_filename, lines)
+    return () if module is None else path_to(code, module)
+
+
+def _parse_alone(lines: Sequence[str], inner: Inner) -> ast.stmt | None:
+    """The definition of a function or class, of whose file nothing else is parsed.
+
+    None where its lines by themselves are not this one definition, as they may be after a backslash or a form feed.
+    """
+    own = lines[inner.first - 1 : inner.last]
+    head = "if 1:\n" if own[0][:1].isspace() else ""
+    text = "\n" * (inner.first - 1 - len(head.splitlines())) + head + "".join(own)
+    try:
+        body = ast.parse(text).body
+    except SyntaxError:
+        return None
+    if head:
+        body = getattr(body[0], "body", [])
+    is_it = len(body) == 1 and _place(body[0]) == (inner.code.co_name, inner.first) and body[0].end_lineno == inner.last
+    return body[0] if is_it else None
+
+
+def _place(node: ast.AST) -> tuple[str, int]:
+    """The name and first line of the code that a definition is compiled to."""
+    lines = [node, *getattr(node, "decorator_list", ())]
+    return getattr(node, "name", "<lambda>"), min(getattr(line, "lineno", 0) for line in lines)
+
+
+def _matching(code: CodeType, functions: Iterable[Found]) -> Found | None:
+    """The function that has this code, as far as its name, line and, for lambdas, columns tell."""
+    here = (found for found in functions if _place(found[0]) == (code.co_name, code.co_firstlineno))
+    if code.co_name != "<lambda>":
+        return next(here, None)
+    candidates = [(node, classes) for node, classes in here if isinstance(node, ast.Lambda) and _covers(node, code)]
+    return min(candidates, key=lambda found: _span(found[0]), default=None)  # the innermost of lambdas within lambdas
 
 
 def _stale(code: CodeType) -> StaleSource:
@@ -76,12 +127,16 @@ def is_class(code: CodeType) -> bool:
 
 def locate_class(code: CodeType) -> tuple[ast.ClassDef, tuple[str, ...]]:
     """The definition of the class whose body was compiled to a code object. Raises NoSource or StaleSource."""
-    parsed = _parse(code)
-    for node in ast.walk(ast.parse("".join(parsed.lines))):
-        if isinstance(node, ast.ClassDef) and node.name == code.co_name:
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if first == code.co_firstlineno and _compiled_with(code, parsed) is not None:
-                return node, parsed.lines
+    lines = _lines(code)
+    path = _path(code, lines)
+    alone = _parse_alone(lines, path[-1]) if path else None
+    if isinstance(alone, ast.ClassDef):
+        return alone, lines
+    for node in ast.walk(_tree(code.co_filename, lines)):
+        if isinstance(node, ast.ClassDef) and _place(node) == (code.co_name, code.co_firstlineno):
+            if not _is_fresh(code, lines):
+                break
+            return node, lines
     raise _stale(code)
 
 
@@ -92,8 +147,8 @@ def is_module(code: CodeType) -> bool:
 
 def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
     """The syntax tree and lines that a module's code was compiled from. Raises NoSource or StaleSource."""
-    parsed = _parse(code)
-    tree = ast.parse("".join(parsed.lines))
+    lines = _lines(code)
+    tree = _tree(code.co_filename, lines)
     own = code.replace(co_name="<module>", co_qualname="<module>")
     whole: list[ast.Module | ast.Interactive] = [tree, ast.Interactive(tree.body)]  # the latter as at a prompt
     apart = [ast.Module([statement], []) for statement in tree.body]
@@ -101,7 +156,7 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
         mode = "exec" if isinstance(module, ast.Module) else "single"
         flags = code.co_flags & FUTURE_FLAGS
         if compile(module, code.co_filename, mode, flags=flags, dont_inherit=True) == own:
-            return tree, parsed.lines
+            return tree, lines
     raise StaleSource(
         f"the source of {code.co_filename} has changed since it was run", asked="the names in it",
         found="a text that does not compile to the code that is running",
@@ -109,7 +164,7 @@ def locate_module(code: CodeType) -> tuple[ast.Module, tuple[str, ...]]:
     )  # fmt: skip
 
 
-def _parse(code: CodeType) -> Parsed:
+def _lines(code: CodeType) -> tuple[str, ...]:
     file = code.co_filename
     if not file.startswith("<"):
         linecache.checkcache(file)
@@ -122,13 +177,12 @@ def _parse(code: CodeType) -> Parsed:
             why="names are read from the source text; code run by exec or typed at a prompt has none",
             next="put the function into a file and import it from there",
         )
-    return _parse_lines(file, lines)
+    return lines
 
 
-@lru_cache(128)
-def _parse_lines(file: str, lines: tuple[str, ...]) -> Parsed:
+def _tree(file: str, lines: tuple[str, ...]) -> ast.Module:
     try:
-        tree = ast.parse("".join(lines))
+        return ast.parse("".join(lines))
     except SyntaxError as error:
         raise NoSource(
             f"{file} does not parse as Python",
@@ -136,16 +190,20 @@ def _parse_lines(file: str, lines: tuple[str, ...]) -> Parsed:
             why="names are read from the source text; a notebook cell with magics in it has none",
             next="put the function into a cell or file of plain Python",
         ) from error
-    functions: dict[tuple[str, int], list[tuple[FunctionNode, tuple[str, ...]]]] = {}
-    for node, classes in _functions(tree):
-        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-        functions.setdefault((getattr(node, "name", "<lambda>"), first), []).append((node, classes))
-    return Parsed(lines, tuple(_imports(tree)), functions)
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[FunctionNode, tuple[str, ...]]]:
-    """Every function of a file, with the classes around it."""
-    pending: list[tuple[ast.AST, tuple[str, ...]]] = [(tree, ())]
+@lru_cache(128)
+def _parse(file: str, lines: tuple[str, ...]) -> dict[tuple[str, int], list[Found]]:
+    """The functions of a whole file, by name and first line."""
+    functions: dict[tuple[str, int], list[Found]] = {}
+    for node, classes in _functions(_tree(file, lines)):
+        functions.setdefault(_place(node), []).append((node, classes))
+    return functions
+
+
+def _functions(tree: ast.AST, classes: tuple[str, ...] = ()) -> Iterator[Found]:
+    """Every function of a tree, with the classes around it."""
+    pending = [(tree, classes)]
     while pending:
         node, classes = pending.pop()
         if isinstance(node, FUNCTIONS):
@@ -153,14 +211,6 @@ def _functions(tree: ast.Module) -> Iterator[tuple[FunctionNode, tuple[str, ...]
         elif isinstance(node, ast.ClassDef):
             classes = (*classes, node.name)
         pending += [(child, classes) for child in ast.iter_child_nodes(node) if not isinstance(child, LEAVES)]
-
-
-def _imports(node: ast.AST) -> Iterator[ast.stmt]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.Import) or (isinstance(child, ast.ImportFrom) and child.module != "__future__"):
-            yield child
-        elif not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
-            yield from _imports(child)
 
 
 def _span(node: FunctionNode) -> tuple[int, int]:
@@ -187,38 +237,20 @@ def _count_lambdas(code: CodeType) -> int:
     return inside + (code.co_name == "<lambda>")
 
 
-def _compiled_with(code: CodeType, parsed: Parsed) -> tuple[ast.stmt, ...] | None:
-    """The imports that a code object was compiled together with; None where the text no longer compiles to it.
-
-    A module is compiled whole. A notebook compiles each statement of a cell alone, so that it knows of no import.
-    """
+def _is_fresh(code: CodeType, lines: tuple[str, ...]) -> bool:
+    """Does the text still compile to this very code? A notebook compiles each statement of a cell alone."""
     place, flags = (code.co_name, code.co_firstlineno), code.co_flags & FUTURE_FLAGS
-    whole = _compile_all(parsed.lines, code.co_filename, flags, False).get(place, ())
+    whole = _compile_all(lines, code.co_filename, flags, False).get(place, ())
     # pytest compiles assert statements to something else; then the outline has to do
     rewritten_by_pytest = any("@py" in name for name in code.co_names + code.co_varnames)
     if code in whole or (rewritten_by_pytest and _outline(code) in map(_outline, whole)):
-        return parsed.imports
-    return () if code in _compile_all(parsed.lines, code.co_filename, flags, True).get(place, ()) else None
+        return True
+    return code in _compile_all(lines, code.co_filename, flags, True).get(place, ())
 
 
 def _outline(code: CodeType) -> tuple[Any, ...]:
     own = {name for name in code.co_varnames if not name.startswith("@")}
     return own, code.co_argcount, code.co_freevars
-
-
-class _ImportedCode(SourceFileLoader):
-    """The code of a file as an import makes it: from its ``.pyc`` where that is up to date. None is written."""
-
-    def set_data(self, path: str, data: Any, *, _mode: int = 0) -> None:
-        pass
-
-
-def _as_imported(file: str) -> CodeType | None:
-    """The code that an import of this file gives; None for what is no file of its own, such as a notebook's cell.
-
-    To unmarshal a large file takes a hundredth of the time that compiling it does.
-    """
-    return _ImportedCode("", file).get_code("") if os.path.isfile(file) else None
 
 
 @lru_cache(128)
@@ -230,7 +262,8 @@ def _compile_all(
     modules = [ast.Module([statement], []) for statement in ast.parse("".join(lines)).body] if apart else []
     pending = [compile(module, file, "exec", flags=flags, dont_inherit=True) for module in modules]
     if not apart:
-        pending.append(_as_imported(file) or compile("".join(lines), file, "exec", flags=flags, dont_inherit=True))
+        text = "".join(lines)
+        pending.append(module_code(file, lines) or compile(text, file, "exec", flags=flags, dont_inherit=True))
     while pending:
         code = pending.pop()
         key = (code.co_name, code.co_firstlineno)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import ast
+import copy
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
 from backprobe.errors import NoSource
 from backprobe.source.listener import Opener
-from backprobe.source.locate import FUTURE_FLAGS, Definition, locate
+from backprobe.source.locate import FUTURE_FLAGS, locate
 from backprobe.source.rewrite import OPEN, refusing_deep_nesting, rewrite, untyped
 from backprobe.source.sites import Site
 from backprobe.source.wrappers import around, copied
@@ -43,16 +44,17 @@ def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> tuple
 
     Made once per code object and file (equal functions of two files have equal code); it takes about 3 ms.
     """
-    definition = locate(code)
     if any(name.startswith("@") for name in code.co_freevars):
         raise NoSource(f"{code.co_qualname} is already being probed")
+    definition = locate(code)
     place = f"{file}:{code.co_firstlineno}"
     with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
-        node, sites = rewrite(definition.node, definition.lines, operations=operations, calls=calls)
-        return _compile_inside(node, definition, code), sites
+        node = copy.deepcopy(definition.node) if definition.is_shared else definition.node
+        node, sites = rewrite(node, definition.lines, operations=operations, calls=calls)
+        return _compile_inside(node, definition.classes, code), sites
 
 
-def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeType:
+def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> CodeType:
     """Compile a definition within the classes (for private names) and free variables (for its closure) it had.
 
     The factory around it is never run: only the compiled function is taken out of it. Its own name and those of the
@@ -62,27 +64,47 @@ def _compile_inside(node: Any, definition: Definition, code: CodeType) -> CodeTy
     original = node.name
     node.name = "@body"
     inner: ast.stmt = node
-    for name in reversed(definition.classes):
+    for name in reversed(classes):
         inner = untyped(ast.copy_location(ast.ClassDef(name, [], [], [inner], []), node))
-    outer_classes = definition.classes[:1]
+    outer_classes = classes[:1]
     declared: list[ast.stmt] = [ast.Nonlocal([name]) if name in free else ast.Global([name]) for name in outer_classes]
-    place = untyped(ast.FunctionDef("@place", _arguments([]), [*declared, inner], []))
+    place = untyped(ast.FunctionDef("@place", _arguments([]), declared, []))
     factory = ast.FunctionDef("@factory", _arguments([*free, OPEN]), [place], [])
-    module = ast.fix_missing_locations(ast.Module([*definition.imports, untyped(factory)], []))
+    module = ast.fix_missing_locations(ast.Module([untyped(factory)], []))
+    place.body.append(inner)
     compiled = compile(module, code.co_filename, "exec", flags=code.co_flags & FUTURE_FLAGS, dont_inherit=True)
     body = _find_code(compiled, "@body")
     assert body is not None
-    body = _requalified(body, body.co_qualname, code.co_qualname)
+    body = _as_inside(body, body.co_qualname, code.co_qualname, {_stand(own): own for own in _definitions(code)})
     return body.replace(co_name=original, co_firstlineno=code.co_firstlineno)
 
 
-def _requalified(code: CodeType, within: str, name: str) -> CodeType:
-    """The same code, and all code in it, under the qualified name that it has in the original."""
+def _as_inside(code: CodeType, within: str, name: str, originals: Mapping[Any, CodeType]) -> CodeType:
+    """The same code under the qualified name that it has in the original, with the functions in it as they are there.
+
+    Compiled anew they would be others: the compiler knows of the imports of the module that it compiles.
+    """
     constants = tuple(
-        _requalified(constant, within, name) if isinstance(constant, CodeType) else constant
+        originals.get(_stand(constant)) or _as_inside(constant, within, name, originals)
+        if isinstance(constant, CodeType)
+        else constant
         for constant in code.co_consts
     )
     return code.replace(co_consts=constants, co_qualname=name + code.co_qualname.removeprefix(within))
+
+
+def _definitions(code: CodeType) -> Iterator[CodeType]:
+    """The functions and classes in a function, and in its comprehensions."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            is_comprehension = constant.co_name.startswith("<") and constant.co_name != "<lambda>"
+            yield from _definitions(constant) if is_comprehension else (constant,)
+
+
+def _stand(code: CodeType) -> tuple[Any, ...]:
+    """What tells code from all other code in a function: its name, variables, and place in the text."""
+    places = [place for place in code.co_positions() if None not in place]
+    return code.co_name, code.co_firstlineno, code.co_freevars, min(places, default=None), max(places, default=None)
 
 
 def _arguments(names: list[str]) -> ast.arguments:

@@ -43,6 +43,8 @@ from backprobe.source.sites import (
 SCOPE = "@scope"
 OPEN = "@open"
 MAY_WRITE = {"out", "inplace"}  # keywords of calls that write into an argument
+UNTOUCHED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+"""Functions and classes inside keep their text: they are rewritten themselves when they are called."""
 
 
 def rewrite(
@@ -52,12 +54,12 @@ def rewrite(
     operations: bool = False,
     calls: bool = False,
 ) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, tuple[Site, ...]]:
-    """The reporting version of a function, and the sites that it reports.
+    """The reporting version of a function, made out of this very node, and the sites that it reports.
 
     With ``operations`` each subexpression gets a name, with ``calls`` each call and operator is reported with its site.
     """
     rewriter = Rewriter(lines, operations, calls)
-    return rewriter.function(copy.deepcopy(node)), tuple(rewriter.sites)
+    return rewriter.function(node), tuple(rewriter.sites)
 
 
 class Rewriter(ast.NodeTransformer):
@@ -90,7 +92,8 @@ class Rewriter(ast.NodeTransformer):
         arguments.defaults = [ast.Constant(None) for _ in arguments.defaults]
         arguments.kw_defaults = [default and ast.Constant(None) for default in arguments.kw_defaults]
         for new in node.body:
-            self._place(new, body[0])
+            ast.copy_location(new, body[0])
+        complete(node, node)
         return node  # type: ignore[no-any-return]
 
     def _body(self, statements: list[ast.stmt]) -> list[ast.stmt]:
@@ -101,8 +104,7 @@ class Rewriter(ast.NodeTransformer):
             self.at, self.own = statement, lines_of(statement, self.lines)
             self.binds = binding_of(statement) if self.calls else ""
             new = self.visit(statement)
-            for piece in new if isinstance(new, list) else [new]:
-                result.append(self._place(piece, statement))
+            result += placed(new if isinstance(new, list) else [new], statement)
             self.at, self.own, self.binds = outer
         return result
 
@@ -118,10 +120,10 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def _untouched(self, node: ast.AST) -> ast.AST:
-        """Functions and classes inside keep their text: they are rewritten themselves when they are called."""
         return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = _untouched
+    visit_Name = visit_Constant = _untouched
 
     # statements that bind
 
@@ -252,17 +254,17 @@ class Rewriter(ast.NodeTransformer):
     def _received(self, target: ast.expr, origin: Origin) -> tuple[ast.expr, list[ast.stmt]]:
         """A target that Python itself assigns (for, with): a temporary instead, and the statements that follow."""
         if isinstance(target, ast.Name):
-            return target, [self._place(self._bind_name(target.id, ast.Name(target.id), origin), self.at)]
+            return target, placed([self._bind_name(target.id, ast.Name(target.id), origin)], self.at)
         held = self._temporary()
         stores = [*self._store(target, held, origin), self._forget(held)]
-        return stored(held), [self._place(s, self.at) for s in stores]
+        return stored(held), placed(stores, self.at)
 
     def visit_match_case(self, node: ast.match_case) -> ast.match_case:
         names = captured(node.pattern)
         if node.guard is not None:
             node.guard = self.visit(node.guard)
-        binds = [self._place(self._bind_name(name, ast.Name(name), Origin()), node.body[0]) for name in names]
-        node.body = [*binds, *self._body(node.body)]
+        binds = [self._bind_name(name, ast.Name(name), Origin()) for name in names]
+        node.body = [*placed(binds, node.body[0]), *self._body(node.body)]
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
@@ -400,14 +402,31 @@ class Rewriter(ast.NodeTransformer):
         self.sites.append(CallSite(self.binds, line, text, origin or Origin.of(node), spelled=spelled, arguments=texts))
         return ast.Constant(len(self.sites) - 1)
 
-    def _place(self, node: ast.AST, at: ast.AST) -> Any:
-        """New nodes stand where the statement stands that they replace, so that tracebacks show the user's line."""
-        for part in ast.walk(node):
-            if isinstance(part, ast.expr | ast.stmt | ast.arg | ast.keyword) and not hasattr(part, "lineno"):
-                ast.copy_location(part, at)
-            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript) and not hasattr(part, "ctx"):
-                part.ctx = ast.Load()
-        return node
+
+def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
+    """New statements stand where the one stands that they replace, so that tracebacks show the user's line."""
+    for statement in statements:
+        if not hasattr(statement, "lineno"):
+            ast.copy_location(statement, at)
+    return statements
+
+
+def complete(node: ast.AST, at: ast.AST) -> None:
+    """Give the new nodes below ``node``, which is part of the statement ``at``, the place of their statement."""
+    for field in node._fields:
+        value = getattr(node, field, None)
+        for part in value if isinstance(value, list) else (value,):
+            if isinstance(part, ast.AST) and not isinstance(part, UNTOUCHED):
+                if not hasattr(part, "lineno"):
+                    _complete_one(part, at)
+                complete(part, part if isinstance(part, ast.stmt) else at)
+
+
+def _complete_one(node: Any, at: ast.AST) -> None:
+    if "lineno" in node._attributes:
+        ast.copy_location(node, at)
+    if "ctx" in node._fields and not hasattr(node, "ctx"):
+        node.ctx = ast.Load()
 
 
 def _arguments(call: ast.Call) -> dict[str, ast.expr]:

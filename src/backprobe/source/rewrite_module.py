@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from backprobe.source.module_names import header_reads
-from backprobe.source.rewrite import Rewriter, stored
+from backprobe.source.rewrite import Rewriter, complete, placed, stored
 from backprobe.source.sites import Origin, Site
 
 
@@ -35,7 +35,8 @@ class _ModuleRewriter(Rewriter):
     def module(self, tree: ast.Module) -> ast.Module:
         self.last = tree.body[-1]
         tree.body = self._body(tree.body)
-        return ast.fix_missing_locations(tree)
+        complete(tree, tree)
+        return tree
 
     def _scope(self) -> ast.expr:
         return ast.Constant(self.scope)
@@ -50,7 +51,7 @@ class _ModuleRewriter(Rewriter):
             names: list[ast.expr] = [ast.Constant(name) for name in header_reads(statement) if name in self.announced]
             if names:
                 announcing = ast.Expr(ast.Call(ast.Attribute(self._scope(), "reads"), names, []))
-                result.append(self._place(announcing, statement))
+                result += placed([announcing], statement)
             result += super()._body([statement])
         return result
 

@@ -150,13 +150,16 @@ def operation(expression: ast.AST | None) -> str:
 
 def names_read(expression: ast.AST) -> tuple[str, ...]:
     """The variables, attributes and items that an expression reads, as their locals are named."""
-    found: list[str] = []
+    found: dict[str, None] = {}
     for part in ast.walk(expression):
-        if isinstance(part, ast.Name) or (
-            isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.value, ast.Name)
-        ):
-            found.append(ast.unparse(part))
-    return tuple(dict.fromkeys(found))
+        match part:
+            case ast.Name(id=name):
+                found[name] = None
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                found[f"{name}.{attribute}"] = None
+            case ast.Subscript(value=ast.Name()):
+                found[ast.unparse(part)] = None
+    return tuple(found)
 
 
 def captured(pattern: ast.pattern) -> list[str]:
