@@ -40,6 +40,7 @@ bench-torch: $(READY)
 # the whole takes about a quarter of an hour
 bench: $(READY)
 	$(BIN)/python bench/importing.py
+	$(BIN)/python bench/first_use.py
 	$(BIN)/python bench/probe.py
 	$(BIN)/python bench/probe_tensorflow.py
 	$(BIN)/python bench/probe_jax.py
