@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +12,7 @@ from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
+from backprobe.backends.tensorflow.tensors import is_eager
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -24,15 +24,28 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
     """Run backward once; what each capture got, and the order in which backward visits them."""
     captures: Sequence[Capture] = ran.captures
     recorded = {capture.key: at for at, capture in reversed(list(enumerate(captures))) if capture.is_followed}
-    sources = {key: _sources(captures[at], log) for key, at in recorded.items()}
-    found = tape.gradient(ran.output, sources, output_gradients=ran.cotangent)
-    outcomes = [_outcome(capture, _sum(found.get(capture.key, ())), log) for capture in captures]
-    links = _links(log, captures, recorded, outcomes)
+    gradients = _gradients(tape, log, ran, recorded)
+    found = [_found(capture, gradients.get(capture.key), log) for capture in captures]
+    links = _links(log, captures, recorded, [status for status, _ in found])
+    outcomes = [
+        Outcome(
+            status, why, capture.value, gradients.get(capture.key) if status is GradStatus.OK else None,
+            () if options.partials else tuple(map(Edge, own)),
+        )
+        for capture, (status, why), own in zip(captures, found, links, strict=True)
+    ]  # fmt: skip
     order = _visited(log, captures, outcomes)
     if options.partials:
         return local_partials(tape, taps, ran, outcomes, links, order, full=options.partials == "full")
-    linked = [replace(o, inputs=tuple(map(Edge, own))) for o, own in zip(outcomes, links, strict=True)]
-    return Backward(linked, order)
+    return Backward(outcomes, order)
+
+
+def _gradients(tape: Any, log: OperationLog, ran: Ran, recorded: Mapping[Key, int]) -> dict[Key, Any]:
+    """What the tape gives with respect to each capture that it follows, by key; one that is not connected has None."""
+    sources = {key: _sources(ran.captures[at], log) for key, at in recorded.items()}
+    flat = [one for several in sources.values() for one in several]  # a list: nests are flattened in Python
+    given = iter(tape.gradient(ran.output, flat, output_gradients=ran.cotangent))
+    return {key: _sum([next(given) for _ in several]) for key, several in sources.items()}
 
 
 def _sources(capture: Capture, log: OperationLog) -> list[Any]:
@@ -44,34 +57,36 @@ def _sources(capture: Capture, log: OperationLog) -> list[Any]:
 
 
 def _sum(parts: Sequence[Any]) -> Any:
-    there = [tf.convert_to_tensor(part) for part in parts if part is not None]
-    return None if not there else there[0] if len(there) == 1 else tf.add_n(there)
+    found = [part if is_eager(part) else tf.convert_to_tensor(part) for part in parts if part is not None]
+    return None if not found else found[0] if len(found) == 1 else tf.add_n(found)
 
 
-def _outcome(capture: Capture, gradient: Any, log: OperationLog) -> Outcome:
+def _found(capture: Capture, gradient: Any, log: OperationLog) -> tuple[GradStatus, Reason | None]:
+    """Whether a capture has a gradient, and why not."""
     if not capture.is_followed:
-        return Outcome(capture.status, capture.why, capture.value)
+        return capture.status, capture.why
     uses = log.variables.get(capture.number)
     if uses is not None and uses.writes and uses.is_read_otherwise:
-        return Outcome(GradStatus.OPAQUE, MIXED, capture.value)
+        return GradStatus.OPAQUE, MIXED
     if gradient is None:
         is_old = uses is not None and len(uses.writes) > capture.version
-        why = WRITTEN_SINCE if is_old else NOT_CONNECTED
-        return Outcome(GradStatus.NOT_CONNECTED, why, capture.value)
-    return Outcome(GradStatus.OK, None, capture.value, gradient)
+        return GradStatus.NOT_CONNECTED, WRITTEN_SINCE if is_old else NOT_CONNECTED
+    return GradStatus.OK, None
 
 
 def _links(
-    log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], outcomes: Sequence[Outcome]
+    log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int], statuses: Sequence[GradStatus]
 ) -> list[list[int]]:
     """The captures that flow directly into each. Some operations, such as tf.round, have no derivative:
     what is not connected flows into nothing that is.
     """
-    dead = {at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.NOT_CONNECTED}
+    dead = {at for at, status in enumerate(statuses) if status is GradStatus.NOT_CONNECTED}
     found = [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
+    if not dead:
+        return found
     return [
-        [at for at in own if outcome.status is not GradStatus.OK or at not in dead]
-        for own, outcome in zip(found, outcomes, strict=True)
+        [at for at in own if status is not GradStatus.OK or at not in dead]
+        for own, status in zip(found, statuses, strict=True)
     ]
 
 

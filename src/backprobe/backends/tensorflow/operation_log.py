@@ -12,16 +12,18 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.tensorflow.private import identity_of, is_followed_by_a_tape, is_stopped
-from backprobe.backends.tensorflow.tensors import DIFFERENTIABLE
+from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_followed_by_a_tape, is_stopped
+from backprobe.backends.tensorflow.tensors import NUMBERS_DIFFERENTIABLE
 from backprobe.record.entries import GradStatus
-from backprobe.record.graph import reached
 
-CARRYING = DIFFERENTIABLE | {tf.variant}
+RESOURCE = tf.resource.as_datatype_enum
+CARRYING = NUMBERS_DIFFERENTIABLE | {tf.variant.as_datatype_enum}
+"""The numbers of dtypes whose values can carry a gradient."""
 READING = frozenset({"ReadVariableOp"})
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
 COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
@@ -68,7 +70,7 @@ class OperationLog:
         self.cut: dict[int, GradStatus] = {}  # values computed from followed ones, and why they carry nothing
         self.variables: dict[int, Uses] = {}
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
-        self.is_muted = False
+        self.is_muted = self.is_written = False  # has any Variable been written?
 
     @contextmanager
     def muted(self) -> Iterator[None]:
@@ -96,14 +98,16 @@ class OperationLog:
         """An operation of this thread has run; one with a graph is only being traced."""
         if graph is not None or self.is_muted:
             return
-        name = kind.decode() if isinstance(kind, bytes) else str(kind)
-        if compiled := COMPILED.fullmatch(name):
-            self.compiled[compiled[1]] = None
+        name, compiled = _named(kind)
+        if compiled is not None:
+            self.compiled[compiled] = None
         self.length += 1
-        for given in inputs:
-            if given.dtype is tf.resource:
-                self._use(name, given, outputs)
-        flowing = tuple(number for given in inputs if (number := identity_of(given)) in self.followed)
+        if RESOURCE in map(dtype_number, inputs):
+            for given in inputs:
+                if dtype_number(given) == RESOURCE:
+                    self._use(name, given, outputs)
+        followed = self.followed
+        flowing = tuple([number for number in map(identity_of, inputs) if number in followed])
         if not flowing:
             self._pass_cut(inputs, outputs or ())
         elif name == "StopGradient":  # which TensorFlow runs with recording stopped
@@ -129,10 +133,11 @@ class OperationLog:
     def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         for output in outputs:
             number = identity_of(output)
-            if output.dtype in CARRYING:
+            if dtype_number(output) in CARRYING:
                 self.followed.add(number)
                 self.made[number] = (self.length, flowing)
-                self.cut.pop(number, None)
+                if self.cut:
+                    self.cut.pop(number, None)
             else:
                 self.cut[number] = GradStatus.DETACHED
 
@@ -149,23 +154,30 @@ class OperationLog:
     def _note_handle(self, given: Any) -> int:
         """A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function."""
         number = identity_of(given)
-        if given.dtype is tf.resource and number not in self.followed and is_followed_by_a_tape(given):
+        if number not in self.followed and dtype_number(given) == RESOURCE and is_followed_by_a_tape(given):
             self.followed.add(number)
         return number
 
     def _use(self, name: str, handle: Any, outputs: Any) -> None:
         """An operation was given a Variable. One that this does not know is a compiled function."""
         number = self._note_handle(handle)
-        uses = self.variables.setdefault(number, Uses())
+        uses = self.variables.get(number)
+        if uses is None:
+            uses = self.variables[number] = Uses()
         if name in READING:
             if number in self.followed and not is_stopped():
                 uses.reads.append((self.length, outputs[0]))
         elif name in GATHERING:
             uses.is_read_otherwise = True
         elif name.startswith(("Assign", "Resource")):
-            uses.writes.append(self.length)
+            self.write(uses)
         elif name not in NEITHER:
             uses.is_read_otherwise = uses.is_in_doubt = True
+
+    def write(self, uses: Uses) -> None:
+        """The Variable of these uses has been written."""
+        uses.writes.append(self.length)
+        self.is_written = True
 
     # what follows from it
 
@@ -182,11 +194,30 @@ class OperationLog:
 
     def sources(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
         """The recorded values that flow into a value with no other recorded one between."""
-        found = reached([(number, -1)], lambda key: () if key in recorded else self._inputs(key[0]))
-        return sorted(recorded[key] for key in found & recorded.keys())
+        pending: list[Key] = [(number, -1)]
+        found, seen = [], set(pending)
+        for key in pending:  # which grows
+            for source in self._inputs(key[0]):
+                if source not in seen:
+                    seen.add(source)
+                    if source in recorded:
+                        found.append(recorded[source])
+                    else:
+                        pending.append(source)
+        return sorted(found)
 
     def _inputs(self, number: int) -> list[Key]:
         """What a value was computed from, each Variable at its version then."""
         position, flowing = self.made.get(number, NEVER)
+        if not self.is_written:
+            return [(source, 0) for source in flowing]
         uses = [(source, self.variables.get(source)) for source in flowing]
         return [(source, 0 if used is None else used.version_at(position)) for source, used in uses]
+
+
+@lru_cache(4096)
+def _named(kind: Any) -> tuple[str, str | None]:
+    """The name of an operation, and that of the function that it is where it is a compiled one."""
+    name = kind.decode() if isinstance(kind, bytes) else str(kind)
+    compiled = COMPILED.fullmatch(name)
+    return name, compiled[1] if compiled else None

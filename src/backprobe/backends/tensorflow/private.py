@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import attrgetter, is_
 from types import MethodType
 from typing import Any
 
@@ -23,8 +24,9 @@ try:
 
     execute_with_callbacks = execute.execute_with_callbacks
     _ = context.context, context.Context.add_op_callback, context.Context.remove_op_callback
-    should_record_backprop, stop_recording = record.should_record_backprop, record.stop_recording
-    record_operation, is_stopped = record.record_operation, pywrap_tfe.TFE_Py_TapeSetIsStopped
+    should_record_backprop, record_operation = record.should_record_backprop, record.record_operation
+    stop, restart = pywrap_tfe.TFE_Py_TapeSetStopOnThread, pywrap_tfe.TFE_Py_TapeSetRestartOnThread
+    is_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
     EagerTensor = ops.EagerTensor
     shape_of, dtype_number = EagerTensor._shape_tuple, EagerTensor._datatype_enum
     UNREAD = frozenset({EagerTensor, str, int, bool, float, type(None), tf.DType})
@@ -76,11 +78,24 @@ def hearing_operations(
 
 
 def _read(given: Any) -> Any:
-    if isinstance(given, BaseResourceVariable):
+    kind = type(given)
+    if BaseResourceVariable in kind.__mro__:  # isinstance would ask its metaclass, in Python
         return given.value()
-    if type(given) in (list, tuple) and any(isinstance(one, BaseResourceVariable) for one in given):
-        return [_read(one) for one in given]
+    if (kind is list or kind is tuple) and not UNREAD.issuperset(map(type, given)):
+        read = [_read(one) for one in given]
+        return given if all(map(is_, read, given)) else read
     return given
+
+
+def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
+    """What a function returns, past all tapes."""
+    if is_stopped():
+        return function(given)
+    stop()
+    try:
+        return function(given)
+    finally:
+        restart()
 
 
 def is_followed_by_a_tape(tensor: Any) -> bool:
@@ -105,9 +120,8 @@ def watched_by(tape: Any) -> set[int]:
     return {identity_of(variable.handle) for variable in tape.watched_variables()}
 
 
-def identity_of(tensor: Any) -> int:
-    """A number that no other eager tensor of this process has or had."""
-    return int(tensor._id)
+identity_of: Callable[[Any], int] = attrgetter("_id")
+"""A number that no other eager tensor of this process has or had."""
 
 
 def is_compiled(function: Any) -> bool:

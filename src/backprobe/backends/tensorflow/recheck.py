@@ -58,7 +58,7 @@ class KindsLog(OperationLog):
 
     def _flow(self, name: str, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         super()._flow(name, flowing, outputs)
-        if any(output.dtype in CARRYING for output in outputs):
+        if any(private.dtype_number(output) in CARRYING for output in outputs):
             self.flows.append((name, False))
 
 

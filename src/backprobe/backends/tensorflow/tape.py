@@ -71,7 +71,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         if uses.is_in_doubt and latest is not None and latest.version == len(uses.writes):
             uses.is_in_doubt = False
             if not _equal(latest.value, self._read(variable)):
-                uses.writes.append(self.log.length)
+                self.log.write(uses)
         return len(uses.writes)
 
     # captures
@@ -96,8 +96,11 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         return capture
 
     def _read(self, variable: Any) -> Any:
-        with self.log.muted(), private.stop_recording():
-            return read(variable)
+        was_muted, self.log.is_muted = self.log.is_muted, True
+        try:
+            return private.unrecorded(read, variable)
+        finally:
+            self.log.is_muted = was_muted
 
     def _why_not_followed(self, tensor: Any, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, Reason]:
         if not self.is_floating(tensor):
