@@ -1,10 +1,11 @@
 """The cost of probing a Keras model, as ratios to the bare step measured side by side in one run.
 
 The bare step is the forward pass, the loss and the gradients of all Variables, eagerly, as ``tf.GradientTape`` gives
-them. A probe listens to each operation (1 to 3 % of the step), reads each Variable once (about 30 µs), walks the model
-once (about 50 µs a layer), keeps each layer's output alive until backward, and asks the tape for the gradients of these
-besides those of the Variables. It differentiates floating inputs too: in an MLP the first layer's gradient with respect
-to its input is one more matrix product, which the bare step "with the input watched" also computes.
+them. A probe listens to each operation, reads each Variable once, compares each layer with what the last walk over the
+model has found (the first call walks it, and so does one after a change), keeps each layer's output alive until
+backward, and asks the tape for the gradients of these besides those of the Variables. It differentiates floating inputs
+too: in an MLP the first layer's gradient with respect to its input is one more matrix product, which the bare step
+"with the input watched" also computes.
 """
 
 import os

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, is_
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any
 
 import tensorflow as tf
@@ -125,6 +125,8 @@ identity_of: Callable[[Any], int] = attrgetter("_id")
 
 
 def is_compiled(function: Any) -> bool:
+    if type(function) in (FunctionType, MethodType):  # most are: isinstance asks a class with a metaclass in Python
+        return False
     return isinstance(function, tf.types.experimental.PolymorphicFunction)
 
 

@@ -60,7 +60,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
 
     def version(self, tensor: Any) -> int:
         """How often a Variable was written; tensors never are."""
-        variable = variable_of(tensor)
+        variable = None if type(tensor) is private.EagerTensor else variable_of(tensor)
         if variable is None:
             return 0
         number = private.identity_of(variable.handle)
