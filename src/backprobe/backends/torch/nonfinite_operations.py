@@ -37,7 +37,7 @@ class Births:
         self.counts: Callable[[], bool] = _always  # does the running pass count?
         self.numbers: dict[Node, int] = {}
         self.handles: list[Any] = []
-        self.followers: list[tuple[tuple[int, int], ...]] = []  # by number: the places its gradients go to
+        self.followers: list[list[tuple[int, int]]] = []  # by number: the places its gradients go to
         self.givers: dict[tuple[int, int], int] = {}  # how many nodes give to a place
         self.passing: dict[tuple[int, int], Look] = {}  # what was given to a place, and is on its way
         self.seen: list[tuple[int, list[int], list[tuple[int, int]]]] = []  # (node, given, (place, made)) into judged
@@ -51,7 +51,7 @@ class Births:
         for node in new:
             self.numbers[node] = len(self.numbers)
         for node in new:
-            places = tuple((-1 if one is None else self.numbers[one], at) for one, at in node.next_functions)
+            places = [(-1 if one is None else self.numbers[one], at) for one, at in node.next_functions]
             self.followers.append(places)
             for place in places:
                 self.givers[place] = self.givers.get(place, 0) + 1
@@ -76,20 +76,21 @@ class Births:
     def _take(self, number: int, is_users: bool, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
         if not self.counts():
             return
+        came, gave, look = list[int](), list[tuple[int, int]](), None
         with self.quiet():
-            came = [
-                self._look(gradient, self.passing.pop((number, at), None))
-                for at, gradient in enumerate(given) if gradient is not None
-            ]  # fmt: skip
-            same = came[0] if len(came) == 1 and not is_users else None
-            places, gave = self.followers[number], []
+            for at, gradient in enumerate(given):
+                if gradient is not None:
+                    look = self._look(gradient, self.passing.pop((number, at), None))
+                    came.append(look[0])
+            same = look if len(came) == 1 and not is_users else None
+            places = self.followers[number]
             for at, gradient in enumerate(made):
                 if gradient is not None:
                     look = self._look(gradient, same)
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-        self.seen.append((number, [at for at, *_ in came], gave))
+        self.seen.append((number, came, gave))
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
         """Judge a gradient, unless it is known to lie where one does that was judged."""
