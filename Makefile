@@ -37,7 +37,7 @@ test-operators: $(READY)
 bench-torch: $(READY)
 	$(BIN)/python bench/probe.py $(TABLES)
 
-# the whole takes about a quarter of an hour
+# all of it: about a quarter of an hour on a machine with nothing else to do
 bench: $(READY)
 	$(BIN)/python bench/importing.py
 	$(BIN)/python bench/first_use.py

@@ -55,30 +55,33 @@ compare = partial(compare, clock=process_time)
 
 
 def time_models(size: str, names: Iterable[str] = MODELS) -> None:
-    """Outputs and everything, with each entry read and with ``grads()`` alone, for each model."""
-    print(
-        f"A block around each model, {size} ({SIZES[size]}): ratios, and calls of Python functions beyond the bare step"
-    )
-    asked = "".join(f"   {name:>12}{'read':>7}{'grads()':>9}{'calls':>8}" for name in ("outputs", "everything"))
-    print(f"  {'':8}{'bare':>9}{'again':>7}{'by hand':>9}{'at least':>10}{asked}")
+    """Outputs and everything, with each entry read and with ``grads()`` alone, for each model: a table in Markdown."""
+    print(f"A block around each model, {size} ({SIZES[size]}), beside backward()")
+    asked = [
+        f"{name}: {what}" for name in ("outputs", "everything") for what in ("entries", "read", "`grads()`", "calls")
+    ]
+    columns = ["model", "bare step", NOISE, "by hand", "at least", *asked]
+    print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
     for name in names:
-        print(f"  {name:8}{_row(MODELS[name](SIZES[size]))}", flush=True)
+        print(f"| {' | '.join([name, *_row(MODELS[name](SIZES[size]))])} |", flush=True)
 
 
-def _row(program: Program) -> str:
+def _row(program: Program) -> list[str]:
     bare, selections = program.bare(), (OUTPUTS, EVERYTHING)
     steps = {NOISE: program.bare(), BY_HAND: by_hand(program), LEAST: least(program)}
     for selection in selections:
         steps[selection, "read"] = BlockForm.step(program, SELECTIONS[selection], read=each_entry)
         steps[selection, "grads()"] = BlockForm.step(program, SELECTIONS[selection])
     median, ratios = compare(steps, bare, PAIRS)
-    bare_calls = python_calls(bare)
-    row = f"{median * 1e3:6.1f} ms{ratios[NOISE]:7.2f}{ratios[BY_HAND]:9.2f}{ratios[LEAST]:10.2f}"
+    row = [f"{median * 1e3:.1f} ms", *(f"{ratios[name]:.2f}" for name in (NOISE, BY_HAND, LEAST))]
     for selection in selections:
         step = steps[selection, "grads()"]
-        calls, entries = python_calls(step).beyond(bare_calls), len(step()[0])
-        row += f"   {entries:4} entries{ratios[selection, 'read']:7.2f}{ratios[selection, 'grads()']:9.2f}"
-        row += f"{calls.functions:8,}"
+        calls, entries = python_calls(step).beyond(python_calls(bare)), len(step()[0])
+        row += [
+            f"{entries}",
+            *(f"{ratios[selection, read]:.2f}" for read in ("read", "grads()")),
+            f"{calls.functions:,}",
+        ]
     return row
 
 
