@@ -50,6 +50,10 @@ class Versions(ABC):
     def version(self, tensor: Any) -> int:
         """A number that changes when the tensor's memory is written."""
 
+    def versions(self, tensors: Sequence[Any]) -> list[int]:
+        """The same of many: it is asked after each statement that may have written, of all that has a live name."""
+        return list(map(self.version, tensors))
+
     @abstractmethod
     def effect(self, function: Any, flagged: bool) -> Effect:
         """What calling ``function`` may do; ``flagged`` if the call has a keyword such as ``out`` or ``inplace``."""
@@ -76,13 +80,17 @@ class Writes(ABC):
 
     @abstractmethod
     def capture(
-        self, tensor: Any, around: Callable[[], Around], previous: Any | None = None, through: bool = False
+        self, tensor: Any, around: Callable[[], Around] | None, previous: Any | None = None, through: bool = False
     ) -> Any:
         """``Tape.capture``, also of a tensor that was written.
 
-        ``previous`` is the capture of the same object before, if it had one, and ``through`` says whether that write
-        went through this object.
+        ``around`` is None: what it was computed from is known later, see ``decide``. ``previous`` is the capture of
+        the same object before, if it had one, and ``through`` says whether that write went through this object.
         """
+
+    @abstractmethod
+    def decide(self, capture: Any, around: Callable[[], Around]) -> None:
+        """Find out why a capture has no history, if it has none; ``around`` returns what it was computed from."""
 
     @abstractmethod
     def overwritten(self) -> Sequence[Any]:
@@ -95,6 +103,9 @@ class Writes(ABC):
 
 class Late(ABC):
     """Histories that come late: a captured tensor may begin to require a gradient."""
+
+    before_late: Callable[[], object] = staticmethod(tuple)
+    """Called before a capture gets its history late: what was computed from it so far was computed without one."""
 
     @abstractmethod
     def look_again(self, at: tuple[str, int] | None = None) -> None:

@@ -32,7 +32,6 @@ from backprobe.source.frames import name_in
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.transcribe import captures_of, kept, transcribe
-from backprobe.tracing.values import Value
 
 
 class BlockRun(Form):
@@ -44,7 +43,7 @@ class BlockRun(Form):
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
         refuse_options_of_block(probe, isinstance(self.tape, Differentiator))
-        self.outputs: dict[Value, None] = {}
+        self.outputs: dict[int, None] = {}  # the numbers of what the program runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.recording = BlockRecording(self._record, self._progress)
@@ -99,11 +98,12 @@ class BlockRun(Form):
         computed = computed_in(self.frame, self.tape, differentiator)
         output = output_of(self.frame, computed, self.probe, self.tape, self.spelled())
         local, dot, leaf = (output.path or "").lstrip(".").partition(".")
-        value = self.trace.hold(output.tensor, local, dot + leaf)
-        self.outputs[value] = None
+        number = self.trace.hold(output.tensor, local, dot + leaf)
+        self.outputs[number] = None
         self.hold_unnamed()
         self.doing = "differentiating"
-        differentiator.differentiate(Ran(None, value.tensor, output.cotangent, captures_of(kept(self.trace, [value]))))
+        captures = captures_of(self.trace, kept(self.trace, [number]))
+        differentiator.differentiate(Ran(None, self.trace.versions.tensors[number], output.cotangent, captures))
 
     def closing(self) -> None:
         """The program no longer reports; modules that never ran may still get a name."""
@@ -118,21 +118,21 @@ class BlockRun(Form):
 
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
         """The program runs backward from these tensors: as outputs they have entries whatever is selected."""
-        values = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
-        self.outputs.update(dict.fromkeys(values))
-        return [value.capture for value in values]
+        numbers = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
+        self.outputs.update(dict.fromkeys(numbers))
+        return [self.trace.versions.captures[number] for number in numbers]
 
     def _record(self) -> Record:
         """What is known so far."""
         self.trace.repeats.settle()
-        values = kept(self.trace, list(self.outputs))
+        values = kept(self.trace, self.outputs)
         with self.tape.quiet():
-            passed = self.tape.backward(captures_of(values))
+            passed = self.tape.backward(captures_of(self.trace, values))
         return self.judged(transcribe(self.trace, self.backend, values, passed, list(self.outputs)))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
-        return sum(len(value.names) for value in self.trace.values.made), len(self.outputs), self.tape.progress
+        return len(self.trace.events), len(self.outputs), self.tape.progress
 
     def subject(self) -> str:
         return "a block" if self.probe.target is None else f"a block around {name_of(self.probe.target)}"

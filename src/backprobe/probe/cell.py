@@ -20,8 +20,8 @@ from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
 from backprobe.source.listener import NO_CALL, ModuleListener
 from backprobe.source.sites import Site
-from backprobe.tracing.scope import LOOKS_AT_FRAME, Log, Scope
-from backprobe.tracing.values import ScopeNames, Value
+from backprobe.tracing.log import ScopeKind
+from backprobe.tracing.scope import LOOKS_AT_FRAME, Recorder, Scope
 
 
 def probe_cell(
@@ -66,8 +66,8 @@ class CellScope(Scope, ModuleListener):
     The cell keeps its temporaries here too, as attributes whose names begin with ``@``.
     """
 
-    def __init__(self, cell: Cell, unread: dict[str, Any], log: Log, names: ScopeNames) -> None:
-        super().__init__(log, names)
+    def __init__(self, cell: Cell, unread: dict[str, Any], recorder: Recorder, kind: ScopeKind) -> None:
+        super().__init__(recorder, kind)
         self.cell, self.unread = cell, unread
         self.result: Any = None
         self.bound: dict[str, Site] = {}  # where this run bound each variable last, in the order of these bindings
@@ -105,7 +105,7 @@ class CellScope(Scope, ModuleListener):
 
     def last(self, at: int, value: Any) -> None:
         """The last expression, which is what the cell returns: it has a name if it holds a tensor."""
-        self.result = (super().bind if _holds_tensor(value, self.log.tape) else self.done)(at, value)
+        self.result = (super().bind if _holds_tensor(value, self.recorder.tape) else self.done)(at, value)
 
     def exit(self) -> None:
         """Keep no value; what the cell made and left for later, such as a generator, may still report here."""
@@ -223,7 +223,7 @@ class CellRun(Run):
     def _is_floating(self, value: Any) -> bool:
         return self.tape.is_tensor(value) and self.tape.is_floating(value)
 
-    def hold(self, output: Output) -> Value:
+    def hold(self, output: Output) -> int:
         """The output has the name that was asked for, also where that is not selected."""
         name = self.output_name
         if name is None:

@@ -19,7 +19,7 @@ from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import captures_of, kept, transcribe
-from backprobe.tracing.values import NamedAs, Value
+from backprobe.tracing.values import NamedAs
 
 DIFFERENTIATING = ("grad", "backward")
 
@@ -42,27 +42,31 @@ def explained(run: Running, error: BaseException) -> str | None:
 def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
-    failure = run.backend.errors(error, run.tape, captures_of(kept(run.trace, [])))
+    failure = run.backend.errors(error, run.tape, captures_of(run.trace, kept(run.trace, [])))
     if failure is None or isinstance(failure, str):
         return failure
     at = _users(error.__traceback__)
     if failure.kind == "inference" and at is not None:
         failure = _mentioned(run, failure, at)
-    outputs: list[Value] = []
+    outputs: list[int] = []
     if failure.root is not None and not failure.values and failure.kind in ("no_history", "not_scalar", "freed"):
         outputs = [_hold(run, failure.root, at)]
     record, captured = so_far(run, outputs)
     if record is None:
         return None
     if outputs:
-        held = captures_of(kept(run.trace, outputs))
-        failure = replace(failure, values=(held.index(outputs[0].capture),))
+        held = captures_of(run.trace, kept(run.trace, outputs))
+        failure = replace(failure, values=(held.index(run.trace.versions.captures[outputs[0]]),))
     return note(failure, record, captured)
 
 
 def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Add to an error the lines that disconnect the result from every differentiated value."""
-    returned = [value for value in run.trace.values.made if any(_is_returned(run, name) for name in value.names)]
+    made = run.trace.read().naming.made
+    returned = [
+        value.number for value in made
+        if value.number is not None and any(_is_returned(run, name) for name in value.names)
+    ]  # fmt: skip
     record, _ = so_far(run, returned)
     said = None if record is None else cut_note(record)
     if said is not None:
@@ -70,17 +74,17 @@ def explain_unconnected(run: Running, error: BackprobeError) -> None:
 
 
 def _is_returned(run: Running, name: NamedAs) -> bool:
-    return name[0] is run.trace.root.names.id and name[1] == "return"
+    return name[0] is run.trace.reader.root.id and name[1] == "return"
 
 
-def so_far(run: Running, outputs: Sequence[Value]) -> tuple[Record | None, list[int]]:
+def so_far(run: Running, outputs: Sequence[int]) -> tuple[Record | None, list[int]]:
     """What a program has recorded, before backward; and the positions of the entries that were captured."""
     if run.tape.unfinished is None:
         return None, []
     values = kept(run.trace, outputs)
     with run.tape.quiet():
-        passed = run.tape.unfinished(captures_of(values))
-    captured = [at for at, value in enumerate(values) if value.capture is not None]
+        passed = run.tape.unfinished(captures_of(run.trace, values))
+    captured = [at for at, value in enumerate(values) if value.number is not None]
     return transcribe(run.trace, run.backend, values, passed, outputs), captured
 
 
@@ -98,13 +102,13 @@ def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
     """Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any."""
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
-    values = [value for value in kept(run.trace, []) if value.capture is not None]
+    values = [value for value in kept(run.trace, []) if value.number is not None]
     found = tuple(one for one in failure.values if any(local in names for _, local, *_ in values[one].names))
     return replace(failure, values=found or failure.values)
 
 
-def _hold(run: Running, tensor: Any, at: TracebackType | None) -> Value:
-    """An entry for a tensor that backward was called on and that has no name: its line says what it mentions."""
+def _hold(run: Running, tensor: Any, at: TracebackType | None) -> int:
+    """The number of a tensor without a name that backward was called on: its line says what it mentions."""
     if at is None:
         return run.trace.hold(tensor, "backward()", "")
     file = at.tb_frame.f_code.co_filename

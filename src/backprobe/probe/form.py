@@ -60,8 +60,9 @@ class Form:
     def add_notes(self, error: BaseException) -> None:
         """Add notes to an error of the program: where the probe was, and what is known about the error."""
         note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
-        if self.trace.last is not None and self.trace.last[1].line:
-            scope, site = self.trace.last
+        last = self.trace.read().last
+        if last is not None and last[1].line:
+            scope, site = last
             where = place(scope.file, site.line)
             note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
         error.add_note(note)
@@ -94,12 +95,14 @@ class Form:
         """Raise NothingMatched if a selected pattern has matched nothing in the program."""
         if self.probe.select is None:
             return
-        missed = self.selection.unmatched([*names, *self.trace.naming.seen])
+        reader = self.trace.read()
+        seen = reader.naming.seen
+        missed = self.selection.unmatched([*names, *seen])
         if missed:
-            known = {strip(name) for name in (*names, *self.trace.naming.seen, *self.known_names())}
+            known = {strip(name) for name in (*names, *seen, *self.known_names())}
             # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
             spelled = [name.removeprefix(":") if self.in_function else name for name in known]
-            why = " ".join(map(str, self.trace.notes))
+            why = " ".join(map(str, self.trace.notes | reader.naming.notes))
             refuse_unmatched(missed[0].text, spelled, self.subject(), self.spelled, why)
 
     def subject(self) -> str:

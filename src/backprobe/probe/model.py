@@ -52,7 +52,7 @@ class Modules:
             if path not in self.executed and self._wants_output(path):
                 inside = Reason("in_compiled", {"functions": ", ".join(compiled)}) if compiled else None
                 why = hidden.get(path, inside)
-                self.trace.naming.absent(_quoted(path), *(NOT_RUN if why is None else (GradStatus.OPAQUE, why)))
+                self.trace.absent(_quoted(path), *(NOT_RUN if why is None else (GradStatus.OPAQUE, why)))
 
     def _returned(self, path: str, output: Any) -> Any:
         self.executed.add(path)

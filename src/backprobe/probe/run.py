@@ -21,7 +21,9 @@ from backprobe.tracing.values import Value
 class Run(Form):
     """One call of a target: forward, and then backward from what it returned."""
 
-    differentiated: Value
+    differentiated: int
+    """The number of the value that is differentiated."""
+
     kept: Sequence[Value] = ()
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
@@ -50,8 +52,8 @@ class Run(Form):
         self.hold_unnamed()
         self.trace.close()
         self.kept = kept(self.trace, [self.differentiated])
-        captures = captures_of(self.kept)
-        return Ran(result, self.differentiated.tensor, output.cotangent, captures)
+        captures = captures_of(self.trace, self.kept)
+        return Ran(result, self.trace.versions.tensors[self.differentiated], output.cotangent, captures)
 
     def returned(self, result: Any) -> Any:
         """What the target returned has a name."""
@@ -69,8 +71,8 @@ class Run(Form):
         self.refuse_missed(record.names)
         return Recording(record, result)
 
-    def hold(self, output: Output) -> Value:
-        """The value that is differentiated, which always has an entry."""
+    def hold(self, output: Output) -> int:
+        """The number of the value that is differentiated, which always has an entry."""
         return self.trace.hold_output(output.tensor, output.path)
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:

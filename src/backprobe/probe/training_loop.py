@@ -82,13 +82,13 @@ class TrainingLoop:
             self.close(None)
 
     def _is_over(self, block: PlainBlock) -> bool:
-        values, tape = block.trace.values.made, block.tape
+        captures, tape = block.trace.versions.captures, block.tape
         is_backward = isinstance(tape, Recompute) and tape.repeated() is not None
         if is_backward or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
         if block.outputs:
             return True
-        return len(values) > MANY and not any(v.capture is not None and tape.has_history(v.capture) for v in values)
+        return len(captures) > MANY and not any(map(tape.has_history, captures))
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
         if os.getpid() != self.process:  # such as a worker that loads data: it has the tracer, and all that is open

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from backprobe.errors import BadName, NothingMatched
 from backprobe.record.names import (
@@ -168,6 +168,7 @@ class Selection:
         self.wants_locals = Decisions(self._decide_locals).of
         self.wants_calls = Decisions(self._decide_calls).of
         self.of_scope = Decisions(self._locals_of).of
+        self.kinds: dict[Any, Any] = {}  # see ``ScopeKind``
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
         operation = "()" in name and re.search(r"\(\)(#\d+)?(\.|$)", name) is not None

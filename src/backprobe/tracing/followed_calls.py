@@ -11,7 +11,10 @@ from backprobe.record.patterns import Selection
 from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
-from backprobe.tracing.values import ScopeId, ScopeNames, Value, Values
+from backprobe.tracing.reader import Reader
+from backprobe.tracing.scope import Scope
+from backprobe.tracing.values import ScopeId, Value
+from backprobe.tracing.versions import Versions
 
 
 class Program(Protocol):
@@ -23,22 +26,23 @@ class Program(Protocol):
     tape: Tape
     selection: Selection
     home: str | None
-    values: Values
-    entered: dict[str, int]
+    versions: Versions
 
-    def opener(self, caller: ScopeNames, label: str) -> Opener: ...
+    def opener(self, caller: Scope, label: str) -> Opener: ...
 
     def note(self, code: str, **fields: str) -> None: ...
 
+    def read(self) -> Reader: ...
 
-class Following(FollowedCalls[ScopeNames]):
+
+class Following(FollowedCalls[Scope]):
     """Functions run as copies that report to the trace of their caller; modules have paths of their own."""
 
     def __init__(self, trace: Program) -> None:
         super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
         self.trace = trace
 
-    def reporting(self, function: Any, caller: ScopeNames, label: str) -> Any:
+    def reporting(self, function: Any, caller: Scope, label: str) -> Any:
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -46,35 +50,37 @@ class Following(FollowedCalls[ScopeNames]):
         tape = self.trace.tape
         if not isinstance(tape, Staging):
             return function(*args, **kwargs)
-        first = len(self.trace.values.made)
+        first = len(self.trace.read().naming.made)
         result = function(*args, **kwargs)
-        among = self.trace.values.made[first:]
-        made = [value for value in among if value.capture is not None]
-        lost = {value: None for value in made if tape.is_discarded(value.capture)}
+        reader, captures = self.trace.read(), self.trace.versions.captures
+        among = reader.naming.made[first:]
+        made = [value for value in among if value.number is not None]
+        lost = {value: None for value in made if tape.is_discarded(captures[value.number or 0])}
         if lost:
             kept = {scope: None for v in made if v not in lost for name in v.names for scope in _and_callers(name[0])}
             again = {(scope.parent, scope.path) for scope in kept}
             thrown = [v for v in lost if any(scope not in kept and (scope.parent, scope.path) in again
                                              for name in v.names for scope in _and_callers(name[0]))]  # fmt: skip
-            self._drop(thrown, among)
+            _drop(reader, thrown, among)
         return result
 
-    def _drop(self, lost: Sequence[Value], among: Sequence[Value]) -> None:
-        gone = set(lost)
-        scopes = {scope for value in lost for scope, *_ in value.names if scope is not None}
-        left = {scope: None for value in among if value.capture is not None and value not in gone
-                for scope, *_ in value.names if scope is not None}  # fmt: skip
-        dead = scopes - left.keys()
-        gone.update(value for value in among if {scope for scope, *_ in value.names} <= dead)
-        for scope in sorted(dead, key=lambda scope: -scope.count):
-            siblings = scope.parent.entered if scope.parent is not None else self.trace.entered
-            siblings[scope.path] -= 1
-            for other in left:
-                if other.parent is scope.parent and other.path == scope.path and other.count > scope.count:
-                    other.renumber(other.count - 1)
-        for scope in left:
-            scope.renumber(scope.count)  # below one that was renumbered
-        self.trace.values.drop(gone)
+
+def _drop(reader: Reader, lost: Sequence[Value], among: Sequence[Value]) -> None:
+    gone = set(lost)
+    scopes = {scope for value in lost for scope, *_ in value.names if scope is not None}
+    left = {scope: None for value in among if value.number is not None and value not in gone
+            for scope, *_ in value.names if scope is not None}  # fmt: skip
+    dead = scopes - left.keys()
+    gone.update(value for value in among if {scope for scope, *_ in value.names} <= dead)
+    for scope in sorted(dead, key=lambda scope: -scope.count):
+        siblings = scope.parent.entered if scope.parent is not None else reader.entered
+        siblings[scope.path] -= 1
+        for other in left:
+            if other.parent is scope.parent and other.path == scope.path and other.count > scope.count:
+                other.renumber(other.count - 1)
+    for scope in left:
+        scope.renumber(scope.count)  # below one that was renumbered
+    reader.naming.drop(gone)
 
 
 def _and_callers(scope: ScopeId | None) -> Iterator[ScopeId]:

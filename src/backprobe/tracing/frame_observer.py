@@ -20,7 +20,7 @@ from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.values import OWN, ScopeNames
+from backprobe.tracing.values import OWN
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, what makes those of ``def f[T](…)``
@@ -97,7 +97,7 @@ class ObservedFrame:
         call = event.node
         function = UNKNOWN if call is None else value_in(frame, call.func)  # type: ignore[attr-defined]
         self.transparent = _wrappers(function)
-        self.scope.log.following.note_compiled(function)
+        self.scope.recorder.following.note_compiled(function)
         if function is UNKNOWN or call is None:
             self._expose_owner(frame, call)
             self.scope.before_unknown_call()
@@ -194,7 +194,7 @@ class ObservedFrame:
 
     def _set_item(self, frame: FrameType, event: Event) -> None:
         owner, self.held = self.held, None
-        if owner is not UNKNOWN and self.scope.log.tape.is_tensor(owner):
+        if owner is not UNKNOWN and self.scope.recorder.tape.is_tensor(owner):
             self.scope.stored(event.site, owner)
         else:
             self._bind_place(frame, event)
@@ -204,12 +204,12 @@ class ObservedFrame:
         if value is not UNKNOWN:
             self.scope.bind(event.site, value)
         elif getattr(event.node, "attr", "") in OF_TENSORS:
-            tape = self.scope.log.tape
+            tape = self.scope.recorder.tape
             if isinstance(tape, Late):
-                tape.look_again((self.scope.names.id.file, self.scope.sites[event.site].line))
+                tape.look_again((self.scope.kind.file, self.scope.sites[event.site].line))
         else:
             site = self.scope.sites[event.site]
-            self.scope.log.note("binding_unseen", name=site.local, line=str(site.line))
+            self.scope.recorder.note("binding_unseen", name=site.local, line=str(site.line))
             self.scope.done(event.site, None)
 
     def _ended(self, frame: FrameType, event: Event) -> None:
@@ -289,7 +289,7 @@ class FrameObserver:
         self.recompute = tape if isinstance(tape, Recompute) else None
         self.tracer = Tracer(self._entered)
         self.users: dict[CodeType, bool] = {}
-        self.callers: dict[Any, ScopeNames] = {}  # of what a checkpoint will compute again
+        self.callers: dict[Any, Scope] = {}  # of what a checkpoint will compute again
 
     def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
         """Watch a frame from here on. Raises NoSource."""
@@ -362,7 +362,7 @@ class FrameObserver:
             return None
         part = None if self.recompute is None else self.recompute.to_be_repeated()
         if part is not None:
-            self.callers.setdefault(part, caller.names)
+            self.callers.setdefault(part, caller)
         try:
             found = events(code, code, code.co_filename)
         except NoSource as error:

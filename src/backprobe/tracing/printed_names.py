@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 from backprobe.tracing.assemble import Names
-from backprobe.tracing.trace import Trace
+from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import NamedAs, ScopeId, Value
 
 
@@ -16,9 +16,9 @@ def full(name: NamedAs) -> str:
     return local if scope is None else f"{scope.full}:{local}#{count}{leaf}"
 
 
-def names_of(trace: Trace, values: Sequence[Value]) -> Names:
+def names_of(reader: Reader, values: Sequence[Value]) -> Names:
     """The names of these values, whose full names are known."""
-    printer = _Printer(trace, values)
+    printer = _Printer(reader, values)
     positions: dict[str, int] = {}
     printed: dict[str, str] = {}
     of_entries = []
@@ -39,10 +39,10 @@ def _outermost_first(fulls: Sequence[str], printed: Sequence[str]) -> list[str]:
 class _Printer:
     """Printed names: a count only where the name is ambiguous, the shorthand ``u`` only where it has one reading."""
 
-    def __init__(self, trace: Trace, values: Sequence[Value]) -> None:
-        self.trace = trace
+    def __init__(self, reader: Reader, values: Sequence[Value]) -> None:
+        self.reader = reader
         self.scopes: dict[ScopeId, str] = {}
-        self.paths = {name[1] for value in values for name in value.names if name[0] is None} | set(trace.entered)
+        self.paths = {name[1] for value in values for name in value.names if name[0] is None} | set(reader.entered)
 
     def write(self, name: NamedAs) -> str:
         scope, local, count, leaf = name
@@ -50,7 +50,7 @@ class _Printer:
             return local
         place = self.scopes.get(scope)
         if place is None:
-            place = self.scopes[scope] = scope.printed(self.trace.entered)
+            place = self.scopes[scope] = scope.printed(self.reader.entered)
         counted = f"{local}#{count}" if scope.counts.get(local, 1) > 1 else local
         if place and local == "return" and not leaf and "#" not in counted and not place.startswith("/"):
             return place  # a scope alone means what it returns

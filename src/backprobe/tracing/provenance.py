@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Container, Sequence
 from functools import lru_cache
-from typing import Any
 
-from backprobe.backends.facts import Around
 from backprobe.cuts.cutting_operations import may_cut
 from backprobe.record.names import partition
 from backprobe.source.sites import Origin, Site
@@ -28,13 +26,13 @@ class Parameters:
     """The captured parameters of a model, by the modules that they lie in."""
 
     def __init__(self) -> None:
-        self.named: list[tuple[str, Any]] = []
+        self.named: list[tuple[str, int]] = []
         self.slots: dict[str, Slot] = {}  # by path
         self.placed = 0  # how many of them are sorted by module, which is done when it is asked
-        self.by_module: dict[str, list[Any]] = {}
+        self.by_module: dict[str, list[int]] = {}
 
-    def add(self, path: str, value: Value) -> None:
-        self.named.append((path, value.capture))
+    def add(self, path: str, number: int, value: Value) -> None:
+        self.named.append((path, number))
         self.slots[path] = (("", value),)
 
     def of(self, scope: ScopeId, name: str) -> Slot:
@@ -43,24 +41,19 @@ class Parameters:
         module = scope.stripped.partition("/")[0]
         return self.slots.get(f"{module}.{attribute}" if module else attribute, ()) if owner == "self" else ()
 
-    def inside(self, module: str) -> Sequence[Any]:
-        for path, capture in self.named[self.placed :]:
+    def inside(self, module: str) -> Sequence[int]:
+        for path, number in self.named[self.placed :]:
             segments = partition(path, ".")
             for length in range(len(segments)):  # the model itself is ""
-                self.by_module.setdefault(".".join(segments[:length]), []).append(capture)
+                self.by_module.setdefault(".".join(segments[:length]), []).append(number)
         self.placed = len(self.named)
         return self.by_module.get(module, ())
-
-    def release(self) -> None:
-        self.named.clear()
-        self.slots.clear()
-        self.by_module.clear()
 
 
 # what a statement mentions
 
 
-def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> Around:
+def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> tuple[Sequence[int], bool]:
     """The captures that a statement mentions, and whether a value that was not selected is differentiated.
 
     Of what a module returns no statement is known, but its parameters are.
@@ -69,7 +62,7 @@ def mentions(parameters: Parameters, names: ScopeNames, site: Site) -> Around:
     if site is RETURNED or (site is NO_SITE and scope.path and scope.parent is None):
         return parameters.inside(scope.stripped), False
     held = [names.slots.get(name) or parameters.of(scope, name) for name in site.reads]
-    reads = [value.capture for slot in held for _, value in slot if value.capture]
+    reads = [value.number for slot in held for _, value in slot if value.number is not None]
     return reads, any(names.passed_over.get(name) for name in site.reads if name not in names.slots)
 
 
@@ -123,10 +116,10 @@ def explain_written(value: Value, names: ScopeNames, site: Site, local: str, bef
 # what names without tensors pass on
 
 
-def carry(names: ScopeNames, local: str, value: Any, site: Site) -> None:
-    """A statement has bound a local to something that holds no tensor."""
+def carry(names: ScopeNames, local: str, is_container: bool, site: Site) -> None:
+    """A statement has bound a local to something that holds no tensor, perhaps to a container to be filled."""
     found = _mentioned(names, site)
-    if found or type(value) in FILLED:
+    if found or is_container:
         names.carried[local] = found
     else:
         names.carried.pop(local, None)

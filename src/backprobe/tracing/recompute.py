@@ -11,16 +11,21 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from backprobe.backends.capabilities import Recompute
 from backprobe.backends.protocol import Tape
+from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Transcript, Value
+from backprobe.tracing.versions import Versions
 
 
 class Repeatable(Protocol):
     """A trace of a program, parts of which may be computed again."""
 
     tape: Tape
+    versions: Versions
 
     def apart(self, is_recording: bool) -> Self:
         """A trace of the same program, for a part that has its names already."""
+
+    def read(self) -> Reader: ...
 
     def release(self) -> None: ...
 
@@ -64,11 +69,14 @@ class Repeats(Generic[T]):
     def settle(self) -> None:
         """The repetitions are over: what their values are known by there, those of the first run get."""
         over, self.again = self.again, {}
+        if over:
+            self.trace.read()
         for part, (repeat, transcript) in over.items():
+            repeat.read()
             for value, again in _pairs(self.first.get(part, []), transcript):
-                captured = value.capture is not None and again.capture is not None and value is not again
-                if captured and self.recompute is not None:
-                    self.recompute.computed_again(value.capture, again.capture)
+                if self.recompute is not None and value.number is not None and again.number is not None:
+                    first, second = self.trace.versions.captures[value.number], repeat.versions.captures[again.number]
+                    self.recompute.computed_again(first, second)
             repeat.release()
             self.first.pop(part, None)
 

@@ -1,6 +1,6 @@
 """The scope that rewritten code reports to: one entry of a function or of a module's forward.
 
-A ``Scope`` reports what its code does to a ``Log``, statement by statement, and names nothing itself.
+A ``Scope`` says what its code does, statement by statement, and names nothing itself.
 """
 
 from __future__ import annotations
@@ -12,12 +12,28 @@ from typing import Any, Protocol
 
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
+from backprobe.record.containers import exchanged
 from backprobe.record.patterns import Selection
 from backprobe.source import frame_builtins
+from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.sites import Site
-from backprobe.tracing.followed_calls import Following
-from backprobe.tracing.values import NO_SITE, OWN, ScopeNames
+from backprobe.tracing.log import (
+    BY_ITSELF,
+    CALLED,
+    DONE,
+    EACH,
+    FORGET,
+    LEAVE,
+    NAMED,
+    NO_SITE_AT,
+    OVER,
+    READ,
+    STORED,
+    Code,
+    ScopeKind,
+)
+from backprobe.tracing.values import OWN
 
 MOST_BUILTINS = 4096
 BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
@@ -27,36 +43,35 @@ NO_MODULES = (FunctionType, MethodType, type, functools.partial)
 LOOKS_AT_FRAME = (locals, vars, dir, eval, exec)
 
 
-class Log(Protocol):
-    """What scopes report to: the seam between the running program and the names of its values.
-
-    Each method is one word of what a program does. Today it is named at once.
-    """
+class Recorder(Protocol):
+    """What scopes report to: the seam between the running program and the names of its values."""
 
     is_recording: bool
     tape: Tape
     tap: Callable[[Any], Any] | None
     selection: Selection
-    following: Following
-    """What is called instead of the user's functions."""
+
+    @property
+    def following(self) -> FollowedCalls[Any]:
+        """What is called instead of the user's functions."""
+
+    events: list[Any]
+    """The log: see ``backprobe.tracing.log``."""
 
     def effect(self, function: Any, flagged: bool, /) -> Effect:
         """What a call may do to the memory of values that have names."""
 
-    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
-        """A local is bound to a value. ``own`` tells the variable of a comprehension from one of the function.
+    def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
+        """The code of what a local is bound to; its tensors are captured now."""
 
-        Returns what the program goes on with.
-        """
-
-    def done(self, names: ScopeNames, site: Site) -> None:
-        """A statement that binds nothing is over."""
-
-    def returned(self, names: ScopeNames, output: Any) -> None:
+    def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement has called, and has a path of its own, returns this."""
 
-    def enter(self, caller: ScopeNames, name: str, file: str, sites: Sequence[Site]) -> Scope:
+    def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
         """A function is entered that the running statement calls."""
+
+    def leave(self, scope: Scope) -> None:
+        """A scope is left: none of its names is live."""
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments."""
@@ -73,25 +88,22 @@ class Log(Protocol):
     def expose(self, tensor: Any) -> None:
         """The program takes a handle through which it may write to a tensor unseen."""
 
-    def stored(self) -> None:
-        """A statement that stores into a tensor is over."""
-
-    def sweep(self, names: ScopeNames, site: Site) -> None:
+    def sweep(self, scope: Scope, at: int) -> None:
         """Something was called that may have written to any value."""
 
     def note(self, code: str, **fields: str) -> None:
         """Something could not be seen."""
 
-    def leave(self, names: ScopeNames) -> None:
-        """A scope is left."""
-
 
 class Scope(CodeListener):
     """One entry of a function or of a module's forward, while its code runs."""
 
-    def __init__(self, log: Log, names: ScopeNames, sites: Sequence[Site] = ()) -> None:
-        self.log, self.names, self.sites = log, names, sites
-        self.follows = log.selection.wants_calls(names.id.stripped)
+    def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0, base: int = 0) -> None:
+        self.recorder, self.kind, self.number, self.base = recorder, kind, number, base
+        self.sites, self.locals, self.follows = kind.sites, kind.locals, kind.follows
+        self.places: dict[str, tuple[int, ...]] = {}  # where what its names hold is among all that is live
+        self.taken = 0  # how many places it has there, from ``base`` on
+        self.mixed: dict[str, Any] = {}  # containers of tensors and numbers that a name holds, by leaf
         self.comprehensions = 0
         self.dirty = False  # something was called that may have written to a value
 
@@ -99,59 +111,69 @@ class Scope(CodeListener):
 
     def bind(self, at: int, value: Any) -> Any:
         """A statement binds ``value`` to the local of site ``at``."""
-        site, names = self.sites[at], self.names
+        recorder = self.recorder
+        if not recorder.is_recording:
+            return value
         if self.dirty:
-            self._settle(site)
-        value = self.log.name(names, site.local, value, site)
-        if names.returned:
-            names.returned.clear()
-        if names.calls:
-            names.calls.clear()
+            self._settle(at)
+        if recorder.tap is not None:
+            value = exchanged(value, recorder.tap, [])
+        recorder.events += (self.number, at, recorder.code(self, self.locals[at], at, value))
         return value
 
     def name(self, at: int, value: Any, own: str = "") -> Any:
-        """As ``bind``, in the middle of a statement whose calls are not over."""
-        site = self.sites[at]
+        """As ``bind``, in the middle of a statement whose calls are not over.
+
+        ``own`` tells the variable of a comprehension from one of the function.
+        """
+        recorder = self.recorder
+        if not recorder.is_recording:
+            return value
         if self.dirty:
-            self.log.sweep(self.names, site)
-        return self.log.name(self.names, site.local, value, site, own)
+            recorder.sweep(self, at)
+        if recorder.tap is not None:
+            value = exchanged(value, recorder.tap, [])
+        code = recorder.code(self, self.locals[at], at, value, own)
+        recorder.events += (self.number, EACH, (at, own, code)) if own else (self.number, at + NAMED, code)
+        return value
 
     def done(self, at: int, value: Any) -> Any:
         """A statement that binds nothing is over."""
         if self.dirty:
-            self._settle(self.sites[at])
-        self.log.done(self.names, self.sites[at])
+            self._settle(at)
+        if self.recorder.is_recording:
+            self.recorder.events += (self.number, at + DONE, None)
         return value
 
     def writing(self, value: Any) -> None:
-        if self.log.is_recording and self.log.tape.is_tensor(value):
-            self.log.writing(value)
+        if self.recorder.is_recording and self.recorder.tape.is_tensor(value):
+            self.recorder.writing(value)
 
     def written(self, value: Any) -> None:
-        if self.log.is_recording and self.log.tape.is_tensor(value):
-            self.log.written(value)
+        if self.recorder.is_recording and self.recorder.tape.is_tensor(value):
+            self.recorder.written(value)
             self.dirty = True
 
     def wrote(self, at: int, value: Any) -> Any:
         """``u += …`` is over: ``value`` is what the name holds now, the same object or a new one."""
         self.written(value)
-        self._settle(self.sites[at])
+        self._settle(at)
         return self.bind(at, value)
 
     def storing(self, at: int, owner: Any, value: Any) -> Any:
         """``owner[…] = value`` is about to run: a write where the owner is a tensor, a binding elsewhere."""
-        return value if self.log.tape.is_tensor(owner) else self.bind(at, value)
+        return value if self.recorder.tape.is_tensor(owner) else self.bind(at, value)
 
     def stored(self, at: int, owner: Any) -> None:
         """``owner[…] = value`` is over."""
-        if self.log.tape.is_tensor(owner):
+        if self.recorder.tape.is_tensor(owner):
             self.written(owner)
-            self._settle(self.sites[at])
-            self.log.stored()
+            self._settle(at)
+            self._say(STORED, None)
 
     def expose(self, value: Any) -> Any:
-        if self.log.is_recording and self.log.tape.is_tensor(value):
-            self.log.expose(value)
+        if self.recorder.is_recording and self.recorder.tape.is_tensor(value):
+            self.recorder.expose(value)
             self.dirty = True  # the statement may write through it
         return value
 
@@ -170,61 +192,62 @@ class Scope(CodeListener):
         return f"{OWN}{self.comprehensions}"
 
     def end_comprehension(self, own: str) -> None:
-        self.names.forget(*[key for key in self.names.slots if key.endswith(own)])
+        self._say(OVER, own)
 
     def forget(self, *names: str) -> None:
         """The program deleted these names."""
-        self.names.forget(*names)
+        self._say(FORGET, names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:
         """What to call instead of ``function``: its reporting version, or itself with an eye on what it writes."""
-        log = self.log
+        recorder = self.recorder
         if type(function) is BuiltinFunctionType:
             return self._call_builtin(function, flagged)
-        if not log.is_recording:
+        if not recorder.is_recording:
             return function
         if self.follows:
-            followed = log.following.follow(self.names, function)
+            followed = recorder.following.follow(self, function)
             if followed is not None:
-                self.names.calls.append("")
+                self._say(CALLED, "")
                 return followed
-        called = log.tape.called(function, False)
-        self.names.calls.append(_origin(function if called is None else called[0]))
-        watched = self._watched(function, log.effect(function, flagged))
-        may_be_module = not log.selection.in_function and not isinstance(function, NO_MODULES)
+        called = recorder.tape.called(function, False)
+        self._say(CALLED, _origin(function if called is None else called[0]))
+        watched = self._watched(function, recorder.effect(function, flagged))
+        may_be_module = not recorder.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched
 
     def _call_module(self, module: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what reports under a path of its own: the running statement mentions what it returns."""
         result = module(*args, **kwargs)
-        self.log.returned(self.names, result)
+        if self.recorder.is_recording:
+            self.recorder.mentioned(self, result)
         return result
 
     def _watched(self, function: Any, effect: Effect) -> Any:
         if effect is Effect.READS:
             return function
         self.dirty = True
-        return function if effect is Effect.UNKNOWN else functools.partial(self.log.call_writer, function)
+        return function if effect is Effect.UNKNOWN else functools.partial(self.recorder.call_writer, function)
 
     def _call_builtin(self, function: Any, flagged: bool) -> Any:
         """A function written in C: its kind says everything, and most calls of programs are of few kinds."""
-        log = self.log
+        recorder = self.recorder
         if function in LOOKS_AT_FRAME:
             return frame_builtins.seen_by(function)
-        if not log.is_recording:
+        if not recorder.is_recording:
             return function
         if function is functools.reduce and self.follows:
-            self.names.calls.append("")
-            return log.following.follow(self.names, function)
+            self._say(CALLED, "")
+            return recorder.following.follow(self, function)
         owner = function.__self__
         home = owner if isinstance(owner, type) else type(owner)
-        kind = type(log.tape), function.__module__, home, function.__name__, flagged
+        kind = type(recorder.tape), function.__module__, home, function.__name__, flagged
         known = BUILTINS.get(kind)
         if known is None:
             if len(BUILTINS) > MOST_BUILTINS:  # classes may be made anew
                 BUILTINS.clear()
-            known = BUILTINS[kind] = _origin(function), log.effect(function, flagged)
-        self.names.calls.append(known[0])
+            known = BUILTINS[kind] = _origin(function), recorder.effect(function, flagged)
+        recorder.events += (self.number, CALLED, known[0])
         return self._watched(function, known[1])
 
     def __enter__(self) -> Scope:
@@ -235,8 +258,9 @@ class Scope(CodeListener):
 
     def exit(self) -> None:
         if self.dirty:
-            self.log.sweep(self.names, NO_SITE)
-        self.log.leave(self.names)
+            self.recorder.sweep(self, NO_SITE_AT)
+        self.recorder.leave(self)
+        self._say(LEAVE, None)
 
     # what is reported of code that is watched, and not rewritten
 
@@ -244,20 +268,20 @@ class Scope(CodeListener):
         self, function: Any, args: Sequence[Any], kwargs: dict[str, Any], flagged: bool
     ) -> list[Any]:  # fmt: skip
         """A call is about to run: the tensors that it may write to, as far as they are known."""
-        log = self.log
-        self.names.calls.append(_origin(function))
-        effect = log.effect(function, flagged)
+        recorder = self.recorder
+        self._say(CALLED, _origin(function))
+        effect = recorder.effect(function, flagged)
         if effect is not Effect.READS:
             self.dirty = True
-        targets: list[Any] = log.targets(function, args, kwargs) if effect is Effect.WRITES else []
+        targets: list[Any] = recorder.targets(function, args, kwargs) if effect is Effect.WRITES else []
         for tensor in targets:
-            log.writing(tensor)
+            recorder.writing(tensor)
         return targets
 
     def before_unknown_call(self) -> None:
         """A call is about to run of which nothing is known."""
         self.dirty = True
-        self.names.calls.append("?")
+        self._say(CALLED, "?")
 
     def before_unknown_write(self) -> None:
         """Something is about to be written to that is not known."""
@@ -265,26 +289,32 @@ class Scope(CodeListener):
 
     def enter(self, name: str, file: str, sites: Sequence[Site]) -> Scope:
         """The function is entered that the running statement has called last: it reports by itself."""
-        if self.names.calls:
-            self.names.calls[-1] = ""
-        return self.log.enter(self.names, name, file, sites)
+        self._say(BY_ITSELF, None)
+        return self.recorder.enter(self, name, file, sites)
 
     def read(self, local: str, value: Any) -> None:
         """A name that was there before is read for the first time: it is an input."""
-        self.log.name(self.names, local, value, NO_SITE)
+        if self.recorder.is_recording:
+            if self.recorder.tap is not None:
+                value = exchanged(value, self.recorder.tap, [])
+            self._say(READ, (local, self.recorder.code(self, local, NO_SITE_AT, value)))
 
     # looking after writes, and the targets of comprehensions
 
-    def _settle(self, site: Site) -> None:
+    def _say(self, word: int, said: Any) -> None:
+        if self.recorder.is_recording:
+            self.recorder.events += (self.number, word, said)
+
+    def _settle(self, at: int) -> None:
         self.dirty = False
-        self.log.sweep(self.names, site)
+        self.recorder.sweep(self, at)
 
     def _bind_template(self, template: Any, value: Any, own: str) -> Any:
         if isinstance(template, int):
             return self.name(template, value, own)
         if isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
             bound = [self._bind_template(inner, item, own) for inner, item in zip(template, value, strict=True)]
-            return value if self.log.tap is None else bound
+            return value if self.recorder.tap is None else bound
         return value
 
 

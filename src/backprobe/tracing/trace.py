@@ -1,8 +1,8 @@
-"""The trace of one recording: what its program reports, turned into named values.
+"""The trace of one recording: the log of its program, the captures in it, and the reader that names them.
 
-The scopes of rewritten code report to a ``Trace``, which knows which of them are open; ``Naming`` names what they
-bind, ``Versions`` knows which value each tensor is, and the backend's ``Tape`` captures it. Nothing here knows a
-framework.
+While the program runs, the scopes of rewritten code report to a ``Trace``. It captures tensors (``Versions``, by the
+backend's ``Tape``) and writes down which were bound where; nothing is named. The ``Reader`` does that, when the
+program is over or somebody asks before. Nothing here knows a framework.
 """
 
 from __future__ import annotations
@@ -14,21 +14,42 @@ from backprobe.backends import capabilities
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
 from backprobe.record.containers import exchanged, holds, leaves
+from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
-from backprobe.record.reasons import Note
+from backprobe.record.reasons import Note, Reason
 from backprobe.source.listener import Opener
 from backprobe.source.sites import Site
 from backprobe.tracing.followed_calls import Following
-from backprobe.tracing.naming import Leaves, Naming
-from backprobe.tracing.provenance import Parameters, explain, hand_over
+from backprobe.tracing.log import (
+    ABSENT,
+    AGAIN,
+    CARRIED,
+    DIFFERENTIATED,
+    ENTER,
+    FILLED,
+    HELD,
+    MENTIONED,
+    MODULE,
+    NO_SITE_AT,
+    OUTPUT,
+    PARAMETER,
+    PASSED_OVER,
+    PLAIN,
+    RESULT,
+    SAME_PLAIN,
+    Code,
+    Log,
+    ScopeKind,
+)
+from backprobe.tracing.provenance import FILLED as CONTAINERS
+from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
 from backprobe.tracing.scope import Scope
-from backprobe.tracing.values import NO_SITE, RETURNED, ScopeId, ScopeNames, Value, Values
-from backprobe.tracing.versions import Versions
+from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
-PLAIN = (bool, int, float, complex, type(None))
+NUMBERS = (bool, int, float, complex, type(None))
 
 
 class Trace:
@@ -39,23 +60,26 @@ class Trace:
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
-        self.names_operations = selection.asks_operations
         self.is_recording = True
-        self.values, self.parameters = Values(), Parameters()
-        self.live: dict[ScopeNames, None] = {}
-        self.versions = Versions(tape, self.values, self.live, self.parameters, by_line=selection.in_function)
-        self.naming = Naming(
-            tape, self.values, self.versions, self.parameters, operations=self.names_operations
-        )  # fmt: skip
-        self.notes = self.naming.notes
-        self.entered: dict[str, int] = {}  # how often each module was entered
-        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
+        self.log = Log()
+        self.events = self.log.events
+        self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
+        self.scopes = 1
+        self.reader = Reader(tape, selection, self.log, self.versions)
+        self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
-        root = ScopeId(None, "", 0)
-        self.root: Scope = Scope(self, ScopeNames(root, None, selection.of_scope("")))
-        self.last: tuple[ScopeId, Site] | None = None
-        self.return_site = NO_SITE
-        self.at_return = ScopeNames(root)
+        self.root = Scope(self, ScopeKind.of(selection, "", "", "", ()))
+        self.is_root_open = False
+        if isinstance(tape, capabilities.Late):
+            tape.before_late = self.read
+
+    def read(self) -> Reader:
+        """Name what was reported so far."""
+        self.reader.read()
+        return self.reader
+
+    def _around(self, by: By, at: int | Site) -> Any:
+        return self.read().around(by, at)
 
     # scopes
 
@@ -63,13 +87,13 @@ class Trace:
         """What the probed function itself reports to. A recursive call of it is a scope of its own."""
 
         def opened() -> Scope:
-            if self.root.names in self.live:
-                return self.enter(self.root.names, name, file, sites)
+            if self.is_root_open:
+                return self.enter(self.root, name, file, sites)
             return self.open_root(file, sites)
 
         return opened
 
-    def opener(self, caller: ScopeNames, label: str) -> Opener:
+    def opener(self, caller: Scope, label: str) -> Opener:
         """What a function called from ``caller`` reports to, whenever it is entered."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
@@ -87,20 +111,22 @@ class Trace:
 
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The code that everything begins with runs now."""
-        self.root.sites, self.root.names.id.file = sites, file
-        self.live[self.root.names] = None
-        return self.root
-
-    def use_root(self, make: Callable[[Trace, ScopeNames], S]) -> S:
-        """Let another kind of scope than a function's be the root."""
-        self.root = root = make(self, self.root.names)
+        root = self.root
+        root.kind = kind = ScopeKind.of(self.selection, "", "", file, sites)
+        root.sites, root.locals, root.base, root.taken = sites, kind.locals, len(self.versions.live), 0
+        root.places.clear()
+        self.is_root_open = True
+        self._say(0, ENTER, kind)
         return root
 
-    def enter(self, caller: ScopeNames, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        path, entered = f"/{quote(name)}", caller.id.entered
-        count = entered.get(path, 0)
-        entered[path] = count + 1
-        return self._opened(self._names(caller, path, count, file), sites)
+    def use_root(self, make: Callable[[Trace, ScopeKind], S]) -> S:
+        """Let another kind of scope than a function's be the root."""
+        self.root = root = make(self, self.root.kind)
+        return root
+
+    def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
+        kind = ScopeKind.of(self.selection, f"/{quote(name)}", caller.kind.stripped, file, sites)
+        return self._entered(caller.number, kind)
 
     def enter_module(self, path: str, file: str = "", sites: Sequence[Site] = ()) -> Scope:
         now = self.repeats.now()
@@ -108,12 +134,27 @@ class Trace:
             return now.enter_module(path, file, sites)
         if not path:
             return self.open_root(file, sites)
-        return self._opened(self._module(path, file), sites)
+        return self._entered(0, ScopeKind.of(self.selection, path, "", file, sites))
 
-    def caller_again(self, names: ScopeNames) -> Scope:
+    def _entered(self, caller: int, kind: ScopeKind) -> Scope:
+        number = 0
+        if self.is_recording:
+            number, self.scopes = self.scopes, self.scopes + 1
+            self._note_transcripts()
+            self.events += (caller, ENTER, kind)
+        return Scope(self, kind, number, len(self.versions.live))
+
+    def _note_transcripts(self) -> None:
+        transcripts = self.repeats.transcripts()
+        if transcripts:
+            self.log.transcripts[len(self.events)] = transcripts
+
+    def caller_again(self, scope: Scope) -> Scope:
         """In the trace of a repetition: the scope that what is computed again was called from."""
-        scope = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
-        return Scope(self, ScopeNames(scope, names.parent, names.wanted))
+        names = self.repeats.trace.read().scopes[scope.number]
+        self._say(0, AGAIN, names)
+        number, self.scopes = self.scopes, self.scopes + 1
+        return Scope(self, scope.kind, number, len(self.versions.live))
 
     def apart(self, is_recording: bool) -> Trace:
         """A trace of the same program, for what has its names already."""
@@ -121,27 +162,10 @@ class Trace:
         trace.repeats, trace.is_recording = self.repeats, is_recording
         return trace
 
-    def _module(self, path: str, file: str = "") -> ScopeNames:
-        count = self.entered.get(path, 0)
-        self.entered[path] = count + 1
-        return self._names(None, path, count, file)
-
-    def _names(self, caller: ScopeNames | None, path: str, count: int, file: str = "") -> ScopeNames:
-        scope = ScopeId(None if caller is None else caller.id, path, count, file)
-        return ScopeNames(scope, caller, self.selection.of_scope(scope.stripped), self.repeats.transcripts())
-
-    def _opened(self, names: ScopeNames, sites: Sequence[Site]) -> Scope:
-        if self.is_recording:
-            self.live[names] = None
-        return Scope(self, names, sites)
-
-    def leave(self, names: ScopeNames) -> None:
-        self.live.pop(names, None)
-        names.returned.clear()
-        hand_over(names)
-        names.slots = {local: slot for local, slot in names.slots.items() if local == "return"}
-        if names.id.path and names.parent is None:
-            self.finished.setdefault(names.id.path, []).append(names)
+    def leave(self, scope: Scope) -> None:
+        if scope is self.root:
+            self.is_root_open = False
+        self.versions.leave(scope)
 
     def close(self) -> None:
         """Nothing more is recorded."""
@@ -150,71 +174,101 @@ class Trace:
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
         self.close()
-        for names in [self.root.names, *self.live]:
-            names.release()
-        for held in (self.values, self.versions, self.parameters):
-            held.release()
-        self.live.clear()
-        self.finished.clear()
-        self.last, self.at_return = None, ScopeNames(self.root.names.id)
         if self.repeats.trace is self:
             self.repeats.release()
+        self.reader.release()
+        self.versions.release()
+        self.log.plain.clear()
+        self.log.transcripts.clear()
         del self.root, self.repeats, self.following
 
     def note(self, code: str, **fields: str) -> None:
         """Something could not be seen."""
         self.notes[Note(code, fields)] = None
 
-    # what scopes report
+    def _say(self, scope: int, word: int, said: Any) -> None:
+        if self.is_recording:
+            self.events += (scope, word, said)
 
-    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
-        """``value`` gets the name ``local``, as do the leaves of a container. Returns what the program goes on with."""
-        if not self.is_recording:
-            return value
-        tape = self.tape
-        if self.tap is not None:
-            value = exchanged(value, self.tap, [])
-        if self.names_operations or not local.endswith("()"):
-            self.last = (names.id, site)
-        if local == "return" and names is self.root.names and site.line:
-            self.return_site, self.at_return = site, names.snapshot()
-        if isinstance(value, PLAIN):  # most of what a program binds
-            if names.wanted[local]:
-                self.naming.plain(names, local, value, site, own)
-            else:
-                self.naming.passed_over(names, local, False, own)
-            return value
-        if tape.is_tensor(value):
-            found: Leaves = (("", value),)
-            wanted = found if names.wanted[local] else ()
-        else:
-            found = self._leaves(value)
-            if not found:
-                self.naming.carried(names, local, value, site, own)
-                return value
-            wanted = [one for one in found if names.wanted[local + one[0]]]
-        with tape.quiet():
-            if wanted:
-                self.naming.bound(names, local, wanted, site, own)
-            else:
-                is_differentiated = any(tape.is_differentiated(item) for _, item in found)
-                self.naming.passed_over(names, local, is_differentiated, own)
-        return value
+    # what is bound
 
-    def _leaves(self, value: Any) -> Leaves:
+    def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
+        """What a local is bound to, as the log says it: a tensor is captured, and its name is live."""
+        wanted = scope.kind.wanted
+        if isinstance(value, NUMBERS):
+            return self._plain(value) if wanted[local] else PASSED_OVER
+        if not self.tape.is_tensor(value):
+            return self._of_container(scope, local, at, value, own)
+        with self.tape.quiet():
+            if not wanted[local]:
+                return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
+            number = self.versions.number(value, scope, at)
+            self.versions.lives(scope, local + own, (number,))
+        return number
+
+    def _plain(self, value: Any) -> int:
+        self.log.plain.append(value)
+        return PLAIN
+
+    def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
+        found = self._leaves(value)
+        wanted = scope.kind.wanted
+        chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
+        if not chosen:
+            return self._unselected(value, found)
+        held: Sequence[tuple[str, Any]] = scope.mixed.get(local + own, ())
+        same = {
+            leaf for (leaf, item), (before, kept) in zip(chosen, held, strict=False) if leaf == before and item is kept
+        }
+        with self.tape.quiet():
+            code = self._codes(chosen, scope, at, same)
+            self.versions.lives(scope, local + own, [number for _, number in code if number >= 0])
+        if any(number < 0 for _, number in code):
+            scope.mixed[local + own] = chosen
+        return code
+
+    def _codes(
+        self, chosen: Sequence[tuple[str, Any]], by: By, at: int, same: set[str] | frozenset[str] = frozenset()
+    ) -> tuple[tuple[str, int], ...]:
+        """The codes of the leaves of a container; those in ``same`` are the objects that the name held before."""
+        codes = []
+        for leaf, item in chosen:
+            if isinstance(item, NUMBERS):
+                self.log.plain.append(item)
+                codes.append((leaf, SAME_PLAIN if leaf in same else PLAIN))
+            else:
+                codes.append((leaf, self.versions.number(item, by, at)))
+        return tuple(codes)
+
+    def _unselected(self, value: Any, found: Sequence[tuple[str, Any]]) -> int:
+        if not found:
+            return FILLED if type(value) in CONTAINERS else CARRIED
+        with self.tape.quiet():
+            return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
+
+    def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
         """The tensors and plain numbers in a container that holds a tensor."""
         is_tensor = self.tape.is_tensor
         if not holds(value, is_tensor):
             return ()
-        return [(leaf, item) for leaf, item in leaves(value) if isinstance(item, PLAIN) or is_tensor(item)]
+        return [(leaf, item) for leaf, item in leaves(value) if isinstance(item, NUMBERS) or is_tensor(item)]
 
-    def done(self, names: ScopeNames, site: Site) -> None:
-        self.naming.done(names, site)
+    def mentioned(self, scope: Scope, output: Any) -> None:
+        """What the running statement of a scope has called returns this, which may have a name already."""
+        with self.tape.quiet():
+            found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
+            known = self._known(found)
+        if known:
+            self.events += (scope.number, MENTIONED, known)
 
-    def returned(self, names: ScopeNames, output: Any) -> None:
-        if self.is_recording:
-            with self.tape.quiet():
-                self.naming.mentioned(names, (("", output),) if self.tape.is_tensor(output) else self._leaves(output))
+    def _known(self, found: Sequence[tuple[str, Any]]) -> tuple[tuple[str, int], ...]:
+        numbers, tape = self.versions.numbers, self.tape
+        return tuple([
+            (leaf, number) for leaf, item in found
+            if tape.is_tensor(item) and (number := numbers.get(tape.identity(item))) is not None
+        ])  # fmt: skip
+
+    # writes
 
     def call_writer(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may write to some of its arguments, saving before and looking after."""
@@ -246,14 +300,11 @@ class Trace:
             with self.tape.quiet():
                 self.writes.expose(tensor)
 
-    def stored(self) -> None:
-        self.versions.renewed.clear()
-
-    def sweep(self, names: ScopeNames, site: Site) -> None:
+    def sweep(self, scope: Scope, at: int) -> None:
         """Every live name whose memory has been written since gets a new version."""
         if self.is_recording:
             with self.tape.quiet():
-                self.versions.sweep(names, site)
+                self.versions.sweep(scope, at)
 
     # what modules report
 
@@ -265,58 +316,88 @@ class Trace:
         if not self.is_recording:
             return output
         if not path:
-            return self.name_result(output, RETURNED)
-        finished = self.finished.get(path)
-        return self.name(finished.pop() if finished else self._module(path), "return", output, NO_SITE)
+            return self._result(output, of_module=True)
+        if self.tap is not None:
+            output = exchanged(output, self.tap, [])
+        self._note_transcripts()
+        kind = ScopeKind.of(self.selection, path, "", "", ())
+        self.events += (0, MODULE, (kind, self._returned(kind, output)))
+        return output
+
+    def _returned(self, kind: ScopeKind, output: Any) -> Code:
+        wanted = kind.wanted
+        if isinstance(output, NUMBERS):
+            return self._plain(output) if wanted["return"] else PASSED_OVER
+        found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
+        chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
+        if not chosen:
+            return self._unselected(output, found)
+        with self.tape.quiet():
+            codes = self._codes(chosen, kind, NO_SITE_AT)
+        return codes if found[0][0] else codes[0][1]
 
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
-        if self.tap is not None:
-            with self.tape.quiet():
-                tensor = self.tap(tensor)
-        if self.selection.might_want(path):
-            with self.tape.quiet():
-                self.naming.parameter(path, tensor, self.root.names)
-        return tensor
-
-    # what the probe itself names
-
-    def name_result(self, result: Any, site: Site = NO_SITE) -> Any:
-        """What the probed function returned. Returns what takes its place."""
-        return self.name(self.root.names, "return", result, site)
-
-    def hold_output(self, tensor: Any, path: str | None, name: str = "return", site: Site | None = None) -> Value:
-        """The value that is differentiated, which always has an entry.
-
-        Without a path in what has this name it was computed from that. ``site`` is where the name was bound.
-        """
-        site = self.return_site if site is None else site
         with self.tape.quiet():
             if self.tap is not None:
                 tensor = self.tap(tensor)
-            value = self.hold(tensor, *(("of()", "") if path is None else (name, path)), site)
-            if path is not None and value.site is site and not value.expression:
-                explain(value, site.origin.at(path), self.at_return, self.parameters, self.versions.renewed)
-        return value
+            if self.selection.might_want(path):
+                number = self.versions.number(tensor, self.root, NO_SITE_AT)
+                self.events += (0, PARAMETER, (path, number))
+        return tensor
 
-    def hold_at(self, tensor: Any, site: Site, file: str) -> Value:
-        """The value that a tensor is, which stands in a line of a file without a name, and what that line mentions."""
-        self.is_recording = True
-        running = (names for names in reversed(list(self.live)) if names.id.file == file)
-        names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has none
+    def absent(self, path: str, status: GradStatus, why: Reason) -> None:
+        """A module that was selected, and whose return value does not exist."""
+        self._say(0, ABSENT, (path, status, why))
+
+    # what the probe itself names
+
+    def name_result(self, result: Any) -> Any:
+        """What the probed function returned. Returns what takes its place."""
+        return self._result(result, of_module=False) if self.is_recording else result
+
+    def _result(self, result: Any, *, of_module: bool) -> Any:
+        if self.tap is not None:
+            result = exchanged(result, self.tap, [])
+        code = self.code(self.root, "return", NO_SITE_AT, result)
+        self.events += (0, RESULT, (of_module, code))
+        return result
+
+    def hold_output(self, tensor: Any, path: str | None, name: str = "return", site: Site | None = None) -> int:
+        """The number of the value that is differentiated, which always has an entry.
+
+        Without a path in what has this name it was computed from that. ``site`` is where the name was bound.
+        """
         with self.tape.quiet():
-            value = self.hold(tensor, site.local, "", site, names)
-            explain(value, site.origin, names, self.parameters, self.versions.renewed)
-        return value
+            if self.tap is not None:
+                tensor = self.tap(tensor)
+            at = NO_SITE_AT if self.writes is not None else site or self.read().return_site
+            return self._hold(OUTPUT, tensor, at, path, name, site)
 
-    def hold(self, tensor: Any, local: str, leaf: str, site: Site = NO_SITE, names: ScopeNames | None = None) -> Value:
-        """The value that a tensor is, under a local of the root where it has no name; its line mentions ``names``."""
-        return self.naming.output(self.root.names.id, local, leaf, tensor, site, names or self.root.names)
+    def hold_at(self, tensor: Any, site: Site, file: str) -> int:
+        """The number of a tensor that stands in a line of a file without a name; what that line mentions is noted."""
+        self.is_recording = True
+        reader = self.read()
+        with self.tape.quiet():
+            number = self.versions.number(tensor, self.root, site)
+        reader.held_at(number, site, file)
+        return number
+
+    def hold(self, tensor: Any, local: str, leaf: str) -> int:
+        """The number of the value that a tensor is; it gets a local of the root where it has no name."""
+        return self._hold(HELD, tensor, NO_SITE_AT, local, leaf)
+
+    def _hold(self, word: int, tensor: Any, at: int | Site, *said: Any) -> int:
+        known = self.versions.numbers.get(self.tape.identity(tensor))
+        number = self.versions.number(tensor, self.root, at)
+        self.events += (0, word, (*said, number, number == known))
+        return number
 
     def hold_unnamed(self) -> None:
         """What is differentiated and was read under no name gets one, which the framework has for it."""
-        with self.tape.quiet():
-            self.naming.unnamed(self.root.names.id)
+        if self.tape.unnamed is not None:
+            with self.tape.quiet():
+                self.read().hold_unnamed(self.tape.unnamed)
 
 
 def _reads(function: Any, flagged: bool) -> Effect:

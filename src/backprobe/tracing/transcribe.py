@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -23,26 +23,27 @@ from backprobe.tracing.values import Carried, ScopeId, Value
 NONE = Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": "None"}), None)
 
 
-def kept(trace: Trace, outputs: Sequence[Value]) -> list[Value]:
-    """The values that get an entry: those with a name that was selected, and the outputs."""
-    wanted = trace.selection.wants
-    for value in trace.values.made:
+def kept(trace: Trace, outputs: Collection[int]) -> list[Value]:
+    """The values that get an entry: those with a name that was selected, and the outputs, by their numbers."""
+    wanted, made = trace.selection.wants, trace.read().naming.made
+    for value in made:
         value.fulls = [full(name) for name in value.names]
-    return [value for value in trace.values.made if value in outputs or any(map(wanted, value.fulls))]
+    return [value for value in made if value.number in outputs or any(map(wanted, value.fulls))]
 
 
-def captures_of(values: Sequence[Value]) -> list[Any]:
+def captures_of(trace: Trace, values: Sequence[Value]) -> list[Any]:
     """What the tape has captured of these values; nothing of a plain number."""
-    return [value.capture for value in values if value.capture is not None]
+    return [trace.versions.captures[value.number] for value in values if value.number is not None]
 
 
 def transcribe(
-    trace: Trace, backend: Backend, values: Sequence[Value], passed: Backward, outputs: Sequence[Value]
+    trace: Trace, backend: Backend, values: Sequence[Value], passed: Backward, outputs: Sequence[int]
 ) -> Record:  # fmt: skip
     """The record of one run's values; ``passed`` refers to those that were captured, by position."""
-    captured = [at for at, value in enumerate(values) if value.capture is not None]
+    reader = trace.read()
+    captured = [at for at, value in enumerate(values) if value.number is not None]
     outcomes = dict(zip(captured, passed.outcomes, strict=True))
-    names = names_of(trace, values)
+    names = names_of(reader, values)
     assembler = Assembler(names, captured)
     transcript = _Transcript(trace, backend, values, assembler)
     record = assembler.record(
@@ -50,9 +51,9 @@ def transcribe(
         passed,
         backend=backend.name,
         framework=backend.name,
-        outputs=[transcript.position[output] for output in outputs],
-        unseen=[name for name in trace.naming.seen if name not in names.positions],
-        notes=tuple(trace.notes),
+        outputs=[transcript.position[reader.naming.by_number[output]] for output in outputs],
+        unseen=[name for name in reader.naming.seen if name not in names.positions],
+        notes=tuple(trace.notes | reader.naming.notes),
     )
     return _with_causes(record)
 
@@ -97,8 +98,10 @@ class _Transcript:
         described = NOTHING_KNOWN
         if outcome is None:
             outcome = _uncaptured(value)
-        elif value.tensor is not None:
-            described = self.arrays.describe(outcome.value if self.arrays.is_tensor(outcome.value) else value.tensor)
+        elif value.number is not None:
+            is_there = self.arrays.is_tensor(outcome.value)
+            tensor = outcome.value if is_there else self.trace.versions.tensors[value.number]
+            described = self.arrays.describe(tensor)
         if outcome.status is GradStatus.OPAQUE:
             outcome = self._with_writer(value, outcome)
         return self.assembler.entry(
@@ -113,7 +116,7 @@ class _Transcript:
 
     def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
         """The outcome of a value that unseen code wrote to, with that line as the cause where it is known."""
-        writer = self.trace.versions.writers.get(id(value.capture))
+        writer = None if value.number is None else self.trace.reader.writers.get(value.number)
         return outcome if writer is None else replace(outcome, cause=_line(*writer))
 
     def _reads(self, reads: Sequence[tuple[str, Value]]) -> tuple[Read, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,11 +64,9 @@ Transcript = list[tuple[str, str, Slot]]
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One value under its names: a tensor at one version, a plain number or None, or what a module never returned."""
+    """One value under its names: a captured tensor, a plain number or None, or what a module never returned."""
 
-    tensor: Any
-    version: int
-    capture: Any
+    number: int | None  # of its capture
     scope: ScopeId
     site: Site
     plain: Any = None
@@ -81,6 +79,7 @@ class Value:
     names: list[NamedAs] = field(default_factory=list)
     fulls: Sequence[str] = ()  # the names in full, when the run is over
     is_explained: bool = False  # are its expression and reads known? A loop runs the same statement again
+    around: tuple[Sequence[int], bool] | None = None  # what a value without history was computed from, see ``Around``
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,7 +102,6 @@ class ScopeNames:
 
     id: ScopeId
     parent: ScopeNames | None = None
-    wanted: Mapping[str, bool] = field(default_factory=dict)  # is this local, or leaf of one, selected?
     transcripts: Sequence[Transcript] = ()  # where this part of the program is computed again, or will be
     slots: dict[str, Slot] = field(default_factory=dict)
     carried: Carrying = field(default_factory=dict)
@@ -131,32 +129,8 @@ class ScopeNames:
 
     def snapshot(self) -> ScopeNames:
         """The same names as they are now, when the running statement is over."""
-        return ScopeNames(
-            self.id, None, self.wanted, (), self.slots, dict(self.carried), {}, [*self.calls], [*self.returned]
-        )
+        return ScopeNames(self.id, None, (), self.slots, dict(self.carried), {}, [*self.calls], [*self.returned])
 
     def release(self) -> None:
         """Keep no value any longer."""
         self.slots, self.carried, self.returned = {}, {}, []
-
-
-class Values:
-    """The values of one recording: all in the order in which they were made, and the latest of each tensor."""
-
-    def __init__(self) -> None:
-        self.made: list[Value] = []
-        self.latest: dict[int, Value] = {}  # by identity of the tensor, which the value keeps alive
-
-    def drop(self, gone: Collection[Value]) -> None:
-        """Forget values that were made in a run that does not count."""
-        for value in gone:
-            value.names.clear()
-        self.made[:] = [value for value in self.made if value not in gone]
-
-    def release(self) -> None:
-        """Keep no value, and no cycle that would keep one until the next garbage collection."""
-        for value in self.made:
-            value.names.clear()
-            value.passages = ()
-        self.made.clear()
-        self.latest.clear()

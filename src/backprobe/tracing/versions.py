@@ -1,112 +1,170 @@
-"""Versions of values: each in-place write makes new ones, also of the other live names on that memory."""
+"""Captured tensors while the program runs: which number each has now, and new numbers after in-place writes.
+
+A tensor gets a number when it is captured. A write gives it another at its new version, at once where it, or a view of
+its memory, has a live name.
+"""
 
 from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from backprobe.backends import capabilities
 from backprobe.backends.protocol import Tape
 from backprobe.source.sites import Site
-from backprobe.tracing.provenance import Parameters, explain_written, mentions
-from backprobe.tracing.values import OWN, ScopeId, ScopeNames, Value, Values
+from backprobe.tracing.log import NO_SITE_AT, OVERWRITTEN, SWEPT, ScopeKind
+from backprobe.tracing.scope import Scope
 
 DETACHED = -1  # no version of any tensor: what has this name is another one, though nobody has written to it
+By = Scope | ScopeKind
+"""Who binds a tensor: a scope, or a module that returns it, by its kind."""
 
 
 class Versions:
-    """Which value each tensor is now: the one that was captured at the version that it has."""
+    """The captures of one recording by their numbers, and the tensors that have live names."""
 
-    def __init__(
-        self, tape: Tape, values: Values, live: Iterable[ScopeNames], parameters: Parameters, *, by_line: bool
-    ) -> None:
-        self.tape, self.values, self.live, self.parameters, self.by_line = tape, values, live, parameters, by_line
+    def __init__(self, tape: Tape, events: list[Any], around: Any, *, by_line: bool) -> None:
+        self.tape, self.events, self.around, self.by_line = tape, events, around, by_line
         self.writes = tape if isinstance(tape, capabilities.Writes) else None
         self.late = tape if isinstance(tape, capabilities.Late) else None
-        self.version = tape.version if isinstance(tape, capabilities.Versions) else _unchanging
-        self.renewed: set[Value] = set()  # by the statement that is being recorded
+        self.counted = tape if isinstance(tape, capabilities.Versions) else None
+        self.version = _unchanging if self.counted is None else self.counted.version
+        self.captures: list[Any] = []  # these four by number
+        self.tensors: list[Any] = []
+        self.versions: list[int] = []
+        self.previous: list[int | None] = []  # of the same object before a write
+        self.numbers: dict[int, int] = {}  # the latest of each tensor, by its identity
+        self.live: list[Any] = []  # the tensors that have live names, and the versions at which they were captured
+        self.stamps: list[int] = []
         self.through: dict[int, tuple[Any, int]] = {}  # tensors written, weakly, and the version that made
-        self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight, by identity
 
-    def value(self, names: ScopeNames, item: Any, site: Site) -> Value:
-        """The value that a tensor is: a known one, or a new one where the tensor or its version is new."""
-        known = self.values.latest.get(self.tape.identity(item))
+    def number(self, tensor: Any, by: By, at: int | Site) -> int:
+        """The number of a tensor at the version that it has: a known one, or a new one where that is new."""
+        known = self.numbers.get(self.tape.identity(tensor))
         if known is None:
-            return self._capture(names, item, site, None)
-        if self.version(item) != known.version:
-            self.sweep(names, site)  # written out of sight: every name on that memory gets its new version
-            swept = self.values.latest[self.tape.identity(item)]
-            if swept is known:
-                value = self._capture(names, item, site, known)
-                self._note_writers(names.id, site)
-                return value
+            return self._capture(tensor, by, at, None)
+        if self.version(tensor) != self.versions[known]:
+            self.sweep(by, at)  # written out of sight: every name on that memory gets its new version
+            swept = self.numbers[self.tape.identity(tensor)]
+            if swept == known:
+                made = self._capture(tensor, by, at, known)
+                self._note_overwritten(by, at)
+                return made
             known = swept
         if self.late is not None:
-            self.late.seen_again(known.capture)
+            self.late.seen_again(self.captures[known])
         return known
 
-    def _capture(self, names: ScopeNames, tensor: Any, site: Site, previous: Value | None) -> Value:
+    def _capture(self, tensor: Any, by: By, at: int | Site, previous: int | None) -> int:
         version = self.version(tensor)
-        writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
-        through = writer is not None and writer() is tensor and made == version
-        around = functools.partial(mentions, self.parameters, names, site)
-        if self.writes is None or (previous is None and not through):
-            capture = self.tape.capture(tensor, around)
+        if self.writes is None:
+            capture = self.tape.capture(tensor, functools.partial(self.around, by, at))
         else:
-            capture = self.writes.capture(tensor, around, previous.capture if previous else None, through)
-        value = Value(tensor, version, capture, names.id, site, previous=previous)
-        self.values.latest[self.tape.identity(tensor)] = value
-        self.values.made.append(value)
-        return value
+            before = None if previous is None else self.captures[previous]
+            writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
+            through = writer is not None and writer() is tensor and made == version
+            capture = self.writes.capture(tensor, None, before, through)
+        number = self.numbers[self.tape.identity(tensor)] = self.add(capture, tensor, version, previous)
+        return number
+
+    def add(self, capture: Any, tensor: Any, version: int = 0, previous: int | None = None) -> int:
+        """A number for a capture."""
+        self.captures.append(capture)
+        self.tensors.append(tensor)
+        self.versions.append(version)
+        self.previous.append(previous)
+        return len(self.captures) - 1
+
+    # live names
+
+    def lives(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
+        """From now on a name of a scope holds these tensors."""
+        if self.counted is None:
+            return
+        places, live = scope.places.get(key, ()), self.live
+        if len(places) < len(numbers):
+            more = len(numbers) - len(places)
+            places = scope.places[key] = (*places, *range(len(live), len(live) + more))
+            live += [None] * more
+            self.stamps += [0] * more
+            scope.taken += more
+        for number, place in zip(numbers, places, strict=False):
+            live[place], self.stamps[place] = self.tensors[number], self.versions[number]
+
+    def leave(self, scope: Scope) -> None:
+        """None of its names is live. Where another scope's are above them, as after a generator, they stay."""
+        if len(self.live) == scope.base + scope.taken:
+            del self.live[scope.base :], self.stamps[scope.base :]
+        scope.places.clear()
 
     def written(self, tensor: Any) -> None:
         """The program has written to a tensor."""
-        if self.writes is None:
-            return
-        self.writes.written(tensor)
-        self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
+        if self.writes is not None:
+            self.writes.written(tensor)
+            self.through[id(tensor)] = (weakref.ref(tensor), self.version(tensor))
 
-    def sweep(self, names: ScopeNames, site: Site) -> None:
+    def sweep(self, by: By, at: int | Site) -> None:
         """Every live name whose memory has been written since gets a new version."""
-        version = self.version
+        if self.counted is None:
+            return
         if self.late is not None:
-            self.late.look_again((names.id.file, site.line) if site.line and self.by_line else None)
+            self.late.look_again(self._line(by, at))
+        self._mark_detached()
+        now = self.counted.versions(self.live)
+        if now != self.stamps:
+            self._renew(now, by, at)
+        self._note_overwritten(by, at)
+
+    def _line(self, by: By, at: int | Site) -> tuple[str, int] | None:
+        site = self._site(by, at)
+        file = by.file if isinstance(by, ScopeKind) else by.kind.file
+        return (file, site.line) if self.by_line and site is not None and site.line else None
+
+    def _site(self, by: By, at: int | Site) -> Site | None:
+        if isinstance(at, Site):
+            return at
+        return None if at == NO_SITE_AT else by.sites[at]
+
+    def _mark_detached(self) -> None:
         detached = () if self.writes is None else self.writes.detached()
-        for value in self.values.latest.values() if detached else ():
-            if value.capture in detached:
-                value.version = DETACHED
-        written = [
-            (live, key) for live in self.live for key, slot in live.slots.items() for _, value in slot
-            if value.tensor is not None and version(value.tensor) != value.version
-        ]  # fmt: skip
-        for live, key in dict.fromkeys(written) if written else ():
-            self._renew(live, key, names, site)
-        self._note_writers(names.id, site)
+        if not detached:
+            return
+        for number, capture in enumerate(self.captures):
+            if capture in detached:
+                self.versions[number] = DETACHED
+        for place, tensor in enumerate(self.live):
+            self.stamps[place] = self.versions[self.numbers[self.tape.identity(tensor)]]
 
-    def _note_writers(self, scope: ScopeId, site: Site) -> None:
-        for capture in () if self.writes is None else self.writes.overwritten():
-            self.writers[id(capture)] = (scope, site)
+    def _renew(self, now: list[int], by: By, at: int | Site) -> None:
+        """Capture what is live and was written, and say which numbers took the place of which."""
+        pairs: dict[int, int] = {}
+        for place, (tensor, version) in enumerate(zip(self.live, now, strict=True)):
+            if version != self.stamps[place]:
+                known = self.numbers[self.tape.identity(tensor)]
+                if version != self.versions[known]:
+                    pairs[known] = self._capture(tensor, by, at, known)
+                self.stamps[place] = version
+        self._say(by, SWEPT, at, tuple(pairs.items()))
 
-    def _renew(self, live: ScopeNames, key: str, names: ScopeNames, site: Site) -> None:
-        local = key.partition(OWN)[0]
-        slot, renewed = [], []
-        for leaf, value in live.slots[key]:
-            if value.tensor is not None and self.version(value.tensor) != value.version:
-                latest = self.values.latest[self.tape.identity(value.tensor)]
-                if self.version(value.tensor) != latest.version:
-                    latest = self._capture(names, value.tensor, site, value)
-                    explain_written(latest, names, site, local, value)
-                    self.renewed.add(latest)
-                renewed.append((leaf, latest))
-                value = latest
-            slot.append((leaf, value))
-        live.bind(local, key.removeprefix(local), tuple(slot), tuple(renewed))
+    def _note_overwritten(self, by: By, at: int | Site) -> None:
+        captures = () if self.writes is None else self.writes.overwritten()
+        if captures:
+            numbers = tuple(number for number, capture in enumerate(self.captures) if capture in captures)
+            self._say(by, OVERWRITTEN, at, numbers)
+
+    def _say(self, by: By, word: int, at: int | Site, said: Any) -> None:
+        self.events += (0 if isinstance(by, ScopeKind) else by.number, word, (at, said))
 
     def release(self) -> None:
-        for held in (self.renewed, self.through, self.writers):
-            held.clear()
+        """Keep nothing any longer."""
+        held: tuple[Any, ...] = (
+            self.captures, self.tensors, self.versions, self.previous, self.numbers, self.live, self.stamps,
+            self.through,
+        )  # fmt: skip
+        for one in held:
+            one.clear()
 
 
 def _unchanging(tensor: Any) -> int:

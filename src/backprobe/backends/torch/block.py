@@ -122,8 +122,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.passing.add(capture.number, seed)
 
     def capture(
-        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
-    ) -> Capture:
+        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
+        through: bool = False,
+    ) -> Capture:  # fmt: skip
         capture = super().capture(tensor, around, previous, through)
         capture.calls = self.passing.begun
         if self.updates is not None:

@@ -23,8 +23,10 @@ class Capture:
     version: int
     alias: Tensor | None
     edge: GradientEdge | None = None
-    status: GradStatus = GradStatus.OK  # why there is no edge
+    status: GradStatus = GradStatus.OK  # why there is no edge, decided when the program is over
     why: Reason | None = None
+    unfollowed: Unfollowed | None = None
+    nth: int = 0  # of all captures
     opaque: Reason | None = None  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = None
     part: Any = None  # of the program, that runs here without a history and is computed again with one
@@ -47,6 +49,14 @@ class Capture:
         for name in Capture.__slots__:
             setattr(other, name, changed[name] if name in changed else getattr(self, name))
         return other
+
+
+@dataclass(frozen=True, slots=True)
+class Unfollowed:
+    """A tensor without history, when it got its name: what will say why it has none."""
+
+    mode: str  # that switched gradients off, if one did
+    requires_grad: bool  # as its base does, though nothing leads to it
 
 
 @dataclass(eq=False)

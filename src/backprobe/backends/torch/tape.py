@@ -24,7 +24,7 @@ from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
-from backprobe.backends.torch.capture import Capture, ViewWrite, gradient_edge, memory, version
+from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.nonfinite_operations import Births
@@ -46,10 +46,12 @@ class TorchTape(Tape, Versions, Writes):
     """PyTorch's ``Tape``."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
+    before_late: Callable[[], object] = staticmethod(tuple)  # see ``Late``
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
+        self.captured = 0  # how many captures so far
         self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
         self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
@@ -95,8 +97,9 @@ class TorchTape(Tape, Versions, Writes):
     # captures
 
     def capture(
-        self, tensor: Tensor, around: Callable[[], Around], previous: Capture | None = None, through: bool = False
-    ) -> Capture:
+        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
+        through: bool = False,
+    ) -> Capture:  # fmt: skip
         if is_wrapped(tensor):
             return Capture(tensor, version(tensor), None, None, GradStatus.OPAQUE, Reason("func_transform"))
         alias = tensor.detach()
@@ -106,11 +109,21 @@ class TorchTape(Tape, Versions, Writes):
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if not capture.is_followed:
-            capture.status, capture.why = self._why_no_edge(tensor, *around())
-            if capture.status is GradStatus.NO_GRAD and (line := in_vain()) is not None:
-                capture.status, capture.why, capture.in_vain = GradStatus.DETACHED, IN_VAIN, line
+            capture.unfollowed = Unfollowed(_mode(), tensor.requires_grad)
+            capture.in_vain = in_vain() if capture.unfollowed.mode else None
+        capture.nth, self.captured = self.captured, self.captured + 1
         self.unplaced.append(capture)
         return capture
+
+    def decide(self, capture: Capture, around: Callable[[], Around]) -> None:
+        found = capture.unfollowed
+        if found is None:
+            return
+        capture.status, capture.why = self._why_no_edge(capture, found, *around())
+        if capture.status is GradStatus.NO_GRAD and capture.in_vain is not None:
+            capture.status, capture.why = GradStatus.DETACHED, IN_VAIN
+        elif capture.part is None:
+            capture.in_vain = None
 
     def _place(self) -> None:
         """Sort the captures by their memory: only where something is written does that matter."""
@@ -149,35 +162,41 @@ class TorchTape(Tape, Versions, Writes):
             self.found_overwritten += [previous, capture]
         self._attach(capture)
 
-    def _why_no_edge(self, tensor: Tensor, reads: Sequence[Capture], unrecorded: bool) -> tuple[GradStatus, Reason]:
-        if not self.is_floating(tensor):
-            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(tensor).dtype)})
+    def _why_no_edge(
+        self, capture: Capture, found: Unfollowed, reads: Sequence[Capture], unrecorded: bool
+    ) -> tuple[GradStatus, Reason]:
+        assert capture.alias is not None
+        if not self.is_floating(capture.alias):
+            return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(capture.alias).dtype)})
         self._place()
-        beside = self.by_memory.get(memory(tensor), ())
-        sources = unrecorded or any(read.is_followed for read in (*reads, *beside))
+        earlier = [one for one in self.by_memory.get(memory(capture.alias), ()) if one.nth < capture.nth]
+        sources = unrecorded or any(read.is_followed for read in (*reads, *earlier))
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
-        if sources and not torch.is_grad_enabled():
-            return GradStatus.NO_GRAD, Reason("no_grad", {"mode": _mode()})
+        if sources and found.mode:
+            return GradStatus.NO_GRAD, Reason("no_grad", {"mode": found.mode})
         if sources:
             return GradStatus.DETACHED, Reason("no_history")
         if cut:
             return cut[0].status, Reason("inherited", {"status": str(cut[0].status)})
-        if tensor.requires_grad:  # as its base does, though autograd leads nothing to it
+        if found.requires_grad:  # as its base does, though autograd leads nothing to it
             return GradStatus.DETACHED, Reason("view_of_frozen")
-        if not torch.is_grad_enabled():
-            return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": _mode()})
+        if found.mode:
+            return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": found.mode})
         return GradStatus.FROZEN, Reason("frozen")
 
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
         tensor = capture.tensor
-        had_none = not capture.is_followed and capture.status in (
+        if capture.is_followed or not tensor.requires_grad or capture.unfollowed is None:
+            return
+        self.before_late()
+        had_none = capture.status in (
             GradStatus.FROZEN, GradStatus.DETACHED, GradStatus.NO_GRAD
         )  # fmt: skip
-        if had_none and tensor.requires_grad and self.version(tensor) == capture.version:
+        if had_none and self.version(tensor) == capture.version:
             self._take_edge(capture, None, False)
             if capture.is_followed:
-                capture.status, capture.why = GradStatus.OK, None
+                capture.status, capture.why, capture.unfollowed = GradStatus.OK, None, None
 
     # writes
 
@@ -332,6 +351,9 @@ def _no_modes() -> Iterator[None]:
 
 
 def _mode() -> str:
+    """The mode that switches gradients off, empty where they are on."""
+    if torch.is_grad_enabled():
+        return ""
     return "torch.inference_mode()" if torch.is_inference_mode_enabled() else "torch.no_grad()"
 
 

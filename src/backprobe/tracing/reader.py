@@ -1,0 +1,249 @@
+"""Reading a log: which scopes run, and which values their statements bind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from backprobe.backends import capabilities
+from backprobe.backends.facts import Around
+from backprobe.backends.protocol import Tape
+from backprobe.record.patterns import Selection
+from backprobe.source.sites import Site
+from backprobe.tracing import log
+from backprobe.tracing.log import DONE, NAMED, NO_SITE_AT, Code, Log, ScopeKind
+from backprobe.tracing.naming import Naming
+from backprobe.tracing.provenance import explain, hand_over, mentions
+from backprobe.tracing.values import NO_SITE, RETURNED, ScopeId, ScopeNames, Value
+from backprobe.tracing.versions import By, Versions
+
+
+class Reader:
+    """The one reader of a log. It goes on where it stopped, so that a log can be read before it is complete."""
+
+    def __init__(self, tape: Tape, selection: Selection, log: Log, versions: Versions) -> None:
+        self.log, self.versions = log, versions
+        self.writes = tape if isinstance(tape, capabilities.Writes) else None
+        self.naming = Naming(log.plain, versions.previous, self._decide, operations=selection.asks_operations)
+        root = ScopeId(None, "", 0)
+        self.root = ScopeNames(root)
+        self.scopes = [self.root]  # by number
+        self.sites: list[Sequence[Site]] = [()]  # of each scope
+        self.live: dict[ScopeNames, None] = {}
+        self.entered: dict[str, int] = {}  # how often each module was entered
+        self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
+        self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight
+        self.last: tuple[ScopeId, Site] | None = None
+        self.return_site = NO_SITE
+        self.at_return = ScopeNames(root)
+        self.at = 0
+
+    def read(self) -> None:
+        """Read what was logged since."""
+        events = self.log.events
+        while self.at < len(events):
+            scope, word, said = events[self.at : self.at + 3]
+            self.at += 3
+            if word >= 0:
+                self._statement(scope, word, said)
+            else:
+                WORDS[word](self, scope, said)
+
+    def _decide(self, value: Value, around: Callable[[], tuple[Sequence[int], bool]]) -> None:
+        """Why a new value has no history, if it has none: now what it was computed from is known."""
+
+        def captures_around() -> Around:
+            value.around = around()
+            return [self.versions.captures[number] for number in value.around[0]], value.around[1]
+
+        if self.writes is not None:
+            assert value.number is not None
+            self.writes.decide(self.versions.captures[value.number], captures_around)
+
+    def around(self, by: By, at: int | Site) -> Around:
+        """What a statement mentions that has been read up to here: the captures, and what was not selected."""
+        if isinstance(by, ScopeKind):
+            numbers, unrecorded = self.naming.parameters.inside(by.stripped), False
+        else:
+            names, site = self.scopes[by.number], self._site(by.number, at)
+            numbers, unrecorded = mentions(self.naming.parameters, names, site)
+        return [self.versions.captures[number] for number in numbers], unrecorded
+
+    def _site(self, scope: int, at: int | Site) -> Site:
+        if isinstance(at, Site):
+            return at
+        return NO_SITE if at == NO_SITE_AT else self.sites[scope][at]
+
+    # statements
+
+    def _statement(self, scope: int, word: int, said: Any) -> None:
+        names = self.scopes[scope]
+        site = self.sites[scope][word & (NAMED - 1)]
+        if word >= DONE:
+            self.naming.done(names, site)
+            return
+        self._bind(names, site.local, said, site)
+        if word < NAMED:
+            names.returned.clear()
+            names.calls.clear()
+
+    def _bind(self, names: ScopeNames, local: str, code: Code, site: Site, own: str = "") -> None:
+        if self.naming.operations or not local.endswith("()"):
+            self.last = (names.id, site)
+        if local == "return" and names is self.root and site.line:
+            self.return_site, self.at_return = site, names.snapshot()
+        self.naming.bind(names, local, code, site, own)
+
+    def _each(self, scope: int, said: tuple[int, str, Code]) -> None:
+        at, own, code = said
+        site = self.sites[scope][at]
+        self._bind(self.scopes[scope], site.local, code, site, own)
+
+    def _read(self, scope: int, said: tuple[str, Code]) -> None:
+        local, code = said
+        self._bind(self.scopes[scope], local, code, NO_SITE)
+
+    def _forget(self, scope: int, said: tuple[str, ...]) -> None:
+        self.scopes[scope].forget(*said)
+
+    def _over(self, scope: int, own: str) -> None:
+        names = self.scopes[scope]
+        names.forget(*[key for key in names.slots if key.endswith(own)])
+
+    def _called(self, scope: int, origin: str) -> None:
+        self.scopes[scope].calls.append(origin)
+
+    def _by_itself(self, scope: int, said: None) -> None:
+        calls = self.scopes[scope].calls
+        if calls:
+            calls[-1] = ""
+
+    def _mentioned(self, scope: int, said: Any) -> None:
+        self.naming.mentioned(self.scopes[scope], said)
+
+    # scopes
+
+    def _enter(self, scope: int, kind: ScopeKind) -> None:
+        if not kind.path:
+            names, names.id.file, self.sites[0] = self.root, kind.file, kind.sites
+        elif kind.path.startswith("/"):
+            caller = self.scopes[scope]
+            names = self._names(caller, kind.path, caller.id.entered, kind.file)
+            self._add(names, kind.sites)
+        else:
+            names = self._names(None, kind.path, self.entered, kind.file)
+            self._add(names, kind.sites)
+        self.live[names] = None
+
+    def _add(self, names: ScopeNames, sites: Sequence[Site]) -> None:
+        self.scopes.append(names)
+        self.sites.append(sites)
+
+    def _names(self, caller: ScopeNames | None, path: str, entered: dict[str, int], file: str = "") -> ScopeNames:
+        count = entered.get(path, 0)
+        entered[path] = count + 1
+        scope = ScopeId(None if caller is None else caller.id, path, count, file)
+        return ScopeNames(scope, caller, self.log.transcripts.get(self.at - 3, ()))
+
+    def _again(self, scope: int, names: ScopeNames) -> None:
+        """The scope that called what is computed again, in the log of that repetition."""
+        own = ScopeId(names.id.parent, names.id.path, names.id.count, names.id.file)
+        self._add(ScopeNames(own, names.parent), ())
+
+    def _leave(self, scope: int, said: None) -> None:
+        names = self.scopes[scope]
+        self.live.pop(names, None)
+        names.returned.clear()
+        hand_over(names)
+        names.slots = {local: slot for local, slot in names.slots.items() if local == "return"}
+        if names.id.path and names.parent is None:
+            self.finished.setdefault(names.id.path, []).append(names)
+
+    # modules
+
+    def _module(self, scope: int, said: tuple[ScopeKind, Code]) -> None:
+        kind, code = said
+        finished = self.finished.get(kind.path)
+        names = finished.pop() if finished else self._names(None, kind.path, self.entered)
+        self._bind(names, "return", code, NO_SITE)
+
+    def _parameter(self, scope: int, said: tuple[str, int]) -> None:
+        self.naming.parameter(*said, self.root)
+
+    def _absent(self, scope: int, said: Any) -> None:
+        self.naming.absent(*said)
+
+    # outputs
+
+    def _result(self, scope: int, said: tuple[bool, Code]) -> None:
+        of_module, code = said
+        self._bind(self.root, "return", code, RETURNED if of_module else NO_SITE)
+
+    def _held(self, scope: int, said: tuple[str, str, int, bool]) -> None:
+        local, leaf, number, is_known = said
+        self.naming.output(self.root.id, local, leaf, number, is_known, NO_SITE, self.root)
+
+    def _output(self, scope: int, said: tuple[str | None, str, Site | None, int, bool]) -> None:
+        path, name, given, number, is_known = said
+        site = self.return_site if given is None else given
+        local, leaf = ("of()", "") if path is None else (name, path)
+        value = self.naming.output(self.root.id, local, leaf, number, is_known, site, self.root)
+        if path is not None and value.site is site and not value.expression:
+            explain(value, site.origin.at(path), self.at_return, self.naming.parameters, self.naming.renewed)
+
+    def held_at(self, number: int, site: Site, file: str) -> None:
+        """A tensor stands in a line of a file without a name: note what that line mentions."""
+        running = (names for names in reversed(list(self.live)) if names.id.file == file)
+        names = next(running, None) or ScopeNames(ScopeId(None, "", 0, file))  # a block around a model has none
+        is_known = number in self.naming.by_number
+        value = self.naming.output(self.root.id, site.local, "", number, is_known, site, names)
+        explain(value, site.origin, names, self.naming.parameters, self.naming.renewed)
+
+    def hold_unnamed(self, unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]]) -> None:
+        """What is differentiated and was read under no name gets the name that the framework has for it."""
+        numbers = [value.number for value in self.naming.made if value.number is not None]
+        found = unnamed([self.versions.captures[number] for number in numbers])
+        self.naming.unnamed(
+            self.root.id,
+            [(name, self.versions.add(capture, capture.source), before) for name, capture, before in found],
+        )
+
+    # writes
+
+    def _swept(self, scope: int, said: tuple[int | Site, tuple[tuple[int, int], ...]]) -> None:
+        at, found = said
+        pairs = dict(found)
+        names, site = self.scopes[scope], self._site(scope, at)
+        written = [
+            (live, key) for live in self.live for key, slot in live.slots.items()
+            if any(value.number in pairs for _, value in slot)
+        ]  # fmt: skip
+        for live, key in written:
+            self.naming.renew(live, key, pairs, names, site)
+
+    def _overwritten(self, scope: int, said: tuple[int | Site, tuple[int, ...]]) -> None:
+        at, numbers = said
+        self.writers.update(dict.fromkeys(numbers, (self.scopes[scope].id, self._site(scope, at))))
+
+    def _stored(self, scope: int, said: None) -> None:
+        self.naming.renewed.clear()
+
+    def release(self) -> None:
+        """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
+        for names in self.scopes:
+            names.release()
+        for value in self.naming.made:
+            value.names.clear()
+            value.passages = ()
+        for held in (self.scopes, self.live, self.finished, self.naming.made, self.naming.by_number):
+            held.clear()
+        self.last, self.at_return = None, ScopeNames(self.root.id)
+
+
+WORDS: dict[int, Callable[[Reader, int, Any], None]] = {
+    log.EACH: Reader._each, log.FORGET: Reader._forget, log.OVER: Reader._over, log.CALLED: Reader._called,
+    log.BY_ITSELF: Reader._by_itself, log.ENTER: Reader._enter, log.AGAIN: Reader._again, log.LEAVE: Reader._leave,
+    log.MODULE: Reader._module, log.RESULT: Reader._result, log.MENTIONED: Reader._mentioned,
+    log.PARAMETER: Reader._parameter, log.ABSENT: Reader._absent, log.HELD: Reader._held, log.OUTPUT: Reader._output,
+    log.SWEPT: Reader._swept, log.OVERWRITTEN: Reader._overwritten, log.STORED: Reader._stored, log.READ: Reader._read,
+}  # fmt: skip
