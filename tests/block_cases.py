@@ -13,14 +13,16 @@ from backprobe.backends.torch.capture import Capture
 from backprobe.probe.block import BlockRun
 from backprobe.source.tracer import Tracer
 from backprobe.tracing.frame_observer import FrameObserver, ObservedFrame
+from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.values import ScopeId, ScopeNames, Value
+from backprobe.tracing.versions import Versions
 
 OURS = (
-    BlockRun, Capture, FrameObserver, TorchBlockTape, ScopeNames, ObservedFrame, Passing, Repeats, Scope, ScopeId,
-    Trace, Tracer, Value,
+    BlockRun, Capture, FrameObserver, TorchBlockTape, ScopeNames, ObservedFrame, Passing, Reader, Repeats, Scope, ScopeId,
+    Trace, Tracer, Value, Versions,
 )  # fmt: skip
 HOOKS = [
     held for name, held in vars(torch.nn.modules.module).items()

@@ -20,10 +20,10 @@ from torch import Tensor
 import backprobe as bp
 from backprobe.backends.discover import load_backend
 from backprobe.probe.model import ModelRun
-from backprobe.source.sites import Site
+from backprobe.tracing.log import EACH
 from backprobe.tracing.printed_names import full
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.values import ScopeNames, Value
+from backprobe.tracing.values import Value
 
 EVERYTHING = ("**", "**:*")
 JUDGED = ("ok", "not_connected")  # that no path leads from a value to the loss says that moving it changes nothing
@@ -151,23 +151,31 @@ class Looking(Trace):
 
     def __init__(self, run: ModelRun) -> None:
         super().__init__(run.tape, run.selection, run.trace.home)
+        self.log.events = self.events = self.versions.events = Events(self)
+
+    @property
+    def made(self) -> list[Value]:
+        return self.reader.naming.made
+
+    def tensor(self, value: Value) -> Tensor | None:
+        return None if value.number is None else self.versions.tensors[value.number]
 
     def look(self) -> None:
         raise NotImplementedError
 
-    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
-        value = super().name(names, local, value, site, own)
-        self.look()
-        return value
 
-    def name_path(self, path: str, tensor: Any) -> Any:
-        tensor = super().name_path(path, tensor)
-        self.look()
-        return tensor
+class Events(list):
+    """A log that is read at once."""
 
-    def sweep(self, names: ScopeNames, site: Site) -> None:
-        super().sweep(names, site)
-        self.look()
+    def __init__(self, trace: Looking) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __iadd__(self, event: Any) -> Events:
+        super().__iadd__(event)
+        self.trace.read()
+        self.trace.look()
+        return self
 
 
 class Watch(Looking):
@@ -181,21 +189,23 @@ class Watch(Looking):
         self.written_later: set[int] = set()  # positions
 
     def look(self) -> None:
-        for value in self.values.made[len(self.contents) :]:
-            self.contents[value] = None if value.tensor is None else value.tensor.detach().clone()
-
-    def name(self, names: ScopeNames, local: str, value: Any, site: Site, own: str = "") -> Any:
-        value = super().name(names, local, value, site, own)
-        for leaf, held in names.slots.get(local + own, ()):
-            if held.tensor is not None and not torch.equal(held.tensor, self.contents[held]):
-                self.strayed.append(f"{names.id.full}:{local}{leaf}")
-        return value
+        for value in self.made[len(self.contents) :]:
+            tensor = self.tensor(value)
+            self.contents[value] = None if tensor is None else tensor.detach().clone()
+        scope, word, _ = self.events[-3:]
+        if word >= 0 or word == EACH:
+            names = self.reader.scopes[scope]
+            for key, slot in names.slots.items():
+                for leaf, held in slot:
+                    tensor = self.tensor(held)
+                    if tensor is not None and not torch.equal(tensor, self.contents[held]):
+                        self.strayed.append(f"{names.id.full}:{key}{leaf}")
 
     def release(self) -> None:
-        self.look()
-        self.names = [full(value.names[0]) for value in self.values.made]
-        for position, value in enumerate(self.values.made):
-            if value.tensor is not None and value.tensor._version != value.version:
+        self.names = [full(value.names[0]) for value in self.made]
+        for position, value in enumerate(self.made):
+            tensor = self.tensor(value)
+            if tensor is not None and tensor._version != self.versions.versions[value.number]:
                 self.written_later.add(position)
         super().release()
 
@@ -211,11 +221,11 @@ class Tap(Looking):
         self.writer: tuple[Tensor, int] | None = None  # the tensor written last, and the version that made
 
     def look(self) -> None:
-        if self.moved or len(self.values.made) <= self.position or not self.values.made[self.position].names:
+        if self.moved or len(self.made) <= self.position or not self.made[self.position].names:
             return
-        value = self.values.made[self.position]
+        value = self.made[self.position]
         self.moved = full(value.names[0])
-        tensor = value.tensor
+        tensor = self.tensor(value)
         wrote = self.writer is not None and self.writer[0] is tensor and self.writer[1] == tensor._version
         if tensor._is_view() and not wrote:
             self.apart = Apart(tensor, self.by)
