@@ -16,6 +16,7 @@ from backprobe.record.patterns import compile_pattern, refuse_unmatched
 from backprobe.record.stamp import Stamp
 from backprobe.show import table
 from backprobe.storage.recordings import read, save
+from backprobe.tracing.transcribe import Run
 
 NOT_KEPT = object()
 
@@ -47,12 +48,22 @@ class Recording(Mapping[str, Entry]):
     (['x', 'return'], tensor(3.))
     """
 
-    def __init__(self, record: Record, result: Any = NOT_KEPT) -> None:
-        self._known, self._result = Index(record), result
+    def __init__(self, record: Record | Run, result: Any = NOT_KEPT) -> None:
+        self._known: Record | Run | Index = record
+        self._result = result
+
+    @property
+    def _now(self) -> Record | Run | Index:
+        return self._known
 
     @property
     def _index(self) -> Index:
-        return self._known
+        """Made when it is asked for: a training loop may read the gradients alone."""
+        known = self._now
+        if isinstance(known, Index):
+            return known
+        self._known = made = Index(known.record() if isinstance(known, Run) else known)
+        return made
 
     @property
     def result(self) -> Any:
@@ -191,6 +202,9 @@ class Recording(Mapping[str, Entry]):
 
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
+        known = self._now
+        if isinstance(known, Run):
+            return known.grads()
         return {name: entry.grad for name, entry in self._index.entries.items() if entry.status is GradStatus.OK}
 
     def missing(self) -> dict[str, Entry]:
@@ -231,20 +245,20 @@ class BlockRecording(Recording):
     tensor(2.)
     """
 
-    def __init__(self, read: Callable[[], Record], progress: Callable[[], Any]) -> None:
-        self._read: Callable[[], Record] | None = read
+    def __init__(self, read: Callable[[], Record | Run], progress: Callable[[], Any]) -> None:
+        self._read: Callable[[], Record | Run] | None = read
         self._result = NOT_KEPT
         self._progress, self._read_at = progress, None
 
     @property
-    def _index(self) -> Index:
+    def _now(self) -> Record | Run | Index:
         if self._read is not None and (now := self._progress()) != self._read_at:
-            self._known, self._read_at = Index(self._read()), now
+            self._known, self._read_at = self._read(), now
         return self._known
 
-    def settle(self, record: Record) -> None:
+    def settle(self, record: Record | Run) -> None:
         """The block is over."""
-        self._known, self._read = Index(record), None
+        self._known, self._read = record, None
         del self._progress  # which would keep the run
 
     @property

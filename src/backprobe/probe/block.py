@@ -31,13 +31,15 @@ from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import FrameObserver
-from backprobe.tracing.transcribe import captures_of, kept, transcribe
+from backprobe.tracing.schema import Schema
+from backprobe.tracing.transcribe import Run, over
 
 
 class BlockRun(Form):
     """One block, from its first line to its last."""
 
     tape: BlockTape
+    schema: Schema
 
     def __init__(self, probe: Request, backend: Backend, frame: FrameType) -> None:
         self.frame: FrameType | None = frame
@@ -84,10 +86,9 @@ class BlockRun(Form):
                     self.noting(partial(self._differentiate, self.tape))
             finally:
                 self.trace.close()
-                record = self._record()
-                self.recording.settle(record)
+                self.recording.settle(self._record())
             if error is None:
-                self.refuse_missed(record.names)
+                self.refuse_missed(self.schema)
         finally:
             self._release()
 
@@ -102,7 +103,7 @@ class BlockRun(Form):
         self.outputs[number] = None
         self.hold_unnamed()
         self.doing = "differentiating"
-        captures = captures_of(self.trace, kept(self.trace, [number]))
+        captures = self.trace.captures(self.trace.schema([number]))
         differentiator.differentiate(Ran(None, self.trace.versions.tensors[number], output.cotangent, captures))
 
     def closing(self) -> None:
@@ -122,13 +123,13 @@ class BlockRun(Form):
         self.outputs.update(dict.fromkeys(numbers))
         return [self.trace.versions.captures[number] for number in numbers]
 
-    def _record(self) -> Record:
+    def _record(self) -> Run | Record:
         """What is known so far."""
         self.trace.repeats.settle()
-        values = kept(self.trace, self.outputs)
+        self.schema = self.trace.schema(self.outputs)
         with self.tape.quiet():
-            passed = self.tape.backward(captures_of(self.trace, values))
-        return self.judged(transcribe(self.trace, self.backend, values, passed, list(self.outputs)))
+            passed = self.tape.backward(self.trace.captures(self.schema))
+        return self.judged(over(self.trace, self.backend, self.schema, passed))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
@@ -160,11 +161,14 @@ class ModelBlock(BlockRun):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))
         return self.blocks.observing(self.probe.target, observer)
 
-    def judged(self, record: Record) -> Record:
+    def judged(self, run: Run) -> Run | Record:
+        found = super().judged(run)
+        if isinstance(found, Run):
+            return found
         moved = [
             name for name, (tensor, version) in self.versions.items() if self.trace.versions.version(tensor) != version
         ]
-        return without_moved(super().judged(record), moved)
+        return without_moved(found, moved)
 
     def closing(self) -> None:
         self.modules.name_unseen(models_of(self).call(self.probe.target, (), {}), self.tape.unseen())

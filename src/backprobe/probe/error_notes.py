@@ -17,8 +17,9 @@ from backprobe.explain.graph_errors import cut_note, note
 from backprobe.record.entries import Record
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
+from backprobe.tracing.schema import kept
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.transcribe import captures_of, kept, transcribe
+from backprobe.tracing.transcribe import over
 from backprobe.tracing.values import NamedAs
 
 DIFFERENTIATING = ("grad", "backward")
@@ -42,7 +43,7 @@ def explained(run: Running, error: BaseException) -> str | None:
 def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
-    failure = run.backend.errors(error, run.tape, captures_of(run.trace, kept(run.trace, [])))
+    failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema([])))
     if failure is None or isinstance(failure, str):
         return failure
     at = _users(error.__traceback__)
@@ -55,7 +56,7 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if record is None:
         return None
     if outputs:
-        held = captures_of(run.trace, kept(run.trace, outputs))
+        held = run.trace.captures(run.trace.schema(outputs))
         failure = replace(failure, values=(held.index(run.trace.versions.captures[outputs[0]]),))
     return note(failure, record, captured)
 
@@ -81,11 +82,10 @@ def so_far(run: Running, outputs: Sequence[int]) -> tuple[Record | None, list[in
     """What a program has recorded, before backward; and the positions of the entries that were captured."""
     if run.tape.unfinished is None:
         return None, []
-    values = kept(run.trace, outputs)
+    schema = run.trace.schema(outputs)
     with run.tape.quiet():
-        passed = run.tape.unfinished(captures_of(run.trace, values))
-    captured = [at for at, value in enumerate(values) if value.number is not None]
-    return transcribe(run.trace, run.backend, values, passed, outputs), captured
+        passed = run.tape.unfinished(run.trace.captures(schema))
+    return over(run.trace, run.backend, schema, passed).record(), list(schema.captured)
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:
@@ -102,7 +102,7 @@ def _mentioned(run: Running, failure: Failure, at: TracebackType) -> Failure:
     """Narrow the values that a failure may be about to those that the failing line mentions, if it mentions any."""
     tree = parsed(linecache.getline(at.tb_frame.f_code.co_filename, at.tb_lineno))
     names = () if tree is None else names_read(tree)
-    values = [value for value in kept(run.trace, []) if value.number is not None]
+    values = [v for v in kept(run.trace.read(), run.trace.selection, []) if v.number is not None]
     found = tuple(one for one in failure.values if any(local in names for _, local, *_ in values[one].names))
     return replace(failure, values=found or failure.values)
 

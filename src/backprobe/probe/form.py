@@ -19,7 +19,9 @@ from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.patterns import refuse_unmatched, selection
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
+from backprobe.tracing.schema import Schema
 from backprobe.tracing.trace import Trace
+from backprobe.tracing.transcribe import Run
 
 T = TypeVar("T")
 EVERYTHING = ("**:*", "**:*()")  # every name, and every operation without one
@@ -85,24 +87,22 @@ class Form:
         if self.probe.options.nonfinite:
             self.trace.hold_unnamed()
 
-    def judged(self, record: Record) -> Record:
-        """The record, with what ``nonfinite=True`` asks for."""
-        return (
-            replace(judged(record, self.backend.arrays), buffers=self.unfit) if self.probe.options.nonfinite else record
-        )
+    def judged(self, run: Run) -> Run | Record:
+        """The run, or where ``nonfinite=True`` asks for more, its record with that."""
+        if not self.probe.options.nonfinite:
+            return run
+        return replace(judged(run.record(), self.backend.arrays), buffers=self.unfit)
 
-    def refuse_missed(self, names: Mapping[str, int]) -> None:
+    def refuse_missed(self, schema: Schema) -> None:
         """Raise NothingMatched if a selected pattern has matched nothing in the program."""
         if self.probe.select is None:
             return
-        reader = self.trace.read()
-        seen = reader.naming.seen
-        missed = self.selection.unmatched([*names, *seen])
+        missed = schema.unmatched(self.selection)
         if missed:
-            known = {strip(name) for name in (*names, *seen, *self.known_names())}
+            known = {strip(name) for name in (*schema.names.positions, *schema.seen, *self.known_names())}
             # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
             spelled = [name.removeprefix(":") if self.in_function else name for name in known]
-            why = " ".join(map(str, self.trace.notes | reader.naming.notes))
+            why = " ".join(map(str, self.trace.notes | dict.fromkeys(schema.notes)))
             refuse_unmatched(missed[0].text, spelled, self.subject(), self.spelled, why)
 
     def subject(self) -> str:

@@ -17,6 +17,7 @@ from backprobe.probe.request import Request
 from backprobe.record.entries import Entry, Lost, Record
 from backprobe.record.names import strip
 from backprobe.record.patterns import Selection, refuse_unmatched, selection
+from backprobe.record.stamp import stamp
 from backprobe.recording import Recording
 from backprobe.tracing.assemble import Assembler, Names
 from backprobe.tracing.finiteness import judged
@@ -108,6 +109,7 @@ class GraphRun:
             outputs=[position for position, at in enumerate(wanted) if self.nodes[at].is_output],
             unseen=tuple(dict.fromkeys(strip(own[0]) for at, own in enumerate(self.names) if at not in recorded)),
             notes=self.program.notes(),
+            stamp=stamp(),
         )
 
     def _entry(self, assembler: Assembler, position: int, at: int, outcome: Outcome) -> Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from backprobe.backends.facts import Backward, Ran
@@ -14,8 +14,8 @@ from backprobe.probe.form import Form
 from backprobe.probe.output import Output, choose
 from backprobe.probe.request import name_of
 from backprobe.recording import Recording
-from backprobe.tracing.transcribe import captures_of, kept, transcribe
-from backprobe.tracing.values import Value
+from backprobe.tracing.schema import Schema
+from backprobe.tracing.transcribe import over
 
 
 class Run(Form):
@@ -24,7 +24,7 @@ class Run(Form):
     differentiated: int
     """The number of the value that is differentiated."""
 
-    kept: Sequence[Value] = ()
+    schema: Schema
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward; whatever happens, nothing is left behind."""
@@ -51,8 +51,8 @@ class Run(Form):
         self.differentiated = self.hold(output)
         self.hold_unnamed()
         self.trace.close()
-        self.kept = kept(self.trace, [self.differentiated])
-        captures = captures_of(self.trace, self.kept)
+        self.schema = self.trace.schema([self.differentiated])
+        captures = self.trace.captures(self.schema)
         return Ran(result, self.trace.versions.tensors[self.differentiated], output.cotangent, captures)
 
     def returned(self, result: Any) -> Any:
@@ -67,9 +67,9 @@ class Run(Form):
         return result
 
     def _recording(self, result: Any, passed: Backward) -> Recording:
-        record = self.judged(transcribe(self.trace, self.backend, self.kept, passed, [self.differentiated]))
-        self.refuse_missed(record.names)
-        return Recording(record, result)
+        ran = over(self.trace, self.backend, self.schema, passed)
+        self.refuse_missed(self.schema)
+        return Recording(self.judged(ran), result)
 
     def hold(self, output: Output) -> int:
         """The number of the value that is differentiated, which always has an entry."""

@@ -168,7 +168,8 @@ class Selection:
         self.wants_locals = Decisions(self._decide_locals).of
         self.wants_calls = Decisions(self._decide_calls).of
         self.of_scope = Decisions(self._locals_of).of
-        self.kinds: dict[Any, Any] = {}  # see ``ScopeKind``
+        self.kinds: dict[Any, Any] = {}  # see ``backprobe.tracing.log.ScopeKind``
+        self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
         operation = "()" in name and re.search(r"\(\)(#\d+)?(\.|$)", name) is not None

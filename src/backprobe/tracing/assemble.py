@@ -16,7 +16,7 @@ from backprobe.record.nonfinite import BackwardOp, Finiteness, Update
 from backprobe.record.positions import names_at
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
-from backprobe.record.stamp import stamp
+from backprobe.record.stamp import Stamp
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Assembler:
 
     def record(
         self, entries: Sequence[Entry], passed: Backward, *, backend: str, framework: str, outputs: Sequence[int],
-        unseen: Sequence[str], notes: Sequence[Note],
+        unseen: Sequence[str], notes: Sequence[Note], stamp: Stamp,
     ) -> Record:  # fmt: skip
         """The record of these entries."""
         about_captures = [Note(why.code, why.fields, self.first[self.captured[at]]) for at, why in passed.notes]
         return Record(
             backend=backend, framework=framework, entries=tuple(entries), names=self.names.positions,
-            printed=self.names.printed, backward=self._each(passed.order), outputs=tuple(outputs), stamp=stamp(),
+            printed=self.names.printed, backward=self._each(passed.order), outputs=tuple(outputs), stamp=stamp,
             unseen=tuple(unseen), notes=(*notes, *about_captures), path_sums=self._path_sums(passed.sums),
             scales=passed.scales, updates=tuple([self._update(one) for one in passed.updates]),
             none_given=tuple([self._none_given(one) for one in passed.none_given]),

@@ -30,10 +30,9 @@ class Naming:
     """Names each thing that a program binds, and notes what its statement mentions."""
 
     def __init__(
-        self, plain: Sequence[Any], previous: Sequence[int | None], decide: Callable[[Value, Any], None],
-        *, operations: bool,
+        self, previous: Sequence[int | None], decide: Callable[[Value, Any], None], *, operations: bool
     ) -> None:  # fmt: skip
-        self.plain, self.previous, self.decide = plain, previous, decide
+        self.previous, self.decide = previous, decide
         self.made: list[Value] = []  # all values, in the order in which they got their first name
         self.by_number: dict[int, Value] = {}
         self.parameters = Parameters()
@@ -92,7 +91,7 @@ class Naming:
 
     def _plain(self, names: ScopeNames, site: Site) -> Value:
         """A number or None is bound anew each time."""
-        value = Value(None, names.id, site, plain=self.plain[self.plains])
+        value = Value(None, names.id, site, plain_at=self.plains)
         self.plains += 1
         self.made.append(value)
         return value

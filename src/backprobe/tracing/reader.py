@@ -24,7 +24,7 @@ class Reader:
     def __init__(self, tape: Tape, selection: Selection, log: Log, versions: Versions) -> None:
         self.log, self.versions = log, versions
         self.writes = tape if isinstance(tape, capabilities.Writes) else None
-        self.naming = Naming(log.plain, versions.previous, self._decide, operations=selection.asks_operations)
+        self.naming = Naming(versions.previous, self._decide, operations=selection.asks_operations)
         root = ScopeId(None, "", 0)
         self.root = ScopeNames(root)
         self.scopes = [self.root]  # by number

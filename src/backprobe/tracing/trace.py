@@ -7,7 +7,8 @@ program is over or somebody asks before. Nothing here knows a framework.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from backprobe.backends import capabilities
@@ -20,6 +21,7 @@ from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
 from backprobe.source.listener import Opener
 from backprobe.source.sites import Site
+from backprobe.tracing import schema as schemas
 from backprobe.tracing.followed_calls import Following
 from backprobe.tracing.log import (
     ABSENT,
@@ -45,6 +47,7 @@ from backprobe.tracing.log import (
 from backprobe.tracing.provenance import FILLED as CONTAINERS
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
+from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.versions import By, Versions
 
@@ -70,6 +73,7 @@ class Trace:
         self.repeats, self.following = Repeats(self), Following(self)
         self.root = Scope(self, ScopeKind.of(selection, "", "", "", ()))
         self.is_root_open = False
+        self.has_more = False  # does the reader know more than the log says?
         if isinstance(tape, capabilities.Late):
             tape.before_late = self.read
 
@@ -77,6 +81,41 @@ class Trace:
         """Name what was reported so far."""
         self.reader.read()
         return self.reader
+
+    def schema(self, outputs: Collection[int]) -> Schema:
+        """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
+        known = None
+        if self.is_repeatable and not self.reader.at:
+            known = schemas.find(self.selection, self.events, outputs)
+        if known is None or schemas.compare is not None:
+            made = schema_of(self.read(), self.selection, list(self.events), outputs)
+            if known is not None and schemas.compare is not None:
+                schemas.compare(known, made)
+            elif self.is_repeatable and not self.is_recording:
+                schemas.keep(self.selection, made)
+            return made
+        self._decide(known)
+        return known
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Does the log alone say what its reader makes of it?"""
+        return self.writes is not None and not self.log.transcripts and not self.has_more
+
+    def _decide(self, schema: Schema) -> None:
+        """Why each capture without history has none."""
+        captures = self.versions.captures
+
+        def around(of: tuple[Sequence[int], bool]) -> Any:
+            return [captures[number] for number in of[0]], of[1]
+
+        if self.writes is not None:
+            for number, of in schema.around.items():
+                self.writes.decide(captures[number], partial(around, of))
+
+    def captures(self, schema: Schema) -> list[Any]:
+        """What the tape has captured of the entries of a schema."""
+        return [self.versions.captures[number] for number in schema.numbers]
 
     def _around(self, by: By, at: int | Site) -> Any:
         return self.read().around(by, at)
@@ -376,7 +415,7 @@ class Trace:
 
     def hold_at(self, tensor: Any, site: Site, file: str) -> int:
         """The number of a tensor that stands in a line of a file without a name; what that line mentions is noted."""
-        self.is_recording = True
+        self.is_recording = self.has_more = True
         reader = self.read()
         with self.tape.quiet():
             number = self.versions.number(tensor, self.root, site)
@@ -396,6 +435,7 @@ class Trace:
     def hold_unnamed(self) -> None:
         """What is differentiated and was read under no name gets one, which the framework has for it."""
         if self.tape.unnamed is not None:
+            self.has_more = True
             with self.tape.quiet():
                 self.read().hold_unnamed(self.tape.unnamed)
 

@@ -1,61 +1,111 @@
-"""The record of a traced run: names, lines and inputs of its values, and the lines that disconnect them."""
+"""The record of a run: its schema, filled with values and gradients."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any
 
-from backprobe.backends.facts import NOTHING_KNOWN, Backward, Outcome
+from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.missing_edges import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
-from backprobe.record.inputs import IndirectInput, Read
-from backprobe.record.reasons import Reason
-from backprobe.record.source import Source
-from backprobe.source.sites import Site
+from backprobe.record.reasons import Note, Reason
+from backprobe.record.stamp import Stamp, stamp
 from backprobe.tracing.assemble import Assembler
-from backprobe.tracing.printed_names import full, names_of
+from backprobe.tracing.schema import Schema, Template
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.values import Carried, ScopeId, Value
 
 NONE = Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": "None"}), None)
 
 
-def kept(trace: Trace, outputs: Collection[int]) -> list[Value]:
-    """The values that get an entry: those with a name that was selected, and the outputs, by their numbers."""
-    wanted, made = trace.selection.wants, trace.read().naming.made
-    for value in made:
-        value.fulls = [full(name) for name in value.names]
-    return [value for value in made if value.number in outputs or any(map(wanted, value.fulls))]
+@dataclass(eq=False)
+class Run:
+    """A run that is over: its schema, and what went into it. Nothing is made of that before somebody asks."""
+
+    schema: Schema
+    backend: Backend
+    passed: Backward
+    """It refers to the captures of the schema's entries, by position."""
+
+    plain: Sequence[Any]
+    notes: tuple[Note, ...]
+    stamp: Stamp
+    described: Mapping[int, Description]
+    """What is known of tensors whose values are lost, by the position of the capture."""
+
+    def __len__(self) -> int:
+        return len(self.schema.templates)
+
+    def grads(self) -> dict[str, Any]:
+        """The gradients that are there, by printed name, in the order of execution."""
+        names = self.schema.names.of_entries
+        captured = zip(self.schema.captured, self.passed.gradients(), strict=True)
+        return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
+
+    def record(self) -> Record:
+        """The run as a record."""
+        schema, passed = self.schema, self.passed
+        assembler = Assembler(schema.names, schema.captured)
+        outcomes = iter(enumerate(passed.outcomes))
+        entries = [
+            self._entry(assembler, at, template, *(next(outcomes) if template.number is not None else (-1, None)))
+            for at, template in enumerate(schema.templates)
+        ]
+        record = assembler.record(
+            entries,
+            passed,
+            backend=self.backend.name,
+            framework=self.backend.name,
+            outputs=[schema.positions[output] for output in schema.outputs],
+            unseen=[name for name in schema.seen if name not in schema.names.positions],
+            notes=self.notes,
+            stamp=self.stamp,
+        )
+        return _with_causes(record)
+
+    def _entry(
+        self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None
+    ) -> Entry:  # fmt: skip
+        """An entry; the outcome is None for what was not captured, such as a plain number."""
+        described = NOTHING_KNOWN
+        if outcome is None:
+            outcome = self._uncaptured(template)
+        else:
+            known = self.described.get(capture)
+            described = self.backend.arrays.describe(outcome.value) if known is None else known
+            writer = None if template.number is None else self.schema.writers.get(template.number)
+            if outcome.status is GradStatus.OPAQUE and writer is not None:
+                outcome = replace(outcome, cause=writer)
+        return assembler.entry(
+            at,
+            outcome,
+            described=described,
+            source=template.source,
+            op=template.op,
+            reads=template.reads,
+            indirect=template.indirect,
+        )
+
+    def _uncaptured(self, template: Template) -> Outcome:
+        if template.absent is not None:
+            return Outcome(*template.absent, None)
+        value = None if template.plain_at is None else self.plain[template.plain_at]
+        if value is None:
+            return NONE
+        kind = f"the Python number {plain_text(value)}"
+        return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value)
 
 
-def captures_of(trace: Trace, values: Sequence[Value]) -> list[Any]:
-    """What the tape has captured of these values; nothing of a plain number."""
-    return [trace.versions.captures[value.number] for value in values if value.number is not None]
-
-
-def transcribe(
-    trace: Trace, backend: Backend, values: Sequence[Value], passed: Backward, outputs: Sequence[int]
-) -> Record:  # fmt: skip
-    """The record of one run's values; ``passed`` refers to those that were captured, by position."""
-    reader = trace.read()
-    captured = [at for at, value in enumerate(values) if value.number is not None]
-    outcomes = dict(zip(captured, passed.outcomes, strict=True))
-    names = names_of(reader, values)
-    assembler = Assembler(names, captured)
-    transcript = _Transcript(trace, backend, values, assembler)
-    record = assembler.record(
-        [transcript.entry(at, value, outcomes.get(at)) for at, value in enumerate(values)],
-        passed,
-        backend=backend.name,
-        framework=backend.name,
-        outputs=[transcript.position[reader.naming.by_number[output]] for output in outputs],
-        unseen=[name for name in reader.naming.seen if name not in names.positions],
-        notes=tuple(trace.notes | reader.naming.notes),
-    )
-    return _with_causes(record)
+def over(trace: Trace, backend: Backend, schema: Schema, passed: Backward) -> Run:
+    """The run of a trace as it is now, with what backward gave the captures of its schema's entries."""
+    arrays, tensors = backend.arrays, trace.versions.tensors
+    described = {
+        at: arrays.describe(tensors[schema.numbers[at]])
+        for at, value in passed.values() if not arrays.is_tensor(value)
+    }  # fmt: skip
+    notes = tuple(trace.notes | dict.fromkeys(schema.notes))
+    return Run(schema, backend, passed, list(trace.log.plain), notes, stamp(), described)
 
 
 def _with_causes(record: Record) -> Record:
@@ -81,70 +131,3 @@ def _may_cut(entry: Entry, lost: Set[int]) -> bool:
         return True
     mentioned = {read.at for read in entry.reads} | {way.at for way in entry.indirect}
     return entry.cause is not None or not (mentioned & lost <= edges)
-
-
-class _Transcript:
-    """Entries of a traced run: the lines of its values, and what their expressions mention."""
-
-    def __init__(self, trace: Trace, backend: Backend, values: Sequence[Value], assembler: Assembler) -> None:
-        self.trace, self.arrays, self.assembler = trace, backend.arrays, assembler
-        self.position = {value: at for at, value in enumerate(values)}
-
-    def entry(self, at: int, value: Value, outcome: Outcome | None) -> Entry:
-        """The entry of a value; ``outcome`` is None for one that was not captured, such as a plain number."""
-        scope, site, source = value.scope, value.site, None
-        if site.line:
-            source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
-        described = NOTHING_KNOWN
-        if outcome is None:
-            outcome = _uncaptured(value)
-        elif value.number is not None:
-            is_there = self.arrays.is_tensor(outcome.value)
-            tensor = outcome.value if is_there else self.trace.versions.tensors[value.number]
-            described = self.arrays.describe(tensor)
-        if outcome.status is GradStatus.OPAQUE:
-            outcome = self._with_writer(value, outcome)
-        return self.assembler.entry(
-            at,
-            outcome,
-            described=described,
-            source=source,
-            op=site.op,
-            reads=self._reads(value.reads) if value.reads else (),
-            indirect=self._indirect(value.passages) if value.passages else (),
-        )
-
-    def _with_writer(self, value: Value, outcome: Outcome) -> Outcome:
-        """The outcome of a value that unseen code wrote to, with that line as the cause where it is known."""
-        writer = None if value.number is None else self.trace.reader.writers.get(value.number)
-        return outcome if writer is None else replace(outcome, cause=_line(*writer))
-
-    def _reads(self, reads: Sequence[tuple[str, Value]]) -> tuple[Read, ...]:
-        first, position = self.assembler.first, self.position.get
-        return tuple([
-            Read(spelled, at, name=first[at]) for spelled, value in reads if (at := position(value)) is not None
-        ])  # fmt: skip
-
-    def _indirect(self, passages: Sequence[tuple[str, Carried]]) -> tuple[IndirectInput, ...]:
-        first, position = self.assembler.first, self.position.get
-        return tuple([
-            IndirectInput(one.spelled, at, through, _line(one.scope, one.site), name=first[at])
-            for through, one in passages if (at := position(one.value)) is not None
-        ])  # fmt: skip
-
-
-_source = lru_cache(16384)(Source)  # programs run the same lines at every step
-
-
-def _line(scope: ScopeId, site: Site) -> Source:
-    """The line of a statement, without the functions that it called."""
-    return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
-
-
-def _uncaptured(value: Value) -> Outcome:
-    if value.absent is not None:
-        return Outcome(*value.absent, None)
-    if value.plain is None:
-        return NONE
-    kind = f"the Python number {plain_text(value.plain)}"
-    return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value.plain)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import strip
@@ -69,7 +68,7 @@ class Value:
     number: int | None  # of its capture
     scope: ScopeId
     site: Site
-    plain: Any = None
+    plain_at: int | None = None  # which of the numbers that were bound it is
     absent: tuple[GradStatus, Reason] | None = None  # why a module's return value does not exist
     previous: Value | None = None  # the same object's version before a write
     expression: str = ""  # the expression that computes exactly this value

@@ -1,0 +1,166 @@
+"""Schemas: the names, lines and mentions of the values of a program, made once for all runs with the same log.
+
+Two runs with equal logs bound the same names at the same lines, to values that were captured in the same order. A
+schema is what the reader makes of such a log. It holds no value and no capture, but their numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import IndirectInput, Read
+from backprobe.record.patterns import Pattern, Selection
+from backprobe.record.reasons import Note, Reason
+from backprobe.record.source import Source
+from backprobe.source.sites import Site
+from backprobe.tracing.assemble import Names
+from backprobe.tracing.printed_names import full, names_of
+from backprobe.tracing.reader import Reader
+from backprobe.tracing.values import Carried, ScopeId, Value
+
+MOST = 16  # schemas that a selection keeps: a program has one for each way that it takes
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Template:
+    """What the program says of one entry."""
+
+    number: int | None  # of its capture
+    plain_at: int | None  # which of the numbers of the log it is
+    absent: tuple[GradStatus, Reason] | None
+    source: Source | None
+    op: str
+    reads: tuple[Read, ...]
+    indirect: tuple[IndirectInput, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Schema:
+    """What the reader made of one log."""
+
+    events: Sequence[Any]
+    outputs: tuple[int, ...]
+    """The numbers of what was differentiated."""
+
+    templates: tuple[Template, ...]
+    names: Names
+    numbers: tuple[int, ...]
+    """The captures of the entries that have one, in the order of these."""
+
+    captured: tuple[int, ...]
+    """The positions of these entries."""
+
+    positions: Mapping[int, int]
+    """The entry of each of these numbers."""
+
+    around: Mapping[int, tuple[Sequence[int], bool]]
+    """What each capture without history was computed from."""
+
+    writers: Mapping[int, Source]
+    """The lines of code that wrote to a capture out of sight."""
+
+    seen: tuple[str, ...]
+    """The names that the program has and that were not selected."""
+
+    notes: tuple[Note, ...]
+    missed: list[list[Pattern]] = field(default_factory=list, repr=False)
+
+    def unmatched(self, selection: Selection) -> list[Pattern]:
+        """The patterns of its selection that nothing in the program matches."""
+        if not self.missed:
+            self.missed.append(selection.unmatched([*self.names.positions, *self.seen]))
+        return self.missed[0]
+
+
+compare: Callable[[Schema, Schema], None] | None = None
+"""For tests: called with a schema that is used again, and with what the reader makes of the same log now."""
+
+
+def find(selection: Selection, events: Sequence[Any], outputs: Collection[int]) -> Schema | None:
+    """The schema of a log, if an equal one was read before."""
+    for at, known in enumerate(selection.schemas):
+        if known.events == events and known.outputs == tuple(outputs):
+            if at:
+                selection.schemas.insert(0, selection.schemas.pop(at))
+            return known  # type: ignore[no-any-return]
+    return None
+
+
+def keep(selection: Selection, schema: Schema) -> None:
+    """Remember a schema for the next runs with this selection."""
+    del selection.schemas[MOST - 1 :]
+    selection.schemas.insert(0, schema)
+
+
+def kept(reader: Reader, selection: Selection, outputs: Collection[int]) -> list[Value]:
+    """The values that get an entry: those with a name that was selected, and the outputs, by their numbers."""
+    wanted, made = selection.wants, reader.naming.made
+    for value in made:
+        value.fulls = [full(name) for name in value.names]
+    return [value for value in made if value.number in outputs or any(map(wanted, value.fulls))]
+
+
+def schema_of(reader: Reader, selection: Selection, events: Sequence[Any], outputs: Collection[int]) -> Schema:
+    """What a reader has made of these events so far."""
+    values = kept(reader, selection, outputs)
+    names = names_of(reader, values)
+    position = {value: at for at, value in enumerate(values)}
+    first = [own[0] for own in names.of_entries]
+    return Schema(
+        events,
+        tuple(outputs),
+        tuple([_template(value, position, first) for value in values]),
+        names,
+        tuple([value.number for value in values if value.number is not None]),
+        tuple([at for at, value in enumerate(values) if value.number is not None]),
+        {value.number: at for value, at in position.items() if value.number is not None},
+        {value.number: value.around for value in reader.naming.made if value.around and value.number is not None},
+        {number: line(*writer) for number, writer in reader.writers.items()},
+        tuple(reader.naming.seen),
+        tuple(reader.naming.notes),
+    )
+
+
+def _template(value: Value, position: Mapping[Value, int], first: Sequence[str]) -> Template:
+    scope, site, source = value.scope, value.site, None
+    if site.line:
+        source = _source(scope.file, site.line, site.text, value.expression, value.calls, site.below)
+    reads = [Read(spelled, at, name=first[at]) for spelled, one in value.reads if (at := position.get(one)) is not None]
+    indirect = [
+        IndirectInput(one.spelled, at, through, _passing(one), name=first[at])
+        for through, one in value.passages if (at := position.get(one.value)) is not None
+    ]  # fmt: skip
+    return Template(
+        value.number, value.plain_at, value.absent, source, site.op, tuple(reads), tuple(indirect)
+    )  # fmt: skip
+
+
+_source = lru_cache(16384)(Source)  # programs run the same lines in many ways
+
+
+def line(scope: ScopeId, site: Site) -> Source:
+    """The line of a statement, without the functions that it called."""
+    return _source(scope.file, site.line, site.text, site.origin.expression, (), site.below)
+
+
+def _passing(carried: Carried) -> Source:
+    return line(carried.scope, carried.site)
+
+
+def differences(known: Schema, made: Schema) -> list[str]:
+    """Where two schemas of one log differ: none, or a schema was used that is not this log's."""
+    found = [
+        f"{one.name}: {getattr(known, one.name)!r} != {getattr(made, one.name)!r}"
+        for one in fields(Schema)
+        if one.name not in ("events", "templates", "missed") and getattr(known, one.name) != getattr(made, one.name)
+    ]
+    for at, (old, new) in enumerate(zip(known.templates, made.templates, strict=False)):
+        found += [
+            f"entry {at}, {one.name}: {getattr(old, one.name)!r} != {getattr(new, one.name)!r}"
+            for one in fields(Template) if getattr(old, one.name) != getattr(new, one.name)
+        ]  # fmt: skip
+    return found if len(known.templates) == len(made.templates) else [*found, "other entries"]
