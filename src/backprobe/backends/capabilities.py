@@ -30,7 +30,7 @@ Where one is missing, what needs it is refused in the words of ``backprobe.backe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Protocol
@@ -92,6 +92,9 @@ class Writes(ABC):
     def decide(self, capture: Any, around: Callable[[], Around]) -> None:
         """Find out why a capture has no history, if it has none; ``around`` returns what it was computed from."""
 
+    has_found: bool = False
+    """Is there something that ``overwritten`` or ``detached`` will tell?"""
+
     @abstractmethod
     def overwritten(self) -> Sequence[Any]:
         """The captures written where the framework does not look, since this was asked last."""
@@ -103,6 +106,9 @@ class Writes(ABC):
 
 class Late(ABC):
     """Histories that come late: a captured tensor may begin to require a gradient."""
+
+    waiting: Collection[Any]
+    """The captures that have no history so far, and may get one."""
 
     before_late: Callable[[], object] = staticmethod(tuple)
     """Called before a capture gets its history late: what was computed from it so far was computed without one."""

@@ -55,6 +55,12 @@ class Tape(Tensors, Callables, Protocol):
     def release(self) -> None:
         """Keep nothing any longer."""
 
+    ordinary: frozenset[type] = frozenset()
+    """Types of tensors that are themselves and nothing else: identified by ``id``, and read without side effects."""
+
+    disturbed: Callable[[], int] = int
+    """Is something installed that sees what is read of tensors, ordinary ones too?"""
+
     def identity(self, tensor: Any, /) -> int:
         """The same number for what is the same tensor."""
         return id(tensor)

@@ -47,7 +47,7 @@ class Repeats(Generic[T]):
         if self.recompute is None:
             return self.trace
         part = self.recompute.repeated()
-        if part is None or part not in self.again:
+        if self.again and (part is None or part not in self.again):
             self.settle()
         if part is None:
             return self.trace
@@ -62,7 +62,8 @@ class Repeats(Generic[T]):
         """
         if self.recompute is None:
             return ()
-        again, part = self.again.get(self.recompute.repeated()), self.recompute.to_be_repeated()
+        again = self.again.get(self.recompute.repeated()) if self.again else None
+        part = self.recompute.to_be_repeated()
         found = [] if again is None else [again[1]]
         return found if part is None else [*found, self.first.setdefault(part, [])]
 

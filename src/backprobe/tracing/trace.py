@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, TypeVar
 
 from backprobe.backends import capabilities
@@ -53,6 +54,8 @@ from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
 NUMBERS = (bool, int, float, complex, type(None))
+HOLD_NOTHING = frozenset({str, bytes, type, FunctionType, MethodType, BuiltinFunctionType})
+"""Types of values that are looked at often, and never hold a tensor that has a name in them."""
 
 
 class Trace:
@@ -61,6 +64,7 @@ class Trace:
     def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
         self.tape, self.selection, self.home = tape, selection, home
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
+        self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.is_recording = True
@@ -233,9 +237,17 @@ class Trace:
 
     def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
         """What a local is bound to, as the log says it: a tensor is captured, and its name is live."""
-        wanted = scope.kind.wanted
-        if isinstance(value, NUMBERS):
+        wanted, kind = scope.kind.wanted, type(value)
+        if kind in self.ordinary and not self.disturbed():
+            if wanted[local]:
+                number = self.versions.number(value, scope, at)
+                self.versions.lives(scope, local + own if own else local, (number,))
+                return number
+            return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
+        if kind in NUMBERS or isinstance(value, NUMBERS):
             return self._plain(value) if wanted[local] else PASSED_OVER
+        if kind in HOLD_NOTHING:
+            return CARRIED
         if not self.tape.is_tensor(value):
             return self._of_container(scope, local, at, value, own)
         with self.tape.quiet():

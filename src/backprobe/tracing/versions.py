@@ -53,7 +53,7 @@ class Versions:
                 self._note_overwritten(by, at)
                 return made
             known = swept
-        if self.late is not None:
+        if self.late is not None and self.captures[known] in self.late.waiting:
             self.late.seen_again(self.captures[known])
         return known
 
@@ -110,17 +110,19 @@ class Versions:
         if self.counted is None:
             return
         if self.late is not None:
-            self.late.look_again(self._line(by, at))
-        self._mark_detached()
+            self.late.look_again(self._line(by, at) if self.by_line else None)
+        if self.writes is not None and self.writes.has_found:
+            self._mark_detached()
         now = self.counted.versions(self.live)
         if now != self.stamps:
             self._renew(now, by, at)
-        self._note_overwritten(by, at)
+        if self.writes is not None and self.writes.has_found:
+            self._note_overwritten(by, at)
 
     def _line(self, by: By, at: int | Site) -> tuple[str, int] | None:
         site = self._site(by, at)
         file = by.file if isinstance(by, ScopeKind) else by.kind.file
-        return (file, site.line) if self.by_line and site is not None and site.line else None
+        return (file, site.line) if site is not None and site.line else None
 
     def _site(self, by: By, at: int | Site) -> Site | None:
         if isinstance(at, Site):

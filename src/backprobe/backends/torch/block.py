@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node
+from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options
@@ -29,7 +29,14 @@ from backprobe.backends.torch.backward_passes import (
     current_pass,
     queue_callback,
 )
-from backprobe.backends.torch.capture import Capture, ListenedLeaf, ViewWrite, gradient_edge
+from backprobe.backends.torch.capture import (
+    TOKENS,
+    WRITTEN_IN_PYTHON,
+    Capture,
+    ListenedLeaf,
+    ViewWrite,
+    gradient_edge,
+)
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, key
@@ -79,7 +86,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         super().__init__(options)
         self.passing = Passing(options.create_graph)
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
-        self.waiting: list[Capture] = []  # floating, and without a history so far
+        self.waiting: dict[Capture, None] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
@@ -126,14 +133,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         through: bool = False,
     ) -> Capture:  # fmt: skip
         capture = super().capture(tensor, around, previous, through)
-        capture.calls = self.passing.begun
+        if self.passing.begun:
+            capture.calls = self.passing.begun
         if self.updates is not None:
             self.updates.look(None)
             self.updates.newest = capture
-        if not capture.is_followed and capture.alias is not None and self.is_floating(tensor):
+        if capture.unfollowed is not None and self.is_floating(tensor):
             capture.part = self.to_be_repeated()
             capture.in_vain = in_vain() if capture.part is not None else None
-            self.waiting.append(capture)
+            self.waiting[capture] = None
         return capture
 
     def _overwritten_unseen(self, capture: Capture) -> None:
@@ -145,6 +153,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             capture.leaf.write()
         self.updated[capture] = None
         self.found_overwritten.append(capture)
+        self.has_found = True
 
     def _compare_uses(self, roots: Sequence[Node]) -> None:
         """A pass begins. A written leaf gets a wrong gradient where that goes through uses of its older values."""
@@ -190,15 +199,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         if self.updates is not None:
             self.updates.look(at)
-        late = [capture for capture in self.waiting if capture.tensor.requires_grad]
-        for capture in late:
-            self.late_edge(capture)
-        if late:
-            self.waiting = [capture for capture in self.waiting if not capture.is_followed]
+        for capture in [capture for capture in self.waiting if capture.tensor.requires_grad]:
+            self.seen_again(capture)
 
     def seen_again(self, capture: Capture) -> None:
-        if not capture.is_followed:
-            self.late_edge(capture)
+        self.late_edge(capture)
+        if capture.is_followed:
+            self.waiting.pop(capture, None)
 
     def late_edge(self, capture: Capture) -> None:
         had_none = not capture.is_followed
@@ -211,6 +218,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def _take_edge(self, capture: Capture, previous: Capture | None, through: bool) -> None:
         """No node of a leaf is held: PyTorch makes another where the leaf gets another shape or dtype."""
         tensor = capture.tensor
+        node = tensor.grad_fn
+        if node is not None and previous is None and not through and not isinstance(node, WRITTEN_IN_PYTHON):
+            self._listen_at(capture, node, tensor.output_nr, False)  # nearly all
+            return
         if not tensor.is_leaf or tensor._is_view():
             super()._take_edge(capture, previous, through)
             return
@@ -251,11 +262,17 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
         node, at = key(capture.edge)
-        if (node, at) not in self.numbers:
-            self.numbers[node, at] = number = self._number()
-            take = partial(self.passing.take, number, at, isinstance(node, BackwardCFunction))
-            self.hook_handles.append(node.register_prehook(take))
-        capture.number = self.numbers[node, at]
+        self._listen_at(capture, node, at, isinstance(node, BackwardCFunction))
+
+    def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool) -> None:
+        """Note what arrives at an edge. A node whose backward the user wrote may write into what it is given."""
+        if capture.edge is None:
+            capture.edge = tuple.__new__(GradientEdge, (node, at, *TOKENS))
+        number = self.numbers.get((node, at))
+        if number is None:
+            self.count = number = self.numbers[node, at] = self.count + 1
+            self.hook_handles.append(node.register_prehook(partial(self.passing.take, number, at, is_users)))
+        capture.number = number
 
     def _compare_leaves(self) -> None:
         """Where processes work together, what backward leaves in ``.grad`` is not what arrives at a leaf: that may be

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +15,9 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 
-@dataclass(eq=False, slots=True)
 class Capture:
-    """One tensor at one version."""
+    """One tensor at one version. What most captures do not have is an attribute of the class."""
 
-    tensor: Tensor
-    version: int
-    alias: Tensor | None
     edge: GradientEdge | None = None
     status: GradStatus = GradStatus.OK  # why there is no edge, decided when the program is over
     why: Reason | None = None
@@ -33,10 +29,13 @@ class Capture:
     again: Capture | None = None  # what it is there
     in_vain: Source | None = None  # the line of the checkpoint that will not compute it again
     geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
-    writes: list[ViewWrite] = field(default_factory=list)
+    writes: tuple[ViewWrite, ...] = ()
     leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
     number: int = -1  # of what has arrived there for this version
     calls: int = 0  # of backward() before it got its name
+
+    def __init__(self, tensor: Tensor, version: int, alias: Tensor | None) -> None:
+        self.tensor, self.version, self.alias = tensor, version, alias
 
     @property
     def is_followed(self) -> bool:
@@ -44,10 +43,9 @@ class Capture:
         return self.edge is not None or self.leaf is not None
 
     def but(self, **changed: Any) -> Capture:
-        """Another like this one, as ``dataclasses.replace`` makes it, in a third of the time."""
+        """Another like this one."""
         other = Capture.__new__(Capture)
-        for name in Capture.__slots__:
-            setattr(other, name, changed[name] if name in changed else getattr(self, name))
+        vars(other).update(vars(self) | changed)
         return other
 
 
@@ -101,6 +99,17 @@ def memory(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
+WRITTEN_IN_PYTHON = torch._C._FunctionBase
+"""Nodes that may be freed while an edge to them is held."""
+
+TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases: what keeps the node alive
+
+
+def edge_at(node: Node, number: int) -> GradientEdge:
+    """``GradientEdge(node, number)``, without the function that a named tuple is made by."""
+    return tuple.__new__(GradientEdge, (node, number, *TOKENS))
+
+
 def gradient_edge(tensor: Tensor) -> GradientEdge | None:
     """Where the gradient of a tensor arrives; None for one that requires none.
 
@@ -110,10 +119,14 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
     if not tensor.requires_grad:
         return None
     node = tensor.grad_fn
-    if node is not None and _is_engines(node):
-        return GradientEdge(node, tensor.output_nr)
+    if node is not None and not isinstance(node, WRITTEN_IN_PYTHON):
+        return edge_at(node, tensor.output_nr)
     has_views = tensor.layout is torch.strided and not tensor.is_nested
-    if (node is not None or not tensor._is_view()) if has_views else _is_engines(node):
+    if (
+        (node is not None or not tensor._is_view())
+        if has_views
+        else isinstance(node, Node) and not isinstance(node, WRITTEN_IN_PYTHON)
+    ):
         with torch.inference_mode(False):  # where PyTorch makes a view of a leaf to find its edge
             return get_gradient_edge(tensor)
     with torch.inference_mode(False), torch.enable_grad():  # sparse and nested tensors have no view, but a copy
@@ -125,6 +138,9 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
     return GradientEdge(node, number, *token)
 
 
-def _is_engines(node: Node | None) -> bool:
-    """Is it a node of PyTorch's own, which lives as long as the edge to it does?"""
-    return node is not None and not isinstance(node, torch._C._FunctionBase)
+def _has_own_edge(tensor: Tensor, has_views: bool) -> bool:
+    """Can PyTorch be asked for the edge of this one? For some it would make a view, which these cannot have."""
+    node = tensor.grad_fn
+    if has_views:
+        return node is not None or not tensor._is_view()
+    return node is not None and not isinstance(node, WRITTEN_IN_PYTHON)

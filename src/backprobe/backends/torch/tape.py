@@ -7,7 +7,7 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,7 @@ UPDATED = Reason("partly_updated")
 OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+VERSION = vars(torch._C.TensorBase)["_version"].__get__
 
 
 class TorchTape(Tape, Versions, Writes):
@@ -50,8 +51,10 @@ class TorchTape(Tape, Versions, Writes):
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.copies = options.values == "copy"
         self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
         self.captured = 0  # how many captures so far
+        self.has_subclasses = False  # is one of them of a type that may answer for itself?
         self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
         self.known_versions: dict[int, int] = {}  # by storage: the version after the last write that was seen
@@ -80,8 +83,18 @@ class TorchTape(Tape, Versions, Writes):
 
     identity = staticmethod(id)
 
+    ordinary = frozenset({Tensor, torch.nn.Parameter})
+    disturbed = staticmethod(torch._C._len_torch_function_stack)
+
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, Tensor)
+
+    def versions(self, tensors: Sequence[Tensor]) -> list[int]:
+        if not self.has_subclasses and not self.disturbed():
+            with suppress(RuntimeError):  # an inference tensor has no version
+                return list(map(VERSION, tensors))
+        with self.quiet():
+            return list(map(version, tensors))
 
     def is_differentiated(self, value: Any) -> bool:
         if not isinstance(value, Tensor) or not value.requires_grad:
@@ -101,16 +114,19 @@ class TorchTape(Tape, Versions, Writes):
         through: bool = False,
     ) -> Capture:  # fmt: skip
         if is_wrapped(tensor):
-            return Capture(tensor, version(tensor), None, None, GradStatus.OPAQUE, Reason("func_transform"))
-        alias = tensor.detach()
-        capture = Capture(tensor, self.version(tensor), alias)
-        if self.options.values == "copy":
-            capture.snapshot = alias.clone()
+            capture = Capture(tensor, version(tensor), None)
+            capture.status, capture.why = GradStatus.OPAQUE, Reason("func_transform")
+            return capture
+        capture = Capture(tensor, self.version(tensor), tensor.detach())
+        if self.copies:
+            capture.snapshot = capture.alias.clone()  # type: ignore[union-attr]
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
-        if not capture.is_followed:
+        if capture.edge is None and capture.leaf is None:
             capture.unfollowed = Unfollowed(_mode(), tensor.requires_grad)
             capture.in_vain = in_vain() if capture.unfollowed.mode else None
+        if type(tensor) not in self.ordinary:
+            self.has_subclasses = True
         capture.nth, self.captured = self.captured, self.captured + 1
         self.unplaced.append(capture)
         return capture
@@ -160,6 +176,7 @@ class TorchTape(Tape, Versions, Writes):
         if previous is not None and previous.edge is not None and key(previous.edge) == key(capture.edge):
             previous.opaque = capture.opaque = TOGETHER
             self.found_overwritten += [previous, capture]
+            self.has_found = True
         self._attach(capture)
 
     def _why_no_edge(
@@ -245,12 +262,13 @@ class TorchTape(Tape, Versions, Writes):
                 self._overwritten_unseen(capture)
             if capture.edge is not None and not capture.tensor.requires_grad:  # detach_()
                 self.found_detached.append(capture)
+                self.has_found = True
         base = tensor._base
         if nodes and base is not None and _is_copy_slices(base):
             write = ViewWrite(get_gradient_edge(base).node, Geometry.of(tensor, base))
             for capture in current:
                 if capture.edge is not None and capture.geometry is None and capture.edge.node in nodes:
-                    capture.writes.append(write)
+                    capture.writes = (*capture.writes, write)
                     self._lead_around(write)
                     if capture.tensor.dtype != base.dtype or tensor.dtype != base.dtype:
                         capture.opaque = OTHER_DTYPE
@@ -259,6 +277,7 @@ class TorchTape(Tape, Versions, Writes):
         captures = self._kept(tensor)
         self.exposed |= dict.fromkeys(captures)
         self.exposed_now += captures
+        self.has_found = True
 
     def overwritten(self) -> Sequence[Capture]:
         """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
@@ -267,11 +286,13 @@ class TorchTape(Tape, Versions, Writes):
                 self._overwritten_unseen(capture)
         found, self.found_overwritten = self.found_overwritten, []
         self.exposed_now.clear()
+        self.has_found = bool(self.found_detached)
         return found
 
     def _overwritten_unseen(self, capture: Capture) -> None:
         capture.opaque = BEHIND_AUTOGRAD
         self.found_overwritten.append(capture)
+        self.has_found = True
 
     def detached(self) -> Sequence[Capture]:
         found, self.found_detached = self.found_detached, []
