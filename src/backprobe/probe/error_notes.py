@@ -20,7 +20,7 @@ from backprobe.source.user_code import package
 from backprobe.tracing.schema import kept
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import over
-from backprobe.tracing.values import NamedAs
+from backprobe.tracing.values import NamedAs, Value
 
 DIFFERENTIATING = ("grad", "backward")
 
@@ -43,7 +43,7 @@ def explained(run: Running, error: BaseException) -> str | None:
 def _explained(run: Running, error: BaseException) -> str | None:
     if run.backend.errors is None:
         return None
-    failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema([])))
+    failure = run.backend.errors(error, run.tape, run.trace.captures(run.trace.schema_so_far([])))
     if failure is None or isinstance(failure, str):
         return failure
     at = _users(error.__traceback__)
@@ -56,7 +56,7 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if record is None:
         return None
     if outputs:
-        held = run.trace.captures(run.trace.schema(outputs))
+        held = run.trace.captures(run.trace.schema_so_far(outputs))
         failure = replace(failure, values=(held.index(run.trace.versions.captures[outputs[0]]),))
     return note(failure, record, captured)
 
@@ -64,11 +64,8 @@ def _explained(run: Running, error: BaseException) -> str | None:
 def explain_unconnected(run: Running, error: BackprobeError) -> None:
     """Add to an error the lines that disconnect the result from every differentiated value."""
     made = run.trace.read().naming.made
-    returned = [
-        value.number for value in made
-        if value.number is not None and any(_is_returned(run, name) for name in value.names)
-    ]  # fmt: skip
-    record, _ = so_far(run, returned)
+    returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
+    record, _ = so_far(run, outputs=returned)
     said = None if record is None else cut_note(record)
     if said is not None:
         error.add_note(said)
@@ -78,11 +75,11 @@ def _is_returned(run: Running, name: NamedAs) -> bool:
     return name[0] is run.trace.reader.root.id and name[1] == "return"
 
 
-def so_far(run: Running, outputs: Sequence[int]) -> tuple[Record | None, list[int]]:
+def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] = ()) -> tuple[Record | None, list[int]]:
     """What a program has recorded, before backward; and the positions of the entries that were captured."""
     if run.tape.unfinished is None:
         return None, []
-    schema = run.trace.schema(outputs)
+    schema = run.trace.schema_so_far(numbers, outputs)
     with run.tape.quiet():
         passed = run.tape.unfinished(run.trace.captures(schema))
     return over(run.trace, run.backend, schema, passed).record(), list(schema.captured)

@@ -70,10 +70,9 @@ class Repeats(Generic[T]):
     def settle(self) -> None:
         """The repetitions are over: what their values are known by there, those of the first run get."""
         over, self.again = self.again, {}
-        if over:
-            self.trace.read()
+        for trace in (self.trace, *(repeat for repeat, _ in over.values())) if over else ():
+            trace.read()  # one part may lie in another
         for part, (repeat, transcript) in over.items():
-            repeat.read()
             for value, again in _pairs(self.first.get(part, []), transcript):
                 if self.recompute is not None and value.number is not None and again.number is not None:
                     first, second = self.trace.versions.captures[value.number], repeat.versions.captures[again.number]

@@ -46,6 +46,9 @@ class Schema:
     outputs: tuple[int, ...]
     """The numbers of what was differentiated."""
 
+    output_entries: tuple[int, ...]
+    """The positions of their entries."""
+
     templates: tuple[Template, ...]
     names: Names
     numbers: tuple[int, ...]
@@ -53,9 +56,6 @@ class Schema:
 
     captured: tuple[int, ...]
     """The positions of these entries."""
-
-    positions: Mapping[int, int]
-    """The entry of each of these numbers."""
 
     around: Mapping[int, tuple[Sequence[int], bool]]
     """What each capture without history was computed from."""
@@ -96,28 +96,31 @@ def keep(selection: Selection, schema: Schema) -> None:
     selection.schemas.insert(0, schema)
 
 
-def kept(reader: Reader, selection: Selection, outputs: Collection[int]) -> list[Value]:
-    """The values that get an entry: those with a name that was selected, and the outputs, by their numbers."""
+def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> list[Value]:
+    """The values that get an entry: those with a name that was selected, and the outputs."""
     wanted, made = selection.wants, reader.naming.made
     for value in made:
         value.fulls = [full(name) for name in value.names]
-    return [value for value in made if value.number in outputs or any(map(wanted, value.fulls))]
+    return [value for value in made if value in outputs or any(map(wanted, value.fulls))]
 
 
-def schema_of(reader: Reader, selection: Selection, events: Sequence[Any], outputs: Collection[int]) -> Schema:
-    """What a reader has made of these events so far."""
+def schema_of(
+    reader: Reader, selection: Selection, events: Sequence[Any], numbers: Collection[int], more: Sequence[Value] = ()
+) -> Schema:  # fmt: skip
+    """What a reader has made of these events so far. The outputs are given by their numbers, or are values."""
+    outputs = [reader.naming.by_number[number] for number in numbers] + list(more)
     values = kept(reader, selection, outputs)
     names = names_of(reader, values)
     position = {value: at for at, value in enumerate(values)}
     first = [own[0] for own in names.of_entries]
     return Schema(
         events,
-        tuple(outputs),
+        tuple(numbers),
+        tuple([position[output] for output in outputs]),
         tuple([_template(value, position, first) for value in values]),
         names,
         tuple([value.number for value in values if value.number is not None]),
         tuple([at for at, value in enumerate(values) if value.number is not None]),
-        {value.number: at for value, at in position.items() if value.number is not None},
         {value.number: value.around for value in reader.naming.made if value.around and value.number is not None},
         {number: line(*writer) for number, writer in reader.writers.items()},
         tuple(reader.naming.seen),

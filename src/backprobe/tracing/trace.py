@@ -50,6 +50,7 @@ from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
 from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.scope import Scope
+from backprobe.tracing.values import Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
@@ -116,6 +117,10 @@ class Trace:
         if self.writes is not None:
             for number, of in schema.around.items():
                 self.writes.decide(captures[number], partial(around, of))
+
+    def schema_so_far(self, numbers: Collection[int], outputs: Sequence[Value] = ()) -> Schema:
+        """The schema of a program that may go on, with more outputs than those of these numbers."""
+        return schema_of(self.read(), self.selection, list(self.events), numbers, outputs)
 
     def captures(self, schema: Schema) -> list[Any]:
         """What the tape has captured of the entries of a schema."""

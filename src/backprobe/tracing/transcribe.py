@@ -57,7 +57,7 @@ class Run:
             passed,
             backend=self.backend.name,
             framework=self.backend.name,
-            outputs=[schema.positions[output] for output in schema.outputs],
+            outputs=schema.output_entries,
             unseen=[name for name in schema.seen if name not in schema.names.positions],
             notes=self.notes,
             stamp=self.stamp,

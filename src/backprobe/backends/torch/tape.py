@@ -7,7 +7,7 @@ a kept tensor does not. Values are detached aliases, copied just before a write 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -91,8 +91,10 @@ class TorchTape(Tape, Versions, Writes):
 
     def versions(self, tensors: Sequence[Tensor]) -> list[int]:
         if not self.has_subclasses and not self.disturbed():
-            with suppress(RuntimeError):  # an inference tensor has no version
+            try:
                 return list(map(VERSION, tensors))
+            except RuntimeError:
+                pass  # an inference tensor has no version
         with self.quiet():
             return list(map(version, tensors))
 
