@@ -5,7 +5,7 @@ Facts that become parts of a record refer to captures by position: see ``record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -75,14 +75,6 @@ class Backward:
     scales: tuple[float | None, ...] = ()  # see ``Record``
     updates: tuple[Update, ...] = ()
     none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
-
-    def gradients(self) -> Iterable[tuple[bool, Any]]:
-        """Of each capture, whether it has a gradient, and which."""
-        return [(one.status is GradStatus.OK, one.grad) for one in self.outcomes]
-
-    def values(self) -> Iterable[tuple[int, Any]]:
-        """The values of the captures that may be no tensor, by their position."""
-        return [(at, one.value) for at, one in enumerate(self.outcomes)]
 
 
 @dataclass(frozen=True)

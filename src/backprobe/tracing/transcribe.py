@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
+from backprobe.backends.outcomes import gradients, unusual
 from backprobe.backends.protocol import Backend
 from backprobe.cuts.missing_edges import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
@@ -40,7 +41,7 @@ class Run:
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
         names = self.schema.names.of_entries
-        captured = zip(self.schema.captured, self.passed.gradients(), strict=True)
+        captured = zip(self.schema.captured, gradients(self.passed.outcomes), strict=True)
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 
     def record(self) -> Record:
@@ -102,7 +103,7 @@ def over(trace: Trace, backend: Backend, schema: Schema, passed: Backward) -> Ru
     arrays, tensors = backend.arrays, trace.versions.tensors
     described = {
         at: arrays.describe(tensors[schema.numbers[at]])
-        for at, value in passed.values() if not arrays.is_tensor(value)
+        for at, outcome in unusual(passed.outcomes) if not arrays.is_tensor(outcome.value)
     }  # fmt: skip
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
     return Run(schema, backend, passed, list(trace.log.plain), notes, stamp(), described)

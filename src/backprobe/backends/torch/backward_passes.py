@@ -171,6 +171,12 @@ class Passing:
         self.written[number] = gradient._version
         self.count += 1
 
+    def touched(self) -> set[int]:
+        """The numbers of the gradients that something has written into since."""
+        return {
+            number for number, held in self.arrived.items() if held._version != self.written.get(number, held._version)
+        }
+
     def is_untouched(self, number: int) -> bool:
         """A backward that the user wrote may write into what it is given, which is what is held here."""
         return self.arrived[number]._version == self.written.get(number, self.arrived[number]._version)

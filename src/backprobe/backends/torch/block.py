@@ -6,7 +6,7 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any
@@ -17,7 +17,8 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.capabilities import Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options
+from backprobe.backends.facts import Around, Backward, Options, Outcome
+from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import (
@@ -42,7 +43,15 @@ from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.scaling import Multiple, multiple, scales
-from backprobe.backends.torch.strategies import NO_PATH, Missing, edges, hooks_noted, outcome, with_leaves
+from backprobe.backends.torch.strategies import (
+    NO_PATH,
+    Missing,
+    edges,
+    hooks_noted,
+    outcome,
+    usual_values,
+    with_leaves,
+)
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
@@ -62,14 +71,18 @@ def _traces(code: CodeType) -> bool:
     return not runs_as_it_is and code.co_filename.startswith(tuple(HOME + part for part in TRACERS))
 
 
+def _with_edges(captures: Sequence[Capture]) -> list[Capture]:
+    """The captures, leaves with the edges at which their gradients arrive."""
+    return [c if c.leaf is None else c.but(edge=gradient_edge(c.tensor)) for c in captures]
+
+
 def _with_history(capture: Capture) -> Capture:
     """A capture as it is where a reentrant checkpoint computed it again, as often as it did."""
     again = None if capture.again is None else _with_history(capture.again)
     if again is not None and again.edge is not None:
         return again.but(version=capture.version, alias=capture.alias, snapshot=capture.snapshot, calls=capture.calls)
     if capture.leaf is not None:
-        opaque = TOGETHER if capture.leaf.is_unclear else capture.opaque
-        return capture.but(edge=gradient_edge(capture.tensor), opaque=opaque)
+        return capture.but(opaque=TOGETHER) if capture.leaf.is_unclear else capture
     if capture.edge is None and capture.in_vain is not None:
         return capture.but(status=GradStatus.DETACHED, why=IN_VAIN)
     if capture.edge is None and capture.part is not None:
@@ -328,41 +341,64 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
-        return super().unfinished([_with_history(capture) for capture in captures])
+        return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> Backward:
         self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
         updates = () if self.updates is None else self.updates.found(captures)
-        arrived = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
-        around = {node: gradient for (node, at), gradient in arrived.items() if at == AROUND and gradient is not None}
-        captures = [self._judged(_with_history(capture)) for capture in captures]
-        gradients, recorded = Arrivals(arrived, {}, around).gradients(captures), graph.by_edge(captures)
-        for at, capture in enumerate(captures):
-            if capture.leaf is not None and capture.number in self.passing.arrived:
-                gradients[at] = self.passing.arrived[capture.number]
-        missing, live = self._why_missing(), self.options.create_graph
-        outcomes = []
-        for at, capture in enumerate(captures):
-            sources, why = edges(graph.inputs(capture.edge, recorded)), self._why_of_leaf(capture) or missing
-            outcomes.append(outcome(capture, gradients.get(at), sources, live, why))
-        outcomes = with_leaves(captures, outcomes, self._begun_at())
+        arrived = self.passing.arrived
+        touched = self.passing.touched()
+        captures = [self._judged(capture, touched) for capture in captures]
+        recorded = graph.by_edge(captures)
+        inputs = graph.all_inputs(captures, recorded)
+        values = usual_values(captures, self.versions([c.tensor for c in captures]), self.options.create_graph)
+        grads = [
+            None if c.opaque is not None or c.writes or c.geometry is not None else arrived.get(c.number)
+            for c in captures
+        ]  # fmt: skip
+        lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
+        unusual = self._unusual(captures, lacking, grads, inputs)
+        outcomes = Outcomes(values, grads, inputs, [c.tensor.is_leaf for c in captures], unusual)
         places: dict[int, list[int]] = {}
         for at, capture in enumerate(captures):
-            places.setdefault(capture.number, []).append(at)
-        order = [at for number in self.passing.arrived for at in places.get(number, ())]
-        visited = tuple(at for at in order if outcomes[at].status is GradStatus.OK)
-        numbers, notes = scales(self.multiples, captures, recorded, gradients if self._is_alone() else {})
-        notes = (*notes, *hooks_noted(captures, outcomes))
+            if at not in unusual or unusual[at].status is GradStatus.OK:
+                places.setdefault(capture.number, []).append(at)
+        visited = tuple([at for number in arrived for at in places.get(number, ())])
+        numbers, notes = self._scales(captures, recorded, grads) if self.multiples else ((), ())
+        notes = (*notes, *hooks_noted(captures, sorted(at for own in places.values() for at in own)))
         passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
-        return passed if self.births is None else self.births.added_to(passed, captures)
+        return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
 
-    def _judged(self, capture: Capture) -> Capture:
-        """A capture whose gradient was written into after it arrived is opaque."""
-        if capture.number in self.passing.arrived and not self.passing.is_untouched(capture.number):
-            return capture.but(opaque=Reason("gradient_overwritten"))
-        return capture
+    def _unusual(
+        self, captures: Sequence[Capture], lacking: Sequence[int], grads: list[Tensor | None],
+        inputs: Sequence[tuple[int, ...]],
+    ) -> dict[int, Outcome]:  # fmt: skip
+        """The outcomes of captures that lack a gradient, or a value that can be shown as it is."""
+        if not lacking:
+            return {}
+        passed = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
+        around = {node: gradient for (node, at), gradient in passed.items() if at == AROUND and gradient is not None}
+        missing, live, arrivals = self._why_missing(), self.options.create_graph, Arrivals(passed, {}, around)
+        found = {}
+        for at in lacking:
+            capture, why = captures[at], self._why_of_leaf(captures[at]) or missing
+            if grads[at] is None:
+                grads[at] = arrivals.gradient(capture)
+            found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
+        return with_leaves(captures, found, self._begun_at())
+
+    def _scales(self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], grads: Sequence[Any]) -> Any:
+        leaves = graph.by_edge(_with_edges(captures))
+        derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
+        return scales(self.multiples, captures, {**leaves, **recorded}, derivatives)
+
+    def _judged(self, capture: Capture, touched: Collection[int]) -> Capture:
+        """A capture as backward left it. One whose gradient was written into after it arrived is opaque."""
+        if capture.again is not None or capture.edge is None:
+            capture = _with_history(capture)
+        return capture.but(opaque=Reason("gradient_overwritten")) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture) -> Missing | None:
         """Of a leaf that got its name when a backward() was over: why this version may have no gradient."""

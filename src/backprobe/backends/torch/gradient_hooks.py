@@ -47,10 +47,11 @@ class Arrivals:
 
     def gradients(self, captures: Sequence[Capture]) -> Gradients:
         """The gradient of each capture that has one."""
-        found = {at: self._gradient(capture) for at, capture in enumerate(captures)}
+        found = {at: self.gradient(capture) for at, capture in enumerate(captures)}
         return {at: gradient for at, gradient in found.items() if gradient is not None}
 
-    def _gradient(self, capture: Capture) -> Tensor | None:
+    def gradient(self, capture: Capture) -> Tensor | None:
+        """What arrived at a capture, as far as it is this version's."""
         if capture.edge is None or capture.opaque:
             return None
         gradient = self.at(key(capture.edge))

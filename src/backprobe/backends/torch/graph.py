@@ -7,7 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
@@ -17,6 +19,7 @@ from backprobe.backends.torch.capture import Capture, gradient_edge
 Key = tuple[Node, int]
 BACKWARD = re.compile(r"(\w+?)Backward\d*")
 LEAF = "torch::autograd::AccumulateGrad"
+ADDING: Any = torch._C._functions.AccumulateGrad  # type: ignore[attr-defined]  # has no stub
 
 
 def key(edge: GradientEdge) -> Key:
@@ -26,7 +29,14 @@ def key(edge: GradientEdge) -> Key:
 def by_edge(captures: Sequence[Capture]) -> dict[Key, list[int]]:
     """The captures at each edge: first a whole tensor, then views that were written in place and share its edge."""
     found: dict[Key, list[int]] = {}
-    for at in sorted(range(len(captures)), key=lambda at: captures[at].geometry is not None):
+    views = []
+    for at, capture in enumerate(captures):
+        edge = capture.edge
+        if capture.geometry is not None:
+            views.append(at)
+        elif edge is not None:
+            found.setdefault((edge[0], edge[1]), []).append(at)
+    for at in views:
         edge = captures[at].edge
         if edge is not None:
             found.setdefault(key(edge), []).append(at)
@@ -50,6 +60,32 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
                 visited.add(follower)
                 pending.append(follower)
     return sorted(found)
+
+
+def all_inputs(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> list[tuple[int, ...]]:
+    """``inputs`` of many captures, leaves among them: in one loop, for a program may have thousands."""
+    leaves = {id(c.tensor): at for at, c in reversed([*enumerate(captures)]) if c.leaf is not None}
+    every = []
+    for capture in captures:
+        found: dict[int, None] = {}
+        visited: set[Node] = set()
+        pending = [] if capture.edge is None else [capture.edge[0]]
+        while pending:
+            pairs: Any = pending.pop().next_functions
+            for pair in pairs:
+                follower = pair[0]
+                if follower is None:
+                    continue
+                known = recorded.get(pair)
+                if known:
+                    found[known[0]] = None
+                elif type(follower) is ADDING and id(follower.variable) in leaves:
+                    found[leaves[id(follower.variable)]] = None
+                elif follower not in visited:
+                    visited.add(follower)
+                    pending.append(follower)
+        every.append(tuple(sorted(found)))
+    return every
 
 
 def owners(places: Mapping[Key, Sequence[int]]) -> Mapping[Node, int]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
-from backprobe.backends.torch.tensors import describe, is_there
+from backprobe.backends.torch.tensors import describe, is_plain, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
@@ -69,9 +69,10 @@ def differentiate(
         outcome(capture, gradients.get(at), found.links.get(at, ()), options.create_graph)
         for at, capture in enumerate(captures)
     ]
-    outcomes = with_leaves(captures, outcomes, [root.node])
+    outcomes = list(with_leaves(captures, dict(enumerate(outcomes)), [root.node]).values())
     visited = [position for position in order if outcomes[position].status is GradStatus.OK]
-    notes = (*found.notes, *hooks_noted(captures, outcomes, 1 if options.strategy == "hooks" else 0))
+    there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
+    notes = (*found.notes, *hooks_noted(captures, there, 1 if options.strategy == "hooks" else 0))
     return Backward(outcomes, tuple(dict.fromkeys(visited)), found.sums, notes)
 
 
@@ -79,11 +80,13 @@ def edges(sources: Sequence[int]) -> list[Edge]:
     return [Edge(source) for source in sources]
 
 
-def with_leaves(captures: Sequence[Capture], outcomes: Sequence[Outcome], reached: Sequence[Node]) -> list[Outcome]:
+def with_leaves(
+    captures: Sequence[Capture], outcomes: Mapping[int, Outcome], reached: Sequence[Node]
+) -> dict[int, Outcome]:  # fmt: skip
     """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to."""
-    missing = [at for at, found in enumerate(outcomes) if found.status is GradStatus.NOT_CONNECTED]
+    missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
     made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
-    told = list(outcomes)
+    told = dict(outcomes)
     if made:
         leaves = [captures[at].tensor for at in missing if outcomes[at].is_leaf]
         lost = graph.leading_to_lost(made.values(), reached, leaves)
@@ -92,9 +95,8 @@ def with_leaves(captures: Sequence[Capture], outcomes: Sequence[Outcome], reache
     return told
 
 
-def hooks_noted(captures: Sequence[Capture], outcomes: Sequence[Outcome], own: int = 0) -> list[tuple[int, Reason]]:
-    """The captures with a gradient that have more than our own hooks: on a leaf that is listened to there is one."""
-    there = [at for at, outcome in enumerate(outcomes) if outcome.status is GradStatus.OK]
+def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0) -> list[tuple[int, Reason]]:
+    """Those of some captures that have more than our own hooks: on a leaf that is listened to there is one."""
     return [
         (at, HOOKED) for at in there
         if len(captures[at].tensor._backward_hooks or ()) > own + (captures[at].leaf is not None)
@@ -107,7 +109,7 @@ def outcome(
 ) -> Outcome:  # fmt: skip
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value, inputs = _value(capture, live), tuple(links)
-    if capture.edge is None:
+    if not capture.is_followed:
         return Outcome(capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain)
     if capture.opaque is not None:
         return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs)
@@ -115,6 +117,24 @@ def outcome(
         status, why, cause = missing
         return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf)
     return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
+
+
+def usual_values(captures: Sequence[Capture], versions: Sequence[int], live: bool) -> list[Any]:
+    """The values that can be shown as they are; None for one that ``outcome`` has to look at.
+
+    ``versions`` are those that the tensors have now.
+    """
+    found: list[Any] = [None] * len(captures)
+    for at, capture in enumerate(captures):
+        tensor, alias = capture.tensor, capture.alias
+        if alias is None or capture.snapshot is not None or versions[at] != capture.version:
+            continue
+        if not is_plain(tensor) or not alias.data_ptr():
+            continue
+        if tensor.is_leaf and (tensor.shape != alias.shape or tensor.dtype is not alias.dtype):
+            continue
+        found[at] = tensor if live else alias
+    return found
 
 
 def _value(capture: Capture, live: bool) -> Any:

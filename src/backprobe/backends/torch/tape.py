@@ -30,7 +30,7 @@ from backprobe.backends.torch.graph import key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.optimizer_steps import Steps
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
-from backprobe.backends.torch.tensors import Geometry, describe, is_floating, is_there, same_content
+from backprobe.backends.torch.tensors import ORDINARY, Geometry, describe, is_floating, is_plain, is_there, same_content
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
@@ -83,7 +83,7 @@ class TorchTape(Tape, Versions, Writes):
 
     identity = staticmethod(id)
 
-    ordinary = frozenset({Tensor, torch.nn.Parameter})
+    ordinary = ORDINARY
     disturbed = staticmethod(torch._C._len_torch_function_stack)
 
     def is_tensor(self, value: Any) -> bool:
@@ -353,8 +353,12 @@ class TorchTape(Tape, Versions, Writes):
             if capture not in self.updated and not capture.opaque and _is_written_past(capture):
                 capture.opaque = BEHIND_AUTOGRAD
         for capture in captures:
-            self.late_edge(capture)
-            if not capture.tensor.is_leaf and _is_exchanged(capture):
+            if capture.unfollowed is not None:
+                self.late_edge(capture)
+            tensor, alias = capture.tensor, capture.alias
+            if alias is None or tensor.is_leaf or (is_plain(tensor) and tensor.data_ptr() == alias.data_ptr()):
+                continue  # nearly all
+            if _is_exchanged(capture):
                 capture.opaque = Reason("data_replaced")
 
     def release(self) -> None:

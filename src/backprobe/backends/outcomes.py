@@ -1,0 +1,58 @@
+"""The outcomes of many captures in columns: most have a value, a gradient and nothing else that is to be said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from backprobe.backends.facts import Outcome
+from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcomes(Sequence[Outcome]):
+    """An ``Outcome`` for each capture; those that have their gradient are made when they are asked for."""
+
+    values: Sequence[Any]
+    grads: Sequence[Any]
+    inputs: Sequence[tuple[int, ...]]
+    """The captures that flow into each, by position."""
+
+    is_leaf: Sequence[bool]
+    unusual: dict[int, Outcome]
+    """Those that need more words, by position: without a gradient, or without a value."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, at: int) -> Outcome: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Outcome]: ...
+    def __getitem__(self, at: int | slice) -> Outcome | Sequence[Outcome]:
+        if isinstance(at, slice):
+            return [*self][at]
+        if at in self.unusual:
+            return self.unusual[at]
+        inputs = tuple([Edge(source) for source in self.inputs[at]])
+        return Outcome(GradStatus.OK, None, self.values[at], self.grads[at], inputs, is_leaf=self.is_leaf[at])
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return map(self.__getitem__, range(len(self)))
+
+
+def gradients(outcomes: Sequence[Outcome]) -> list[tuple[bool, Any]]:
+    """Of each capture, whether it has a gradient, and which."""
+    if not isinstance(outcomes, Outcomes):
+        return [(one.status is GradStatus.OK, one.grad) for one in outcomes]
+    found = [(True, grad) for grad in outcomes.grads]
+    for at, outcome in outcomes.unusual.items():
+        found[at] = outcome.status is GradStatus.OK, outcome.grad
+    return found
+
+
+def unusual(outcomes: Sequence[Outcome]) -> Iterable[tuple[int, Outcome]]:
+    """Those whose value may be no tensor, by position."""
+    return outcomes.unusual.items() if isinstance(outcomes, Outcomes) else enumerate(outcomes)
