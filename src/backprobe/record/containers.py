@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from backprobe.record.names import quote
@@ -14,29 +15,29 @@ DEEPEST = 8
 MANY = 16  # containers in one value
 
 
-def children(value: Any) -> Iterator[tuple[str, Any]] | None:
+def children(value: Any) -> list[tuple[str, Any]] | None:
     """The keys and values directly inside a container; None where the value is not a container."""
     if isinstance(value, dict):  # before dataclasses: transformers' ModelOutput is both, and leaves its Nones out here
-        return ((str(key), item) for key, item in dict.items(value))
+        return [(str(key), item) for key, item in dict.items(value)]
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
-            return zip(value._fields, value, strict=True)
-        return ((str(at), item) for at, item in enumerate(tuple.__iter__(value)))  # not an iterator of a subclass
+            return list(zip(value._fields, value, strict=True))
+        return list(zip(map(str, count()), tuple.__iter__(value), strict=False))  # not an iterator of a subclass
     if isinstance(value, list):
-        return ((str(at), item) for at, item in enumerate(list.__iter__(value)))
+        return list(zip(map(str, count()), list.__iter__(value), strict=False))
     if hasattr(type(value), "__dataclass_fields__"):
         return _fields(value)
     return None
 
 
-def _fields(value: Any) -> Iterator[tuple[str, Any]]:
+def _fields(value: Any) -> list[tuple[str, Any]]:
     """The fields of a dataclass, read past its own ``__getattribute__`` where possible, which may run code."""
     kind: Any = type(value)
     try:
         held = object.__getattribute__(value, "__dict__")
     except AttributeError:  # it has slots
         held = {}
-    return ((name, held[name] if name in held else getattr(value, name, None)) for name in _fields_held(kind))
+    return [(name, held[name] if name in held else getattr(value, name, None)) for name in _fields_held(kind)]
 
 
 @lru_cache(4096)
@@ -80,30 +81,37 @@ def _inside(value: Any) -> Iterable[Any]:
         return tuple.__iter__(value)
     if isinstance(value, list):
         return list.__iter__(value)
-    return (item for _, item in children(value) or ())
+    return [item for _, item in children(value) or ()]
 
 
-def leaves(value: Any) -> Iterator[tuple[str, Any]]:
+def leaves(value: Any) -> list[tuple[str, Any]]:
     """Every leaf of a container with its path, ``.0.hidden``; a value that is not a container is its own leaf, ``""``.
 
     A container inside itself is not looked into again, nor any twice where there are very many: objects that know each
     other, as the nodes of a graph do, lead to each other by more ways than can be walked.
 
-    >>> list(leaves((1, {"k": 2})))
+    >>> leaves((1, {"k": 2}))
     [('.0', 1), ('.1.k', 2)]
     """
-    return _leaves(value, "", 0, [], set())
+    found: list[tuple[str, Any]] = []
+    _add_leaves(value, "", [], set(), found)
+    return found
 
 
-def _leaves(value: Any, path: str, depth: int, around: list[int], seen: set[int]) -> Iterator[tuple[str, Any]]:
-    inside = children(value) if depth < DEEPEST else None
+def _add_leaves(value: Any, path: str, around: list[int], seen: set[int], found: list[tuple[str, Any]]) -> None:
+    """Without a generator, which would be resumed at each leaf once for each container around it."""
+    inside = children(value) if len(around) < DEEPEST else None
     if inside is None:
-        yield path, value
+        found.append((path, value))
     elif id(value) not in around and not (len(seen) > MANY and id(value) in seen):
         seen.add(id(value))
         around.append(id(value))
         for key, item in inside:
-            yield from _leaves(item, f"{path}.{quote(key)}", depth + 1, around, seen)
+            below = f"{path}.{quote(key)}"
+            if type(item) in SIMPLE:
+                found.append((below, item))
+            else:
+                _add_leaves(item, below, around, seen, found)
         around.pop()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Generic, Protocol, TypeVar
 
 from backprobe.errors import NoSource
@@ -51,6 +51,7 @@ class FollowedCalls(Generic[Caller]):
 
     def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
+        self.foreign: set[CodeType] = set()  # of functions that are not followed
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
@@ -62,6 +63,9 @@ class FollowedCalls(Generic[Caller]):
 
     def follow(self, caller: Caller, function: Any) -> Any:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
+        kind = type(function)
+        if kind is FunctionType and function.__code__ in self.foreign and not function.__dict__:
+            return None
         if isinstance(function, BUILTIN):
             return functools.partial(self._higher_order, caller, function) if function in HIGHER_ORDER else None
         higher_order = self.callables.higher_order(function)
@@ -78,7 +82,11 @@ class FollowedCalls(Generic[Caller]):
                 label = type(function).__name__
             function, call = called
             inner = innermost(function)
-        if inner is None or not self.is_followed(function, inner) or self.note_compiled(function):
+        if inner is None or not self.is_followed(function, inner):
+            if called is None and kind is FunctionType:
+                self.foreign.add(function.__code__)
+            return None
+        if self.note_compiled(function):
             return None
         try:
             followed = self.reporting(function, caller, label)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from backprobe.backends import capabilities
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import exchanged, holds, leaves
+from backprobe.record.containers import children, exchanged, holds, leaves
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
@@ -55,6 +55,7 @@ from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
 NUMBERS = (bool, int, float, complex, type(None))
+MOST_TYPES = 4096
 HOLD_NOTHING = frozenset({str, bytes, type, FunctionType, MethodType, BuiltinFunctionType})
 """Types of values that are looked at often, and never hold a tensor that has a name in them."""
 
@@ -145,7 +146,7 @@ class Trace:
         """What a function called from ``caller`` reports to, whenever it is entered."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-            return lambda: self.enter(caller, label or name, file, sites)
+            return partial(self.enter, caller, label or name, file, sites)
 
         return open_with
 
@@ -153,7 +154,7 @@ class Trace:
         """What a module's forward reports to: its path is absolute, whoever calls it."""
 
         def open_with(name: str, file: str, sites: tuple[Site, ...]) -> Callable[[], Scope]:
-            return lambda: self.enter_module(path, file, sites)
+            return partial(self.enter_module, path, file, sites)
 
         return open_with
 
@@ -304,25 +305,32 @@ class Trace:
 
     def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
         """The tensors and plain numbers in a container that holds a tensor."""
-        is_tensor = self.tape.is_tensor
-        if not holds(value, is_tensor):
+        is_tensor, ordinary = self.tape.is_tensor, self.ordinary
+        kind = type(value)
+        if kind in self.selection.bare:
             return ()
-        return [(leaf, item) for leaf, item in leaves(value) if isinstance(item, NUMBERS) or is_tensor(item)]
+        if not holds(value, is_tensor):
+            if len(self.selection.bare) < MOST_TYPES and children(value) is None:
+                self.selection.bare.add(kind)
+            return ()
+        return [
+            (leaf, item) for leaf, item in leaves(value)
+            if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
+        ]  # fmt: skip
 
     def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement of a scope has called returns this, which may have a name already."""
-        with self.tape.quiet():
-            found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
-            known = self._known(found)
-        if known:
-            self.events += (scope.number, MENTIONED, known)
-
-    def _known(self, found: Sequence[tuple[str, Any]]) -> tuple[tuple[str, int], ...]:
         numbers, tape = self.versions.numbers, self.tape
-        return tuple([
-            (leaf, number) for leaf, item in found
-            if tape.is_tensor(item) and (number := numbers.get(tape.identity(item))) is not None
-        ])  # fmt: skip
+        known = []
+        for leaf, item in (("", output),) if type(output) in self.ordinary else self._leaves_or_itself(output):
+            number = numbers.get(tape.identity(item))
+            if number is not None:
+                known.append((leaf, number))
+        if known:
+            self.events += (scope.number, MENTIONED, tuple(known))
+
+    def _leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
+        return (("", value),) if self.tape.is_tensor(value) else self._leaves(value)
 
     # writes
 
@@ -358,9 +366,13 @@ class Trace:
 
     def sweep(self, scope: Scope, at: int) -> None:
         """Every live name whose memory has been written since gets a new version."""
-        if self.is_recording:
+        if not self.is_recording:
+            return
+        if self.disturbed():
             with self.tape.quiet():
                 self.versions.sweep(scope, at)
+        else:
+            self.versions.sweep(scope, at)
 
     # what modules report
 
@@ -384,7 +396,7 @@ class Trace:
         wanted = kind.wanted
         if isinstance(output, NUMBERS):
             return self._plain(output) if wanted["return"] else PASSED_OVER
-        found = (("", output),) if self.tape.is_tensor(output) else self._leaves(output)
+        found = self._leaves_or_itself(output)
         chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
         if not chosen:
             return self._unselected(output, found)

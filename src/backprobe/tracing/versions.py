@@ -109,7 +109,7 @@ class Versions:
         """Every live name whose memory has been written since gets a new version."""
         if self.counted is None:
             return
-        if self.late is not None:
+        if self.late is not None and (self.late.waiting or self.by_line):
             self.late.look_again(self._line(by, at) if self.by_line else None)
         if self.writes is not None and self.writes.has_found:
             self._mark_detached()

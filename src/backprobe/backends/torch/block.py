@@ -212,8 +212,9 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         if self.updates is not None:
             self.updates.look(at)
-        for capture in [capture for capture in self.waiting if capture.tensor.requires_grad]:
-            self.seen_again(capture)
+        for capture in [*self.waiting]:
+            if capture.tensor.requires_grad:
+                self.seen_again(capture)
 
     def seen_again(self, capture: Capture) -> None:
         self.late_edge(capture)

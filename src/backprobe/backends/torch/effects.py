@@ -98,7 +98,10 @@ def is_torchs(function: Any) -> bool:
         getattr(owner, "__module__", None),
         getattr(owner, "__name__", None),
     )
-    return any(isinstance(home, str) and home.startswith(("torch", "_operator")) for home in homes)
+    for home in homes:  # noqa: SIM110  # a generator is called once for each
+        if isinstance(home, str) and home.startswith(("torch", "_operator")):
+            return True
+    return False
 
 
 def _writes(name: str) -> bool:

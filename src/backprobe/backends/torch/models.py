@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
 
@@ -19,7 +19,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
-from backprobe.backends.patching import original, patched
+from backprobe.backends.patching import Patched, original, patched
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 
@@ -239,6 +239,8 @@ def _refused_kind(part: Any) -> Refusal | None:
 
 def is_compiled(function: Any) -> bool:
     """Did ``torch.compile`` make this? The user's objects are not asked: they may answer with code of their own."""
+    while isinstance(function, MethodType | Patched):
+        function = function.__func__ if isinstance(function, MethodType) else function.original
     if isinstance(function, FunctionType):  # nearly all; looking at what else there is takes ten times as long
         return function.__dict__.get(MADE_FROM) is not None
     return inspect.getattr_static(function, MADE_FROM, None) is not None

@@ -119,7 +119,11 @@ class TorchTape(Tape, Versions, Writes):
             capture = Capture(tensor, version(tensor), None)
             capture.status, capture.why = GradStatus.OPAQUE, Reason("func_transform")
             return capture
-        capture = Capture(tensor, self.version(tensor), tensor.detach())
+        try:
+            now = tensor._version
+        except RuntimeError:  # see ``version``
+            now = 0
+        capture = Capture(tensor, now, tensor.detach())
         if self.copies:
             capture.snapshot = capture.alias.clone()  # type: ignore[union-attr]
         if tensor.requires_grad:
