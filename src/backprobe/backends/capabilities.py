@@ -88,9 +88,12 @@ class Writes(ABC):
         the same object before, if it had one, and ``through`` says whether that write went through this object.
         """
 
+    undecided: Collection[Any]
+    """The captures without history of which it is not known why."""
+
     @abstractmethod
-    def decide(self, capture: Any, around: Callable[[], Around]) -> None:
-        """Find out why a capture has no history, if it has none; ``around`` returns what it was computed from."""
+    def decide(self, capture: Any, around: Around) -> None:
+        """Find out why one of these has no history; ``around`` is what it was computed from."""
 
     has_found: bool = False
     """Is there something that ``overwritten`` or ``detached`` will tell?"""

@@ -18,9 +18,10 @@ from backprobe.source.frames import UNKNOWN, name_in, value_in
 from backprobe.source.marks import Does
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
+from backprobe.tracing.log import ScopeKind
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.trace import Trace
-from backprobe.tracing.values import OWN
+from backprobe.tracing.values import OWN, ScopeNames
 
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 NO_FUNCTIONS = ("<module", "<generic parameters of")  # from Python 3.12 on, what makes those of ``def f[T](…)``
@@ -289,7 +290,7 @@ class FrameObserver:
         self.recompute = tape if isinstance(tape, Recompute) else None
         self.tracer = Tracer(self._entered)
         self.users: dict[CodeType, bool] = {}
-        self.callers: dict[Any, Scope] = {}  # of what a checkpoint will compute again
+        self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
     def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
         """Watch a frame from here on. Raises NoSource."""
@@ -325,7 +326,7 @@ class FrameObserver:
             return None
         trace, part = self.trace.repeats.now(), self.recompute.repeated()
         caller = self.callers.get(part)
-        return None if caller is None else trace.caller_again(caller)
+        return None if caller is None else trace.caller_again(*caller)
 
     def _is_users(self, code: CodeType) -> bool:
         installed = package(code.co_filename)
@@ -362,7 +363,7 @@ class FrameObserver:
             return None
         part = None if self.recompute is None else self.recompute.to_be_repeated()
         if part is not None:
-            self.callers.setdefault(part, caller)
+            self.callers.setdefault(part, (caller.kind, caller.recorder.names_of(caller)))
         try:
             found = events(code, code, code.co_filename)
         except NoSource as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import partition, quote
@@ -30,7 +29,7 @@ class Naming:
     """Names each thing that a program binds, and notes what its statement mentions."""
 
     def __init__(
-        self, previous: Sequence[int | None], decide: Callable[[Value, Any], None], *, operations: bool
+        self, previous: Sequence[int | None], decide: Callable[[Value], None], *, operations: bool
     ) -> None:  # fmt: skip
         self.previous, self.decide = previous, decide
         self.made: list[Value] = []  # all values, in the order in which they got their first name
@@ -51,7 +50,8 @@ class Naming:
                 previous = self.by_number.get(before)
             known = self.by_number[number] = Value(number, names.id, site, previous=previous)
             self.made.append(known)
-            self.decide(known, lambda: mentions(self.parameters, names, site))
+            known.around = mentions(self.parameters, names, site)
+            self.decide(known)
         return known
 
     # what a statement binds

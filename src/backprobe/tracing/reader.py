@@ -49,16 +49,13 @@ class Reader:
             else:
                 WORDS[word](self, scope, said)
 
-    def _decide(self, value: Value, around: Callable[[], tuple[Sequence[int], bool]]) -> None:
+    def _decide(self, value: Value) -> None:
         """Why a new value has no history, if it has none: now what it was computed from is known."""
-
-        def captures_around() -> Around:
-            value.around = around()
-            return [self.versions.captures[number] for number in value.around[0]], value.around[1]
-
+        assert value.number is not None
+        assert value.around is not None
+        value.capture = self.versions.captures[value.number]
         if self.writes is not None:
-            assert value.number is not None
-            self.writes.decide(self.versions.captures[value.number], captures_around)
+            self.versions.decide(self.writes, value.number, value.around)
 
     def around(self, by: By, at: int | Site) -> Around:
         """What a statement mentions that has been read up to here: the captures, and what was not selected."""

@@ -13,14 +13,12 @@ from backprobe.backends.capabilities import Recompute
 from backprobe.backends.protocol import Tape
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Transcript, Value
-from backprobe.tracing.versions import Versions
 
 
 class Repeatable(Protocol):
     """A trace of a program, parts of which may be computed again."""
 
     tape: Tape
-    versions: Versions
 
     def apart(self, is_recording: bool) -> Self:
         """A trace of the same program, for a part that has its names already."""
@@ -74,9 +72,9 @@ class Repeats(Generic[T]):
             trace.read()  # one part may lie in another
         for part, (repeat, transcript) in over.items():
             for value, again in _pairs(self.first.get(part, []), transcript):
-                if self.recompute is not None and value.number is not None and again.number is not None:
-                    first, second = self.trace.versions.captures[value.number], repeat.versions.captures[again.number]
-                    self.recompute.computed_again(first, second)
+                captured = value.capture is not None and again.capture is not None
+                if captured and self.recompute is not None:
+                    self.recompute.computed_again(value.capture, again.capture)
             repeat.release()
             self.first.pop(part, None)
 

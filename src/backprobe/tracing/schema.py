@@ -58,7 +58,7 @@ class Schema:
     """The positions of these entries."""
 
     around: Mapping[int, tuple[Sequence[int], bool]]
-    """What each capture without history was computed from."""
+    """What each capture was computed from."""
 
     writers: Mapping[int, Source]
     """The lines of code that wrote to a capture out of sight."""

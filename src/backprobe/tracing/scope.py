@@ -33,7 +33,7 @@ from backprobe.tracing.log import (
     Code,
     ScopeKind,
 )
-from backprobe.tracing.values import OWN
+from backprobe.tracing.values import OWN, ScopeNames
 
 MOST_BUILTINS = 4096
 BUILTINS: dict[tuple[type, str | None, type, str, bool], tuple[str, Effect]] = {}
@@ -93,6 +93,9 @@ class Recorder(Protocol):
 
     def note(self, code: str, **fields: str) -> None:
         """Something could not be seen."""
+
+    def names_of(self, scope: Scope) -> ScopeNames:
+        """The names of a scope as they are now."""
 
 
 class Scope(CodeListener):

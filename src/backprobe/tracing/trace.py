@@ -50,7 +50,7 @@ from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
 from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.scope import Scope
-from backprobe.tracing.values import Value
+from backprobe.tracing.values import ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
@@ -110,14 +110,9 @@ class Trace:
 
     def _decide(self, schema: Schema) -> None:
         """Why each capture without history has none."""
-        captures = self.versions.captures
-
-        def around(of: tuple[Sequence[int], bool]) -> Any:
-            return [captures[number] for number in of[0]], of[1]
-
-        if self.writes is not None:
-            for number, of in schema.around.items():
-                self.writes.decide(captures[number], partial(around, of))
+        if self.writes is not None and self.writes.undecided:
+            for number, around in schema.around.items():
+                self.versions.decide(self.writes, number, around)
 
     def schema_so_far(self, numbers: Collection[int], outputs: Sequence[Value] = ()) -> Schema:
         """The schema of a program that may go on, with more outputs than those of these numbers."""
@@ -198,12 +193,15 @@ class Trace:
         if transcripts:
             self.log.transcripts[len(self.events)] = transcripts
 
-    def caller_again(self, scope: Scope) -> Scope:
+    def caller_again(self, kind: ScopeKind, names: ScopeNames) -> Scope:
         """In the trace of a repetition: the scope that what is computed again was called from."""
-        names = self.repeats.trace.read().scopes[scope.number]
         self._say(0, AGAIN, names)
         number, self.scopes = self.scopes, self.scopes + 1
-        return Scope(self, scope.kind, number, len(self.versions.live))
+        return Scope(self, kind, number, len(self.versions.live))
+
+    def names_of(self, scope: Scope) -> ScopeNames:
+        """The names of a scope as they are now."""
+        return self.read().scopes[scope.number]
 
     def apart(self, is_recording: bool) -> Trace:
         """A trace of the same program, for what has its names already."""
@@ -212,9 +210,9 @@ class Trace:
         return trace
 
     def leave(self, scope: Scope) -> None:
-        if scope is self.root:
-            self.is_root_open = False
-        self.versions.leave(scope)
+        if self.is_recording:
+            self.is_root_open &= scope is not self.root
+            self.versions.leave(scope)
 
     def close(self) -> None:
         """Nothing more is recorded."""

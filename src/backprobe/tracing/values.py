@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import strip
@@ -65,9 +66,10 @@ Transcript = list[tuple[str, str, Slot]]
 class Value:
     """One value under its names: a captured tensor, a plain number or None, or what a module never returned."""
 
-    number: int | None  # of its capture
+    number: int | None  # of its capture, in the log that it was read from
     scope: ScopeId
     site: Site
+    capture: Any = None
     plain_at: int | None = None  # which of the numbers that were bound it is
     absent: tuple[GradStatus, Reason] | None = None  # why a module's return value does not exist
     previous: Value | None = None  # the same object's version before a write
@@ -78,7 +80,7 @@ class Value:
     names: list[NamedAs] = field(default_factory=list)
     fulls: Sequence[str] = ()  # the names in full, when the run is over
     is_explained: bool = False  # are its expression and reads known? A loop runs the same statement again
-    around: tuple[Sequence[int], bool] | None = None  # what a value without history was computed from, see ``Around``
+    around: tuple[Sequence[int], bool] | None = None  # what it was computed from, see ``Around``
 
 
 @dataclass(frozen=True, eq=False, slots=True)

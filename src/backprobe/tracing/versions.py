@@ -77,6 +77,11 @@ class Versions:
         self.previous.append(previous)
         return len(self.captures) - 1
 
+    def decide(self, writes: capabilities.Writes, number: int, around: tuple[Sequence[int], bool]) -> None:
+        """Why a capture has no history, if it has none: it was computed from captures of these numbers."""
+        if self.captures[number] in writes.undecided:
+            writes.decide(self.captures[number], ([self.captures[one] for one in around[0]], around[1]))
+
     # live names
 
     def lives(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
@@ -142,16 +147,23 @@ class Versions:
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
         """Capture what is live and was written, and say which numbers took the place of which."""
         pairs: dict[int, int] = {}
+        with self.tape.quiet():
+            self._capture_written(now, by, at, pairs)
+        self._say(by, SWEPT, at, tuple(pairs.items()))
+
+    def _capture_written(self, now: list[int], by: By, at: int | Site, pairs: dict[int, int]) -> None:
         for place, (tensor, version) in enumerate(zip(self.live, now, strict=True)):
             if version != self.stamps[place]:
                 known = self.numbers[self.tape.identity(tensor)]
                 if version != self.versions[known]:
                     pairs[known] = self._capture(tensor, by, at, known)
                 self.stamps[place] = version
-        self._say(by, SWEPT, at, tuple(pairs.items()))
 
     def _note_overwritten(self, by: By, at: int | Site) -> None:
-        captures = () if self.writes is None else self.writes.overwritten()
+        if self.writes is None:
+            return
+        with self.tape.quiet():
+            captures = self.writes.overwritten()
         if captures:
             numbers = tuple(number for number, capture in enumerate(self.captures) if capture in captures)
             self._say(by, OVERWRITTEN, at, numbers)

@@ -39,6 +39,7 @@ BEHIND_AUTOGRAD = Reason("written_past_autograd")
 UPDATED = Reason("partly_updated")
 OTHER_DTYPE = Reason("view_of_other_dtype")
 UNSEEN = -1  # no version of any tensor: what was written to this memory is not known
+dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 VERSION = vars(torch._C.TensorBase)["_version"].__get__
 
@@ -54,6 +55,7 @@ class TorchTape(Tape, Versions, Writes):
         self.copies = options.values == "copy"
         self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
         self.captured = 0  # how many captures so far
+        self.undecided: dict[Capture, Unfollowed] = {}
         self.has_subclasses = False  # is one of them of a type that may answer for itself?
         self.unplaced: list[Capture] = []
         self.by_memory: dict[int, list[Capture]] = {}  # current captures by storage
@@ -115,6 +117,12 @@ class TorchTape(Tape, Versions, Writes):
         self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
         through: bool = False,
     ) -> Capture:  # fmt: skip
+        if dispatch_modes():
+            with self.quiet():
+                return self._captured(tensor, previous, through)
+        return self._captured(tensor, previous, through)
+
+    def _captured(self, tensor: Tensor, previous: Capture | None, through: bool) -> Capture:
         if is_wrapped(tensor):
             capture = Capture(tensor, version(tensor), None)
             capture.status, capture.why = GradStatus.OPAQUE, Reason("func_transform")
@@ -129,7 +137,7 @@ class TorchTape(Tape, Versions, Writes):
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if capture.edge is None and capture.leaf is None:
-            capture.unfollowed = Unfollowed(_mode(), tensor.requires_grad)
+            capture.unfollowed = self.undecided[capture] = Unfollowed(_mode(), tensor.requires_grad)
             capture.in_vain = in_vain() if capture.unfollowed.mode else None
         if type(tensor) not in self.ordinary:
             self.has_subclasses = True
@@ -137,11 +145,9 @@ class TorchTape(Tape, Versions, Writes):
         self.unplaced.append(capture)
         return capture
 
-    def decide(self, capture: Capture, around: Callable[[], Around]) -> None:
-        found = capture.unfollowed
-        if found is None:
-            return
-        capture.status, capture.why = self._why_no_edge(capture, found, *around())
+    def decide(self, capture: Capture, around: Around) -> None:
+        found = self.undecided.pop(capture)
+        capture.status, capture.why = self._why_no_edge(capture, found, *around)
         if capture.status is GradStatus.NO_GRAD and capture.in_vain is not None:
             capture.status, capture.why = GradStatus.DETACHED, IN_VAIN
         elif capture.part is None:
