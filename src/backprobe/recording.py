@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
 from typing import Any
 
@@ -107,6 +107,14 @@ class Recording(Mapping[str, Entry]):
 
     def __len__(self) -> int:
         return len(self._index.entries)
+
+    def values(self) -> ValuesView[Entry]:
+        """The entries, in the order of execution."""
+        return self._index.entries.values()
+
+    def items(self) -> ItemsView[str, Entry]:
+        """The printed names with their entries, in the order of execution."""
+        return self._index.entries.items()
 
     def __contains__(self, name: object) -> bool:
         if not isinstance(name, str):

@@ -132,6 +132,9 @@ class Late(ABC):
 class Recompute(ABC):
     """Parts of the program that run once more in the course of backward."""
 
+    runs_once: Callable[[], bool]
+    """Is what runs now certainly in no part that will be computed again? Then ``to_be_repeated`` is not asked."""
+
     @abstractmethod
     def repeated(self) -> Hashable | None:
         """The part that is being computed again; None in the first run of the program."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import MethodType
 from typing import Any
@@ -25,7 +25,8 @@ class Patched:
         self.original = getattr(owner, name) if self.own is None else self.own
         self.wraps: dict[int, list[Wrap]] = {}  # by thread
         self.calls: dict[int, Callable[..., Any]] = {}  # by thread: what they make of the original
-        functools.update_wrapper(self, self.original)
+        self.__module__, self.__doc__ = self.original.__module__, self.original.__doc__  # the rest by ``__getattr__``
+        self.__wrapped__ = self.original
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -49,41 +50,62 @@ class Patched:
 
     def renew(self, thread: int) -> None:
         """The wraps of a thread are others: the last is called, and calls those before it."""
-        self.calls[thread] = functools.reduce(lambda call, wrap: wrap(call), self.wraps[thread], self.original)
+        call = self.original
+        for wrap in self.wraps[thread]:
+            call = wrap(call)
+        self.calls[thread] = call
+
+    def take_off(self, wrap: Wrap, thread: int) -> None:
+        """One wrap of a thread goes, and with the last one this."""
+        self.wraps[thread].remove(wrap)
+        if self.wraps[thread]:
+            self.renew(thread)
+        else:
+            del self.wraps[thread], self.calls[thread]
+        if not self.wraps and vars(self.owner).get(self.name) is self:  # or the user has put another
+            if self.own is None:
+                del vars(self.owner)[self.name]
+            else:
+                _put(self.owner, self.name, self.own)
 
 
 @contextmanager
-def patched(owner: Any, name: str, wrap: Wrap) -> Iterator[None]:
-    """Within this context this thread's calls of ``owner.name`` go to what ``wrap`` makes of it.
+def patched(functions: Sequence[tuple[Any, str, Wrap]]) -> Iterator[None]:
+    """Within this context this thread's calls of each ``owner.name`` go to what its wrap makes of it.
 
-    The last one out puts it back. The owner's dictionary is read and, of an instance, written past its
+    The last one out puts it back. An owner's dictionary is read and, of an instance, written past its
     ``__setattr__``, which may do anything.
     """
     thread = threading.get_ident()
+    standing = []
     with LOCK:
-        found = vars(owner).get(name)
-        standing = found if isinstance(found, Patched) else Patched(owner, name)
-        _put(owner, name, standing)
-        standing.wraps.setdefault(thread, []).append(wrap)
-        standing.renew(thread)
+        for owner, name, wrap in functions:
+            found = vars(owner).get(name)
+            one = found if isinstance(found, Patched) else Patched(owner, name)
+            _put(owner, name, one)
+            one.wraps.setdefault(thread, []).append(wrap)
+            one.renew(thread)
+            standing.append((one, wrap))
     try:
         yield
     finally:
         with LOCK:
-            standing.wraps[thread].remove(wrap)
-            standing.renew(thread)
-            if not standing.wraps[thread]:
-                del standing.wraps[thread], standing.calls[thread]
-            if not standing.wraps and vars(owner).get(name) is standing:  # or the user has put another
-                if standing.own is None:
-                    del vars(owner)[name]
-                else:
-                    _put(owner, name, standing.own)
+            for one, wrap in standing:
+                one.take_off(wrap, thread)
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
-    """The same with calls listener(next, *args, **kwargs), ``next`` being what it stands before."""
-    return patched(owner, name, lambda following: functools.partial(listener, following))
+    """The same of one function, with calls listener(next, *args, **kwargs), ``next`` being what it stands before."""
+    return patched([(owner, name, lambda following: functools.partial(listener, following))])
+
+
+def replaced(functions: Sequence[tuple[Any, str, Callable[..., Any]]]) -> AbstractContextManager[None]:
+    """The same, with other functions in the place of these."""
+    return patched([(owner, name, functools.partial(_instead, other)) for owner, name, other in functions])
+
+
+def _instead(other: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
+    return other
 
 
 def original(owner: Any, name: str) -> Any:

@@ -51,7 +51,7 @@ class FollowedCalls(Generic[Caller]):
 
     def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
-        self.foreign: set[CodeType] = set()  # of functions that are not followed
+        self.foreign: set[CodeType | type] = set()  # functions, and types of objects, that are not followed
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
@@ -64,7 +64,9 @@ class FollowedCalls(Generic[Caller]):
     def follow(self, caller: Caller, function: Any) -> Any:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
         kind = type(function)
-        if kind is FunctionType and function.__code__ in self.foreign and not function.__dict__:
+        if kind in self.foreign or (
+            kind is FunctionType and function.__code__ in self.foreign and not function.__dict__
+        ):  # fmt: skip
             return None
         if isinstance(function, BUILTIN):
             return functools.partial(self._higher_order, caller, function) if function in HIGHER_ORDER else None
@@ -77,7 +79,7 @@ class FollowedCalls(Generic[Caller]):
         if called is not None or inner is None:
             if called is None:
                 self._note_hidden(function)
-                called = MethodType(type(function).__call__, function), None
+                called = MethodType(kind.__call__, function), None
             if getattr(called[0], "__self__", None) is function:
                 label = type(function).__name__
             function, call = called
@@ -85,6 +87,8 @@ class FollowedCalls(Generic[Caller]):
         if inner is None or not self.is_followed(function, inner):
             if called is None and kind is FunctionType:
                 self.foreign.add(function.__code__)
+            elif called is not None and called[1] is None and inner is getattr(called[0], "__func__", None):
+                self.foreign.add(kind)
             return None
         if self.note_compiled(function):
             return None

@@ -35,7 +35,7 @@ def _rewritten(function: FunctionType, opener: Opener, operations: bool, calls: 
     made, sites = _compiled(code, code.co_filename, operations, calls)
     cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
     cells[OPEN] = types.CellType(opener(function.__name__, code.co_filename, sites))
-    return copied(function, made, tuple([cells[name] for name in made.co_freevars]))
+    return copied(function, made, tuple(map(cells.__getitem__, made.co_freevars)))
 
 
 @lru_cache(4096)

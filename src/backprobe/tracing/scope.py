@@ -24,7 +24,6 @@ from backprobe.tracing.log import (
     DONE,
     EACH,
     FORGET,
-    LEAVE,
     NAMED,
     NO_SITE_AT,
     OVER,
@@ -211,10 +210,10 @@ class Scope(CodeListener):
         if self.follows:
             followed = recorder.following.follow(self, function)
             if followed is not None:
-                self._say(CALLED, "")
+                recorder.events += (self.number, CALLED, "")
                 return followed
         called = recorder.tape.called(function, False)
-        self._say(CALLED, _origin(function if called is None else called[0]))
+        recorder.events += (self.number, CALLED, _origin(function if called is None else called[0]))
         watched = self._watched(function, recorder.effect(function, flagged))
         may_be_module = not recorder.selection.in_function and not isinstance(function, NO_MODULES)
         return functools.partial(self._call_module, watched) if may_be_module else watched
@@ -251,7 +250,7 @@ class Scope(CodeListener):
                 BUILTINS.clear()
             known = BUILTINS[kind] = _origin(function), recorder.effect(function, flagged)
         recorder.events += (self.number, CALLED, known[0])
-        return self._watched(function, known[1])
+        return function if known[1] is Effect.READS else self._watched(function, known[1])
 
     def __enter__(self) -> Scope:
         return self
@@ -263,7 +262,6 @@ class Scope(CodeListener):
         if self.dirty:
             self.recorder.sweep(self, NO_SITE_AT)
         self.recorder.leave(self)
-        self._say(LEAVE, None)
 
     # what is reported of code that is watched, and not rewritten
 

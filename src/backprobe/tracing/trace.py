@@ -32,6 +32,7 @@ from backprobe.tracing.log import (
     ENTER,
     FILLED,
     HELD,
+    LEAVE,
     MENTIONED,
     MODULE,
     NO_SITE_AT,
@@ -67,6 +68,7 @@ class Trace:
         self.tape, self.selection, self.home = tape, selection, home
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
+        self.runs_once = tape.runs_once if isinstance(tape, capabilities.Recompute) else _always
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
         self.is_recording = True
@@ -189,6 +191,8 @@ class Trace:
         return Scope(self, kind, number, len(self.versions.live))
 
     def _note_transcripts(self) -> None:
+        if not self.repeats.again and self.runs_once():
+            return
         transcripts = self.repeats.transcripts()
         if transcripts:
             self.log.transcripts[len(self.events)] = transcripts
@@ -213,6 +217,7 @@ class Trace:
         if self.is_recording:
             self.is_root_open &= scope is not self.root
             self.versions.leave(scope)
+            self.events += (scope.number, LEAVE, None)
 
     def close(self) -> None:
         """Nothing more is recorded."""
@@ -465,6 +470,10 @@ class Trace:
             self.has_more = True
             with self.tape.quiet():
                 self.read().hold_unnamed(self.tape.unnamed)
+
+
+def _always() -> bool:
+    return True
 
 
 def _reads(function: Any, flagged: bool) -> Effect:

@@ -58,23 +58,31 @@ class Versions:
         return known
 
     def _capture(self, tensor: Any, by: By, at: int | Site, previous: int | None) -> int:
-        version = self.version(tensor)
         if self.writes is None:
+            version = self.version(tensor)
             capture = self.tape.capture(tensor, functools.partial(self.around, by, at))
         else:
             before = None if previous is None else self.captures[previous]
-            writer, made = self.through.get(id(tensor), (None, None)) if self.through else (None, None)
-            through = writer is not None and writer() is tensor and made == version
-            capture = self.writes.capture(tensor, None, before, through)
-        number = self.numbers[self.tape.identity(tensor)] = self.add(capture, tensor, version, previous)
-        return number
-
-    def add(self, capture: Any, tensor: Any, version: int = 0, previous: int | None = None) -> int:
-        """A number for a capture."""
+            capture = self.writes.capture(tensor, None, before, id(tensor) in self.through and self._wrote(tensor))
+            version = capture.version
+        number = self.numbers[self.tape.identity(tensor)] = len(self.captures)
         self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(version)
         self.previous.append(previous)
+        return number
+
+    def _wrote(self, tensor: Any) -> bool:
+        """Did the write that made the version of a tensor go through this very object?"""
+        writer, made = self.through[id(tensor)]
+        return writer() is tensor and made == self.version(tensor)
+
+    def add(self, capture: Any, tensor: Any) -> int:
+        """A number for what was captured otherwise."""
+        self.captures.append(capture)
+        self.tensors.append(tensor)
+        self.versions.append(0)
+        self.previous.append(None)
         return len(self.captures) - 1
 
     def decide(self, writes: capabilities.Writes, number: int, around: tuple[Sequence[int], bool]) -> None:

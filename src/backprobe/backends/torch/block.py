@@ -192,6 +192,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def repeated(self) -> Hashable | None:
         return None if current_pass() < 0 else computing_again() or UNHEARD
 
+    runs_once = staticmethod(torch.is_grad_enabled)
+
     def to_be_repeated(self) -> Hashable | None:
         return None if torch.is_grad_enabled() else to_compute_again()
 
@@ -351,7 +353,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         updates = () if self.updates is None else self.updates.found(captures)
         arrived = self.passing.arrived
         touched = self.passing.touched()
-        captures = [self._judged(capture, touched) for capture in captures]
+        captures = [
+            c if c.edge is not None and c.again is None and c.number not in touched else self._judged(c, touched)
+            for c in captures
+        ]  # fmt: skip
         recorded = graph.by_edge(captures)
         inputs = graph.all_inputs(captures, recorded)
         values = usual_values(captures, self.versions([c.tensor for c in captures]), self.options.create_graph)

@@ -6,7 +6,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import FunctionType, MethodType
@@ -19,7 +19,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
-from backprobe.backends.patching import Patched, original, patched
+from backprobe.backends.patching import Patched, original, replaced
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 
@@ -64,15 +64,15 @@ def parts(model: Module) -> list[tuple[str, Module]]:
     if type(model).named_modules is not Module.named_modules:
         return list(model.named_modules(remove_duplicate=False))
     found: list[tuple[str, Module]] = []
-    _collect(model, "", found)
+    pending = [("", model)]
+    while pending:
+        path, module = pending.pop()
+        found.append((path, module))
+        for name in reversed(module._modules):
+            child = module._modules[name]
+            if child is not None:
+                pending.append((f"{path}.{name}" if path else name, child))
     return found
-
-
-def _collect(module: Module, path: str, found: list[tuple[str, Module]]) -> None:
-    found.append((path, module))
-    for name, child in module._modules.items():
-        if child is not None:
-            _collect(child, f"{path}.{name}" if path else name, found)
 
 
 def parameters(model: Module, known: Sequence[tuple[str, Module]]) -> Iterator[tuple[str, Parameter]]:
@@ -95,11 +95,14 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
     one of ours behind it, so that what is seen is what the caller gets.
     """
     reporter = _Reporter(model, observer)
+    rewritten = [
+        (module, "forward", reporting) for module, path in reporter.known.items()
+        if observer.wants_locals(path)
+        and (reporting := observer.rewritten(path, original(module, "forward"))) is not None
+    ]  # fmt: skip
     with ExitStack() as installed:
-        for module, path in reporter.known.items():
-            reporting = observer.rewritten(path, original(module, "forward")) if observer.wants_locals(path) else None
-            if reporting is not None:
-                installed.enter_context(_replaced(module, reporting))
+        installed.enter_context(replaced(rewritten))
+        for module in reporter.known:
             if module._forward_hooks and module in reporter.paths:
                 handle = module.register_forward_hook(partial(reporter.returned, reporter.paths.pop(module)))
                 installed.callback(handle.remove)
@@ -179,14 +182,9 @@ class _Reporter:
 # forwards exchanged for one call
 
 
-def _replaced(module: Module, forward: Callable[..., Any]) -> AbstractContextManager[None]:
-    """Put a forward on the instance, past Module.__setattr__, for this thread and this context."""
-    return patched(module, "forward", lambda _: forward)
-
-
 def call_with(module: Module, forward: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a module, its hooks included, with another forward in the place of its own."""
-    with _replaced(module, forward):
+    with replaced([(module, "forward", forward)]):
         return module(*args, **kwargs)
 
 

@@ -232,8 +232,9 @@ class TorchTape(Tape, Versions, Writes):
     def effect(self, function: Any, flagged: bool) -> Effect:
         if isinstance(function, torch.nn.Module):
             if function not in self.modules:
-                asked = f"{type(function).__name__}(...) inside a probed function"
-                models.refuse(function, asked, kinds=self.refused)
+                if self.refused:
+                    asked = f"{type(function).__name__}(...) inside a probed function"
+                    models.refuse(function, asked, kinds=self.refused)
                 self.modules.update(effects.effects_of(function))
             return Effect.WRITES if flagged else self.modules[function]
         return effects.effect(function, flagged)
