@@ -107,7 +107,7 @@ class CellScope(Scope, ModuleListener):
         """The last expression, which is what the cell returns: it has a name if it holds a tensor."""
         self.result = (super().bind if _holds_tensor(value, self.recorder.tape) else self.done)(at, value)
 
-    def exit(self) -> None:
+    def exit(self, *error: object) -> None:
         """Keep no value; what the cell made and left for later, such as a generator, may still report here."""
         for name in [name for name in vars(self) if name.startswith("@")]:
             delattr(self, name)

@@ -255,13 +255,13 @@ class Scope(CodeListener):
     def __enter__(self) -> Scope:
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.exit()
-
-    def exit(self) -> None:
+    def exit(self, *error: object) -> None:
+        """The code is left, with an error or without."""
         if self.dirty:
             self.recorder.sweep(self, NO_SITE_AT)
         self.recorder.leave(self)
+
+    __exit__ = exit  # noqa: A003  # the builtin is not meant
 
     # what is reported of code that is watched, and not rewritten
 

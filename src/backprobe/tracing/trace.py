@@ -113,8 +113,10 @@ class Trace:
     def _decide(self, schema: Schema) -> None:
         """Why each capture without history has none."""
         if self.writes is not None and self.writes.undecided:
+            captures, undecided = self.versions.captures, self.writes.undecided
             for number, around in schema.around.items():
-                self.versions.decide(self.writes, number, around)
+                if captures[number] in undecided:
+                    self.versions.decide(self.writes, number, around)
 
     def schema_so_far(self, numbers: Collection[int], outputs: Sequence[Value] = ()) -> Schema:
         """The schema of a program that may go on, with more outputs than those of these numbers."""
@@ -186,13 +188,12 @@ class Trace:
         number = 0
         if self.is_recording:
             number, self.scopes = self.scopes, self.scopes + 1
-            self._note_transcripts()
+            if self.repeats.again or not self.runs_once():
+                self._note_transcripts()
             self.events += (caller, ENTER, kind)
         return Scope(self, kind, number, len(self.versions.live))
 
     def _note_transcripts(self) -> None:
-        if not self.repeats.again and self.runs_once():
-            return
         transcripts = self.repeats.transcripts()
         if transcripts:
             self.log.transcripts[len(self.events)] = transcripts
@@ -254,7 +255,10 @@ class Trace:
                 return number
             return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
         if kind in NUMBERS or isinstance(value, NUMBERS):
-            return self._plain(value) if wanted[local] else PASSED_OVER
+            if not wanted[local]:
+                return PASSED_OVER
+            self.log.plain.append(value)
+            return PLAIN
         if kind in HOLD_NOTHING:
             return CARRIED
         if not self.tape.is_tensor(value):
@@ -265,10 +269,6 @@ class Trace:
             number = self.versions.number(value, scope, at)
             self.versions.lives(scope, local + own, (number,))
         return number
-
-    def _plain(self, value: Any) -> int:
-        self.log.plain.append(value)
-        return PLAIN
 
     def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
         found = self._leaves(value)
@@ -390,7 +390,8 @@ class Trace:
             return self._result(output, of_module=True)
         if self.tap is not None:
             output = exchanged(output, self.tap, [])
-        self._note_transcripts()
+        if self.repeats.again or not self.runs_once():
+            self._note_transcripts()
         kind = ScopeKind.of(self.selection, path, "", "", ())
         self.events += (0, MODULE, (kind, self._returned(kind, output)))
         return output
@@ -398,7 +399,10 @@ class Trace:
     def _returned(self, kind: ScopeKind, output: Any) -> Code:
         wanted = kind.wanted
         if isinstance(output, NUMBERS):
-            return self._plain(output) if wanted["return"] else PASSED_OVER
+            if not wanted["return"]:
+                return PASSED_OVER
+            self.log.plain.append(output)
+            return PLAIN
         found = self._leaves_or_itself(output)
         chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
         if not chosen:

@@ -354,7 +354,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         arrived = self.passing.arrived
         touched = self.passing.touched()
         captures = [
-            c if c.edge is not None and c.again is None and c.number not in touched else self._judged(c, touched)
+            c if (c.edge is not None or (c.leaf is not None and not c.leaf.is_unclear))
+            and c.again is None and c.number not in touched else self._judged(c, touched)
             for c in captures
         ]  # fmt: skip
         recorded = graph.by_edge(captures)
@@ -367,13 +368,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
         unusual = self._unusual(captures, lacking, grads, inputs)
         outcomes = Outcomes(values, grads, inputs, [c.tensor.is_leaf for c in captures], unusual)
+        there = [at for at in range(len(captures)) if at not in unusual or unusual[at].status is GradStatus.OK]
         places: dict[int, list[int]] = {}
-        for at, capture in enumerate(captures):
-            if at not in unusual or unusual[at].status is GradStatus.OK:
-                places.setdefault(capture.number, []).append(at)
+        for at in there:
+            places.setdefault(captures[at].number, []).append(at)
         visited = tuple([at for number in arrived for at in places.get(number, ())])
         numbers, notes = self._scales(captures, recorded, grads) if self.multiples else ((), ())
-        notes = (*notes, *hooks_noted(captures, sorted(at for own in places.values() for at in own)))
+        notes = (*notes, *hooks_noted(captures, there))
         passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
         return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
 

@@ -126,6 +126,8 @@ def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
     """What calling a module and each module in it may do, by one walk."""
     found: dict[torch.nn.Module, Effect] = {}
     for _, part in reversed(parts(module)):  # those inside it come before it
-        inside = any(found.get(child) is Effect.WRITES for child in part._modules.values() if child is not None)
-        found[part] = Effect.WRITES if inside or getattr(part, "inplace", False) else Effect.UNKNOWN
+        writes = bool(getattr(part, "inplace", False))
+        for child in part._modules.values():
+            writes = writes or (child is not None and found.get(child) is Effect.WRITES)
+        found[part] = Effect.WRITES if writes else Effect.UNKNOWN
     return found

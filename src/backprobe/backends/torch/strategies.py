@@ -20,7 +20,7 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
-from backprobe.backends.torch.tensors import describe, is_plain, is_there
+from backprobe.backends.torch.tensors import ORDINARY, describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
@@ -129,7 +129,9 @@ def usual_values(captures: Sequence[Capture], versions: Sequence[int], live: boo
         tensor, alias = capture.tensor, capture.alias
         if alias is None or capture.snapshot is not None or versions[at] != capture.version:
             continue
-        if not is_plain(tensor) or not alias.data_ptr():
+        if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_nested:
+            continue
+        if not alias.data_ptr():  # freed, empty, or of a device without memory
             continue
         if tensor.is_leaf and (tensor.shape != alias.shape or tensor.dtype is not alias.dtype):
             continue

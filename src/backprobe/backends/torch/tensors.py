@@ -51,11 +51,6 @@ ORDINARY: frozenset[type] = frozenset({Tensor, torch.nn.Parameter})
 """Tensors that are themselves and nothing else: another type may answer for itself."""
 
 
-def is_plain(tensor: Tensor) -> bool:
-    """Is it an ordinary tensor with memory of its own kind, which has an address?"""
-    return type(tensor) in ORDINARY and tensor.layout is torch.strided and not tensor.is_nested
-
-
 def is_there(tensor: Tensor) -> bool:
     """Has its storage the bytes that it reaches? A program may free them (``resize_(0)``), and reading would crash."""
     if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_meta or not tensor.numel():
