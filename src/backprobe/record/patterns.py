@@ -169,7 +169,7 @@ class Selection:
         self.wants_calls = Decisions(self._decide_calls).of
         self.of_scope = Decisions(self._locals_of).of
         self.kinds: dict[Any, Any] = {}  # see ``backprobe.tracing.log.ScopeKind``
-        self.foreign: dict[Any, set[Any]] = {}  # code and types that are not followed, see ``FollowedCalls``
+        self.followed: dict[Any, tuple[set[Any], set[Any]]] = {}  # see ``backprobe.tracing.followed_calls``
         self.bare: set[type] = set()  # types of values that are neither tensors nor containers, seen so far
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
 

@@ -52,6 +52,7 @@ class FollowedCalls(Generic[Caller]):
     def __init__(self, callables: Callables, note: Note, home: str | None, *, follows_modules: bool = True) -> None:
         self.callables, self.note, self.home, self.follows_modules = callables, note, home, follows_modules
         self.foreign: set[CodeType | type] = set()  # functions, and types of objects, that are not followed
+        self.own: set[CodeType] = set()  # functions that are
 
     def reporting(self, function: Any, caller: Caller, label: str) -> Any:
         """The reporting version of a function, under its own name or a label. Raises NoSource."""
@@ -64,10 +65,13 @@ class FollowedCalls(Generic[Caller]):
     def follow(self, caller: Caller, function: Any) -> Any:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
         kind = type(function)
-        if kind in self.foreign or (
-            kind is FunctionType and function.__code__ in self.foreign and not function.__dict__
-        ):  # fmt: skip
+        if kind in self.foreign:
             return None
+        if kind is FunctionType and not function.__dict__:  # nothing is wrapped in it, and it is not compiled
+            if function.__code__ in self.foreign:
+                return None
+            if function.__code__ in self.own:
+                return self._reporting(function, caller, "", function)
         if isinstance(function, BUILTIN):
             return functools.partial(self._higher_order, caller, function) if function in HIGHER_ORDER else None
         higher_order = self.callables.higher_order(function)
@@ -92,12 +96,17 @@ class FollowedCalls(Generic[Caller]):
             return None
         if self.note_compiled(function):
             return None
+        if called is None and kind is FunctionType and self.callables.higher_order(function) is None:
+            self.own.add(function.__code__)
+        followed = self._reporting(function, caller, label, inner)
+        return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
+
+    def _reporting(self, function: Any, caller: Caller, label: str, inner: FunctionType) -> Any:
         try:
-            followed = self.reporting(function, caller, label)
+            return self.reporting(function, caller, label)
         except NoSource as error:
             self.note("not_followed", name=inner.__qualname__, why=error.headline)
             return None
-        return followed if call is None else functools.partial(self.call_settled, call, followed)
 
     def note_compiled(self, function: Any) -> bool:
         """Is it a callable whose code the framework has fixed? Then what is inside it is not seen."""

@@ -16,7 +16,7 @@ from backprobe.tracing.scope import Scope
 from backprobe.tracing.values import ScopeId, Value
 from backprobe.tracing.versions import Versions
 
-MOST_FOREIGN = 4096
+MOST_KNOWN = 4096
 
 
 class Program(Protocol):
@@ -43,9 +43,10 @@ class Following(FollowedCalls[Scope]):
     def __init__(self, trace: Program) -> None:
         super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
         self.trace = trace
-        self.foreign = trace.selection.foreign.setdefault((type(trace.tape), trace.home), set())
-        if len(self.foreign) > MOST_FOREIGN:  # functions may be made anew
+        self.foreign, self.own = trace.selection.followed.setdefault((type(trace.tape), trace.home), (set(), set()))
+        if len(self.foreign) + len(self.own) > MOST_KNOWN:  # functions may be made anew
             self.foreign.clear()
+            self.own.clear()
 
     def reporting(self, function: Any, caller: Scope, label: str) -> Any:
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)

@@ -96,7 +96,12 @@ class Versions:
         """From now on a name of a scope holds these tensors."""
         if self.counted is None:
             return
-        places, live = scope.places.get(key, ()), self.live
+        places, live = scope.places.get(key), self.live
+        if places is None:
+            places = ()
+        elif len(numbers) == 1:  # as most names do, again and again
+            live[places[0]], self.stamps[places[0]] = self.tensors[numbers[0]], self.versions[numbers[0]]
+            return
         if len(places) < len(numbers):
             more = len(numbers) - len(places)
             places = scope.places[key] = (*places, *range(len(live), len(live) + more))

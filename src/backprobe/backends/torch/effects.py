@@ -44,6 +44,8 @@ HARMLESS = frozenset({
 
 def effect(function: Any, flagged: bool) -> Effect:
     """What calling ``function`` may do; ``flagged`` if it is called with ``out=``, ``inplace=`` or ``**kwargs``."""
+    if type(function) is FunctionType:
+        return Effect.WRITES if flagged else _of_function(function.__code__, function.__module__, function.__name__)
     if isinstance(function, partial):
         return effect(function.func, flagged or not function.keywords.keys().isdisjoint(FLAGS))
     if flagged:
@@ -60,6 +62,16 @@ def effect(function: Any, flagged: bool) -> Effect:
         return Effect.READS if compiled else Effect.UNKNOWN
     if isinstance(function, BuiltinFunctionType | type) and function in HARMLESS:
         return Effect.READS
+    return Effect.UNKNOWN
+
+
+@lru_cache(4096)
+def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
+    """A function written in Python: PyTorch's own may write by its name, or by an argument ``inplace``."""
+    if isinstance(module, str) and module.startswith(("torch", "_operator")):
+        named = name.partition(".")[0]
+        if _writes(named) or named in EXPOSING or _position(code, "inplace") is not None:
+            return Effect.WRITES
     return Effect.UNKNOWN
 
 
