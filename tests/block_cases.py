@@ -21,8 +21,8 @@ from backprobe.tracing.values import ScopeId, ScopeNames, Value
 from backprobe.tracing.versions import Versions
 
 OURS = (
-    BlockRun, Capture, FrameObserver, TorchBlockTape, ScopeNames, ObservedFrame, Passing, Reader, Repeats, Scope, ScopeId,
-    Trace, Tracer, Value, Versions,
+    BlockRun, Capture, FrameObserver, TorchBlockTape, ScopeNames, ObservedFrame, Passing, Reader, Repeats, Scope,
+    ScopeId, Trace, Tracer, Value, Versions,
 )  # fmt: skip
 HOOKS = [
     held for name, held in vars(torch.nn.modules.module).items()

@@ -398,6 +398,8 @@ class Trace:
 
     def _returned(self, kind: ScopeKind, output: Any) -> Code:
         wanted = kind.wanted
+        if type(output) in self.ordinary and not self.disturbed() and wanted["return"]:
+            return self.versions.number(output, kind, NO_SITE_AT)
         if isinstance(output, NUMBERS):
             if not wanted["return"]:
                 return PASSED_OVER
@@ -413,13 +415,18 @@ class Trace:
 
     def name_path(self, path: str, tensor: Any) -> Any:
         """A parameter of a model: its name is its path."""
+        if type(tensor) in self.ordinary and not self.disturbed():
+            self._name_path(path, tensor)
+            return tensor
         with self.tape.quiet():
             if self.tap is not None:
                 tensor = self.tap(tensor)
-            if self.selection.might_want(path):
-                number = self.versions.number(tensor, self.root, NO_SITE_AT)
-                self.events += (0, PARAMETER, (path, number))
+            self._name_path(path, tensor)
         return tensor
+
+    def _name_path(self, path: str, tensor: Any) -> None:
+        if self.selection.might_want(path):
+            self.events += (0, PARAMETER, (path, self.versions.number(tensor, self.root, NO_SITE_AT)))
 
     def absent(self, path: str, status: GradStatus, why: Reason) -> None:
         """A module that was selected, and whose return value does not exist."""

@@ -103,7 +103,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
         self.leaf_hooks: list[tuple[Tensor, Any]] = []
-        self.leaves: list[SharedLeaf] = []  # where processes work together
+        self.is_shared = False  # do processes work together?
+        self.leaves: list[SharedLeaf] = []  # if they do
         self.multiples: list[tuple[Tensor, Multiple]] = []  # the roots of backward() that are one of something
         self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
 
@@ -129,6 +130,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                         self._start_at(capture, cotangent, len(captures) == 1)
 
         self.passing.began = started
+        self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
         self.hook_handles += self.steps.listen()
         if self.births is not None:
             self.births.counts = self.passing.is_counted
@@ -257,7 +259,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         capture.number = number = self._number()
         capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number)
         take: Callable[..., None] = partial(self.passing.take_of_leaf, leaf)
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
+        if self.is_shared:
             self.leaves.append(SharedLeaf(leaf.number, tensor))
             take = self.passing.notice
         handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]

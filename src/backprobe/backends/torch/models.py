@@ -131,6 +131,8 @@ class _Reporter:
         self.handles.clear()
 
     def before(self, module: Module, args: Any) -> None:
+        if "inplace" not in vars(module) and type(module).__name__ != "OptimizedModule":
+            return  # nearly all
         if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
             self._stand_aside(module)
         if vars(module).get("inplace") and threading.get_ident() == self.thread:
@@ -139,7 +141,7 @@ class _Reporter:
     def after(self, module: Module, args: Any, output: Any) -> None:
         if threading.get_ident() != self.thread:
             return
-        if vars(module).get("inplace"):
+        if "inplace" in vars(module) and vars(module)["inplace"]:
             self.observer.written(args)
         if module not in self.known and module not in self.foreign:
             self.foreign.add(module)

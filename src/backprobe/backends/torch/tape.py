@@ -195,9 +195,7 @@ class TorchTape(Tape, Versions, Writes):
         assert capture.alias is not None
         if not self.is_floating(capture.alias):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(capture.alias).dtype)})
-        self._place()
-        earlier = [one for one in self.by_memory.get(memory(capture.alias), ()) if one.nth < capture.nth]
-        sources = unrecorded or any(read.is_followed for read in (*reads, *earlier))
+        sources = unrecorded or any(read.is_followed for read in reads) or self._lies_beside(capture)
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and found.mode:
             return GradStatus.NO_GRAD, Reason("no_grad", {"mode": found.mode})
@@ -210,6 +208,13 @@ class TorchTape(Tape, Versions, Writes):
         if found.mode:
             return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": found.mode})
         return GradStatus.FROZEN, Reason("frozen")
+
+    def _lies_beside(self, capture: Capture) -> bool:
+        """Does it share its memory with an earlier one that has a history?"""
+        assert capture.alias is not None
+        self._place()
+        beside = self.by_memory.get(memory(capture.alias), ())
+        return any(one.nth < capture.nth and one.is_followed for one in beside)
 
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
