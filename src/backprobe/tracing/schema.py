@@ -82,18 +82,19 @@ compare: Callable[[Schema, Schema], None] | None = None
 
 def find(selection: Selection, events: Sequence[Any], outputs: Collection[int]) -> Schema | None:
     """The schema of a log, if an equal one was read before."""
-    for at, known in enumerate(selection.schemas):
+    for known in selection.schemas:
         if known.events == events and known.outputs == tuple(outputs):
-            if at:
-                selection.schemas.insert(0, selection.schemas.pop(at))
-            return known  # type: ignore[no-any-return]
+            if known is not selection.schemas[0]:
+                keep(selection, known)
+            found: Schema = known
+            return found
     return None
 
 
 def keep(selection: Selection, schema: Schema) -> None:
-    """Remember a schema for the next runs with this selection."""
-    del selection.schemas[MOST - 1 :]
-    selection.schemas.insert(0, schema)
+    """Remember a schema for the next runs with this selection, which may go on in other threads meanwhile."""
+    others = [known for known in selection.schemas if known is not schema]
+    selection.schemas = [schema, *others[: MOST - 1]]
 
 
 def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> list[Value]:
