@@ -158,6 +158,25 @@ def test_a_difference_in_any_entry_is_seen(name):
     assert differences(known, replace(known, templates=(first, *known.templates[1:])))
 
 
+def test_a_class_that_knows_its_model_keeps_it_no_longer_alive():
+    def made():
+        known = []
+
+        class Knowing(Net):
+            def __call__(self, x):
+                return super().__call__(x) + [torch.zeros(()) * len(known)]
+
+        model = Knowing()
+        known.append(model)
+        around_a_model(model, torch.randn(2, 3))
+        of_a_function(model, torch.randn(2, 3))
+        return weakref.ref(model)
+
+    model = made()
+    gc.collect()
+    assert model() is None
+
+
 def _schema():
     selection.cache_clear()
     bp.probe(square)(torch.tensor(2.0))

@@ -11,6 +11,7 @@ from backprobe.errors import NoSource
 from backprobe.source.user_code import innermost, package
 
 BUILTIN = (BuiltinFunctionType, type)
+LOCALS = "<locals>"  # in the qualified name of what a function has made
 HIGHER_ORDER = (map, filter, functools.reduce)
 
 Caller = TypeVar("Caller")
@@ -92,7 +93,8 @@ class FollowedCalls(Generic[Caller]):
             if called is None and kind is FunctionType:
                 self.foreign.add(function.__code__)
             elif called is not None and called[1] is None and inner is getattr(called[0], "__func__", None):
-                self.foreign.add(kind)
+                if LOCALS not in kind.__qualname__:  # the functions of such a class may keep anything alive
+                    self.foreign.add(kind)
             return None
         if self.note_compiled(function):
             return None

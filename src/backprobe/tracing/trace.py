@@ -20,6 +20,7 @@ from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
+from backprobe.source.followed_calls import LOCALS
 from backprobe.source.listener import Opener
 from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
@@ -313,7 +314,7 @@ class Trace:
         if kind in self.selection.bare:
             return ()
         if not holds(value, is_tensor):
-            if len(self.selection.bare) < MOST_TYPES and children(value) is None:
+            if LOCALS not in kind.__qualname__ and len(self.selection.bare) < MOST_TYPES and children(value) is None:
                 self.selection.bare.add(kind)
             return ()
         return [
