@@ -90,18 +90,26 @@ class FollowedCalls(Generic[Caller]):
             function, call = called
             inner = innermost(function)
         if inner is None or not self.is_followed(function, inner):
-            if called is None and kind is FunctionType:
-                self.foreign.add(function.__code__)
-            elif called is not None and called[1] is None and inner is getattr(called[0], "__func__", None):
-                if LOCALS not in kind.__qualname__:  # the functions of such a class may keep anything alive
-                    self.foreign.add(kind)
+            self._know_foreign(kind, called, inner, function)
             return None
         if self.note_compiled(function):
             return None
-        if called is None and kind is FunctionType and self.callables.higher_order(function) is None:
+        if called is None and kind is FunctionType:
             self.own.add(function.__code__)
         followed = self._reporting(function, caller, label, inner)
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
+
+    def _know_foreign(self, kind: type, called: Any, inner: FunctionType | None, function: Any) -> None:
+        """Next time a plain function is known by its code, and an object by its type, if that defines its call.
+
+        Not the type that a function has made: what its own functions close over would be kept alive.
+        """
+        if called is None and kind is FunctionType:
+            self.foreign.add(function.__code__)
+            return
+        defines_it = called is not None and called[1] is None and inner is getattr(called[0], "__func__", None)
+        if defines_it and LOCALS not in kind.__qualname__:
+            self.foreign.add(kind)
 
     def _reporting(self, function: Any, caller: Caller, label: str, inner: FunctionType) -> Any:
         try:
