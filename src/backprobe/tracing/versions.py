@@ -97,11 +97,17 @@ class Versions:
         if self.counted is None:
             return
         places, live = scope.places.get(key), self.live
-        if places is None:
-            places = ()
-        elif len(numbers) == 1:  # as most names do, again and again
-            live[places[0]], self.stamps[places[0]] = self.tensors[numbers[0]], self.versions[numbers[0]]
+        if len(numbers) == 1:  # as most names do
+            (number,) = numbers
+            if places is None:
+                scope.places[key] = (len(live),)
+                scope.taken += 1
+                live.append(self.tensors[number])
+                self.stamps.append(self.versions[number])
+            else:
+                live[places[0]], self.stamps[places[0]] = self.tensors[number], self.versions[number]
             return
+        places = places or ()
         if len(places) < len(numbers):
             more = len(numbers) - len(places)
             places = scope.places[key] = (*places, *range(len(live), len(live) + more))

@@ -75,17 +75,19 @@ def _of_function(code: CodeType, module: str | None, name: str) -> Effect:
     return Effect.UNKNOWN
 
 
-def targets(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors that this call may write to."""
+def targets(
+    function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], known: Mapping[torch.nn.Module, Effect]
+) -> list[Tensor]:  # fmt: skip
+    """The tensors that this call may write to; the effects of some modules are known."""
     if isinstance(function, partial):
-        return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs})
+        return targets(function.func, (*function.args, *args), {**function.keywords, **kwargs}, known)
     name = _name(function)
     owner = getattr(function, "__self__", None)
     found: list[Any] = [kwargs.get("out")]
     if _writes(name) or name in EXPOSING:
         found.append(owner if isinstance(owner, Tensor) else args[:1])
     elif isinstance(function, torch.nn.Module):
-        found += [args, kwargs] if effects_of(function)[function] is Effect.WRITES else []
+        found += [args, kwargs] if (known.get(function) or effects_of(function)[function]) is Effect.WRITES else []
     else:
         position = _inplace_position(function)
         if kwargs.get("inplace") or (position is not None and len(args) > position and args[position]):

@@ -248,7 +248,7 @@ class TorchTape(Tape, Versions, Writes):
         return original(function, "forward"), partial(models.call_with, function)
 
     def targets(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        found = effects.targets(function, args, kwargs)
+        found = effects.targets(function, args, kwargs, self.modules)
         if getattr(function, "__name__", "") in effects.EXPOSING:
             for tensor in found:
                 self.expose(tensor)
