@@ -1,11 +1,14 @@
 """A program whose log is known is not named again, and nobody can tell."""
 
+import copy
 import gc
+import pickle
 import weakref
 from dataclasses import fields, replace
 
 import pytest
 import torch
+import torch.utils.checkpoint
 
 import backprobe as bp
 from asked import same
@@ -175,6 +178,131 @@ def test_a_class_that_knows_its_model_keeps_it_no_longer_alive():
     model = made()
     gc.collect()
     assert model() is None
+
+
+# names that hold no tensor any longer, while its memory is written
+
+
+def deleted(x):
+    u = x * 2
+    y = u + 1
+    d = u.detach()
+    del u
+    d.zero_()
+    return y.sum()
+
+
+def bound_to_none(x):
+    u = x * 2
+    y = u + 1
+    d = u.detach()
+    u = None
+    d.zero_()
+    return y.sum() if u is None else u
+
+
+def bound_to_fewer(x):
+    us = [x * 2, x * 3]
+    y = us[0] + us[1]
+    d = us[1].detach()
+    us = [us[0]]
+    d.zero_()
+    return y.sum()
+
+
+def of_a_comprehension(x):
+    many = [t.detach() for t in [x * 1, x * 2]]
+    many[1].zero_()
+    return x.sum()
+
+
+def after_a_generator(x):
+    def g(value):
+        inner = value * 2
+        yield inner
+        yield inner.detach()
+
+    running = g(x)
+    y = next(running) + 1
+    between = x * 5
+    d = next(running)
+    for _ in running:
+        pass
+    d.zero_()
+    return (y + between).sum()
+
+
+@pytest.mark.parametrize("program", [deleted, bound_to_none, bound_to_fewer, of_a_comprehension, after_a_generator])
+def test_what_has_no_name_any_longer_is_written_unnoticed(program):
+    for _ in range(2):
+        rec = bp.probe(program)(torch.ones(3))
+        assert not [name for name, entry in rec.items() if entry.status == "opaque"]
+
+
+def test_a_history_that_comes_late_after_a_checkpoint():
+    def inner(value):
+        return (value * 2).exp()
+
+    x = torch.ones(3, requires_grad=True)
+    with bp.probe() as rec:
+        for _ in range(3):
+            h = torch.utils.checkpoint.checkpoint(inner, x, use_reentrant=True)
+            z = h * 2
+            z.sum().backward()
+    for at in range(3):
+        assert rec[f"h#{at}"].grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_why_there_is_no_history_is_as_it_was_when_the_name_was_bound():
+    def twice(s):
+        s.add_(1)
+        s.add_(1)
+
+    def f(x):
+        u = x * 2
+        y = u + 1
+        twice(u.detach())
+        return y.sum()
+
+    for _ in range(2):
+        rec = bp.probe(f)(torch.ones(3))
+        assert rec["/twice:s#0"].status == "detached"
+
+
+def test_long_logs_are_not_kept(monkeypatch):
+    monkeypatch.setattr(schemas, "MOST_ITEMS", 60)
+    selection.cache_clear()
+    known = selection(None, True)
+    bp.probe(square)(torch.tensor(2.0))
+    assert len(known.schemas) == 1
+
+    def long(x):
+        for _ in range(40):
+            x = x * 1.5
+        return x
+
+    bp.probe(long)(torch.tensor(2.0))
+    assert [len(one.events) for one in known.schemas if len(one.events) > 60] == []
+
+
+def test_a_recording_that_nobody_has_read_can_be_pickled_and_copied():
+    rec = bp.probe(square)(torch.tensor(2.0))
+    assert pickle.loads(pickle.dumps(rec))["value"].grad == 4
+    rec = bp.probe(square)(torch.tensor(2.0))
+    assert copy.copy(rec)["value"].grad == 4
+
+
+def test_entries_that_are_made_later_are_as_the_block_ended():
+    layer, x = torch.nn.Linear(2, 2), torch.ones(1, 2)
+    rec = bp.probe(layer, create_graph=True, cotangent=torch.ones(1, 2))(x)
+    layer.double()
+    assert rec["weight"].dtype == "float32"
+    layer.float()
+    with bp.probe(layer) as rec:
+        layer(x).sum().backward()
+    with torch.no_grad():
+        layer.weight += 1
+    assert same(rec["weight"].value, layer.weight.detach())  # an alias, as it says
 
 
 def _schema():

@@ -65,6 +65,11 @@ class Recording(Mapping[str, Entry]):
         self._known = made = Index(known.record() if isinstance(known, Run) else known)
         return made
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied or pickled: the record, and not what it would be made of."""
+        self._known = self._index
+        return vars(self)
+
     @property
     def result(self) -> Any:
         """What the function or model returned. Saved with a recording only if it consists of tensors and numbers."""

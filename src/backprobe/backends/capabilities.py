@@ -50,9 +50,12 @@ class Versions(ABC):
     def version(self, tensor: Any) -> int:
         """A number that changes when the tensor's memory is written."""
 
+    nothing: Any = None
+    """Stands among tensors for a name that holds none; its version is 0."""
+
     def versions(self, tensors: Sequence[Any]) -> list[int]:
         """The same of many: it is asked after each statement that may have written, of all that has a live name."""
-        return list(map(self.version, tensors))
+        return [0 if tensor is None else self.version(tensor) for tensor in tensors]
 
     @abstractmethod
     def effect(self, function: Any, flagged: bool) -> Effect:

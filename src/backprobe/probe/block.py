@@ -129,7 +129,8 @@ class BlockRun(Form):
         self.schema = self.trace.schema(self.outputs)
         with self.tape.quiet():
             passed = self.tape.backward(self.trace.captures(self.schema))
-        return self.judged(over(self.trace, self.backend, self.schema, passed))
+        live = self.probe.options.create_graph
+        return self.judged(over(self.trace, self.backend, self.schema, passed, live=live))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""

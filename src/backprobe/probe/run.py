@@ -67,7 +67,7 @@ class Run(Form):
         return result
 
     def _recording(self, result: Any, passed: Backward) -> Recording:
-        ran = over(self.trace, self.backend, self.schema, passed)
+        ran = over(self.trace, self.backend, self.schema, passed, live=self.probe.options.create_graph)
         self.refuse_missed(self.schema)
         return Recording(self.judged(ran), result)
 

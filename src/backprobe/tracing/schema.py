@@ -22,6 +22,7 @@ from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Carried, ScopeId, Value
 
+MOST_ITEMS = 200_000  # in the logs of these: a long loop has a long log, and hardly the same one again
 MOST = 16  # schemas that a selection keeps: a program has one for each way that it takes
 
 
@@ -93,8 +94,12 @@ def find(selection: Selection, events: Sequence[Any], outputs: Collection[int]) 
 
 def keep(selection: Selection, schema: Schema) -> None:
     """Remember a schema for the next runs with this selection, which may go on in other threads meanwhile."""
-    others = [known for known in selection.schemas if known is not schema]
-    selection.schemas = [schema, *others[: MOST - 1]]
+    items, kept = 0, []
+    for known in [schema, *(known for known in selection.schemas if known is not schema)][:MOST]:
+        items += len(known.events)
+        if items <= MOST_ITEMS:
+            kept.append(known)
+    selection.schemas = kept
 
 
 def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> list[Value]:

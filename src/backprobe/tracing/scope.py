@@ -69,6 +69,9 @@ class Recorder(Protocol):
     def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
         """A function is entered that the running statement calls."""
 
+    def forget(self, scope: Scope, keys: Sequence[str]) -> None:
+        """These names of a scope are no names any longer."""
+
     def leave(self, scope: Scope) -> None:
         """A scope is left: none of its names is live."""
 
@@ -194,10 +197,12 @@ class Scope(CodeListener):
         return f"{OWN}{self.comprehensions}"
 
     def end_comprehension(self, own: str) -> None:
+        self.recorder.forget(self, [key for key in self.places if key.endswith(own)])
         self._say(OVER, own)
 
     def forget(self, *names: str) -> None:
         """The program deleted these names."""
+        self.recorder.forget(self, names)
         self._say(FORGET, names)
 
     def call(self, function: Any, flagged: bool = False, at: int = NO_CALL, /) -> Any:

@@ -65,7 +65,9 @@ HOLD_NOTHING = frozenset({str, bytes, type, FunctionType, MethodType, BuiltinFun
 class Trace:
     """Everything one recording has seen."""
 
-    def __init__(self, tape: Tape, selection: Selection, home: str | None = None) -> None:
+    def __init__(
+        self, tape: Tape, selection: Selection, home: str | None = None, *, is_apart: bool = False
+    ) -> None:  # fmt: skip
         self.tape, self.selection, self.home = tape, selection, home
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
@@ -83,13 +85,18 @@ class Trace:
         self.root = Scope(self, ScopeKind.of(selection, "", "", "", ()))
         self.is_root_open = False
         self.has_more = False  # does the reader know more than the log says?
-        if isinstance(tape, capabilities.Late):
-            tape.before_late = self.read
+        if isinstance(tape, capabilities.Late) and not is_apart:
+            tape.before_late = self._read_all
 
     def read(self) -> Reader:
         """Name what was reported so far."""
         self.reader.read()
         return self.reader
+
+    def _read_all(self) -> None:
+        """And of the parts that are being computed again, which have logs of their own."""
+        for trace in (self, *(repeat for repeat, _ in self.repeats.again.values())):
+            trace.read()
 
     def schema(self, outputs: Collection[int]) -> Schema:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
@@ -211,9 +218,13 @@ class Trace:
 
     def apart(self, is_recording: bool) -> Trace:
         """A trace of the same program, for what has its names already."""
-        trace = Trace(self.tape, self.selection, self.home)
+        trace = Trace(self.tape, self.selection, self.home, is_apart=True)
         trace.repeats, trace.is_recording = self.repeats, is_recording
         return trace
+
+    def forget(self, scope: Scope, keys: Sequence[str]) -> None:
+        """These names of a scope are no names any longer."""
+        self.versions.forget(scope, *keys)
 
     def leave(self, scope: Scope) -> None:
         if self.is_recording:
@@ -255,6 +266,8 @@ class Trace:
                 self.versions.lives(scope, local + own if own else local, (number,))
                 return number
             return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
+        if local + own in scope.places:
+            self.versions.forget(scope, local + own)
         if kind in NUMBERS or isinstance(value, NUMBERS):
             if not wanted[local]:
                 return PASSED_OVER

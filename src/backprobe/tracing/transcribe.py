@@ -98,12 +98,16 @@ class Run:
         return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value)
 
 
-def over(trace: Trace, backend: Backend, schema: Schema, passed: Backward) -> Run:
-    """The run of a trace as it is now, with what backward gave the captures of its schema's entries."""
+def over(trace: Trace, backend: Backend, schema: Schema, passed: Backward, *, live: bool = False) -> Run:
+    """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
+
+    ``live`` values are the program's own tensors, which it may change later.
+    """
     arrays, tensors = backend.arrays, trace.versions.tensors
     described = {
-        at: arrays.describe(tensors[schema.numbers[at]])
-        for at, outcome in unusual(passed.outcomes) if not arrays.is_tensor(outcome.value)
+        at: arrays.describe(outcome.value if arrays.is_tensor(outcome.value) else tensors[schema.numbers[at]])
+        for at, outcome in (enumerate(passed.outcomes) if live else unusual(passed.outcomes))
+        if live or not arrays.is_tensor(outcome.value)
     }  # fmt: skip
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
     return Run(schema, backend, passed, list(trace.log.plain), notes, stamp(), described)

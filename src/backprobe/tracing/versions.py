@@ -97,7 +97,7 @@ class Versions:
         if self.counted is None:
             return
         places, live = scope.places.get(key), self.live
-        if len(numbers) == 1:  # as most names do
+        if len(numbers) == 1 and (places is None or len(places) == 1):  # as most names do
             (number,) = numbers
             if places is None:
                 scope.places[key] = (len(live),)
@@ -114,13 +114,28 @@ class Versions:
             live += [None] * more
             self.stamps += [0] * more
             scope.taken += more
+        for place in places[len(numbers) :]:
+            self._empty(place)
         for number, place in zip(numbers, places, strict=False):
             live[place], self.stamps[place] = self.tensors[number], self.versions[number]
 
+    def forget(self, scope: Scope, *keys: str) -> None:
+        """These names of a scope hold no tensor any longer."""
+        for key in keys:
+            for place in scope.places.get(key, ()):
+                self._empty(place)
+
+    def _empty(self, place: int) -> None:
+        """Its place is kept for the next tensor that the name holds."""
+        assert self.counted is not None
+        self.live[place], self.stamps[place] = self.counted.nothing, 0
+
     def leave(self, scope: Scope) -> None:
-        """None of its names is live. Where another scope's are above them, as after a generator, they stay."""
+        """None of its names is live. Where another scope's are above them, as after a generator, the places stay."""
         if len(self.live) == scope.base + scope.taken:
             del self.live[scope.base :], self.stamps[scope.base :]
+        else:
+            self.forget(scope, *scope.places)
         scope.places.clear()
 
     def written(self, tensor: Any) -> None:
@@ -161,7 +176,9 @@ class Versions:
             if capture in detached:
                 self.versions[number] = DETACHED
         for place, tensor in enumerate(self.live):
-            self.stamps[place] = self.versions[self.numbers[self.tape.identity(tensor)]]
+            held = self.numbers.get(self.tape.identity(tensor))
+            if held is not None:
+                self.stamps[place] = self.versions[held]
 
     def _renew(self, now: list[int], by: By, at: int | Site) -> None:
         """Capture what is live and was written, and say which numbers took the place of which."""

@@ -22,7 +22,6 @@ class Capture:
     status: GradStatus = GradStatus.OK  # why there is no edge, decided when the program is over
     why: Reason | None = None
     unfollowed: Unfollowed | None = None
-    nth: int = 0  # of all captures
     opaque: Reason | None = None  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = None
     part: Any = None  # of the program, that runs here without a history and is computed again with one
@@ -55,6 +54,7 @@ class Unfollowed:
 
     mode: str  # that switched gradients off, if one did
     requires_grad: bool  # as its base does, though nothing leads to it
+    is_beside: bool  # did it share its memory with a capture that has a history?
 
 
 @dataclass(eq=False)

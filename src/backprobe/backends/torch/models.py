@@ -68,8 +68,7 @@ def parts(model: Module) -> list[tuple[str, Module]]:
     while pending:
         path, module = pending.pop()
         found.append((path, module))
-        for name in reversed(module._modules):
-            child = module._modules[name]
+        for name, child in reversed([*module._modules.items()]):
             if child is not None:
                 pending.append((f"{path}.{name}" if path else name, child))
     return found

@@ -55,7 +55,6 @@ class TorchTape(Tape, Versions, Writes):
         self.options = options
         self.copies = options.values == "copy"
         self.modules: dict[torch.nn.Module, Effect] = {}  # what calling each does; one walk over it tells
-        self.captured = 0  # how many captures so far
         self.undecided: dict[Capture, Unfollowed] = {}
         self.has_subclasses = False  # is one of them of a type that may answer for itself?
         self.unplaced: list[Capture] = []
@@ -86,7 +85,7 @@ class TorchTape(Tape, Versions, Writes):
 
     identity = staticmethod(id)
 
-    ordinary = ORDINARY
+    ordinary, nothing = ORDINARY, torch.empty(0)
     disturbed = staticmethod(torch._C._len_torch_function_stack)
 
     def is_tensor(self, value: Any) -> bool:
@@ -135,11 +134,10 @@ class TorchTape(Tape, Versions, Writes):
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if capture.edge is None and capture.leaf is None:
-            capture.unfollowed = self.undecided[capture] = Unfollowed(_mode(), tensor.requires_grad)
+            capture.unfollowed = self.undecided[capture] = self._unfollowed(tensor)
             capture.in_vain = in_vain() if capture.unfollowed.mode else None
         if type(tensor) not in self.ordinary:
             self.has_subclasses = True
-        capture.nth, self.captured = self.captured, self.captured + 1
         self.unplaced.append(capture)
         return capture
 
@@ -195,7 +193,7 @@ class TorchTape(Tape, Versions, Writes):
         assert capture.alias is not None
         if not self.is_floating(capture.alias):
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": str(describe(capture.alias).dtype)})
-        sources = unrecorded or any(read.is_followed for read in reads) or self._lies_beside(capture)
+        sources = unrecorded or found.is_beside or any(read.is_followed for read in reads)
         cut = [read for read in reads if read.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)]
         if sources and found.mode:
             return GradStatus.NO_GRAD, Reason("no_grad", {"mode": found.mode})
@@ -209,12 +207,13 @@ class TorchTape(Tape, Versions, Writes):
             return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": found.mode})
         return GradStatus.FROZEN, Reason("frozen")
 
-    def _lies_beside(self, capture: Capture) -> bool:
-        """Does it share its memory with an earlier one that has a history?"""
-        assert capture.alias is not None
-        self._place()
-        beside = self.by_memory.get(memory(capture.alias), ())
-        return any(one.nth < capture.nth and one.is_followed for one in beside)
+    def _unfollowed(self, tensor: Tensor) -> Unfollowed:
+        is_beside = False
+        if self.is_floating(tensor):
+            self._place()
+            for one in self.by_memory.get(memory(tensor), ()):
+                is_beside = is_beside or one.is_followed
+        return Unfollowed(_mode(), tensor.requires_grad, is_beside)
 
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
