@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types contract unit bench bench-torch bench-peers docs test-pythons test-jax-versions test-operators test-gpu clean
+.PHONY: demo test lint types contract unit bench bench-torch bench-peers docs test-pythons test-jax-versions test-schemas test-operators test-gpu clean
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -28,6 +28,10 @@ contract: $(READY)
 unit: $(READY)
 	$(BIN)/pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
 	$(BIN)/pytest $(PARALLEL) tests/frameworks  # in a process of their own: with one framework imported, numbers belong to it
+
+# every schema that is used again compared with its log, read anew: see docs/design/017-tracing.md
+test-schemas: $(READY)
+	COMPARE_SCHEMAS=1 $(BIN)/pytest $(PARALLEL) -m "not gpu" --ignore=tests/frameworks
 
 # more samples of each of PyTorch's operators than `make test` takes
 test-operators: $(READY)
