@@ -240,6 +240,27 @@ def test_what_has_no_name_any_longer_is_written_unnoticed(program):
         assert not [name for name, entry in rec.items() if entry.status == "opaque"]
 
 
+def test_a_module_that_returns_tensors_and_none_returns_once():
+    class Pair(torch.nn.Module):
+        def forward(self, x):
+            return x * 2, None
+
+    class Outer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.pair = Pair()
+
+        def forward(self, x):
+            return self.pair(x)[0].sum()
+
+    model, x = Outer(), torch.ones(2, requires_grad=True)
+    for _ in range(2):
+        with bp.probe(model, ["**", "**:*"]) as rec:
+            model(x).backward()
+        assert not [name for name in rec.record.printed.values() if "return#" in name]
+        assert "pair:return.1" in rec
+
+
 def test_a_history_that_comes_late_after_a_checkpoint():
     def inner(value):
         return (value * 2).exp()

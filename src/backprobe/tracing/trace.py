@@ -82,6 +82,7 @@ class Trace:
         self.reader = Reader(tape, selection, self.log, self.versions)
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
+        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
         self.root = Scope(self, ScopeKind.of(selection, "", "", "", ()))
         self.is_root_open = False
         self.has_more = False  # does the reader know more than the log says?
@@ -230,6 +231,8 @@ class Trace:
         if self.is_recording:
             self.is_root_open &= scope is not self.root
             self.versions.leave(scope)
+            if scope.mixed and "return" in scope.mixed and not scope.kind.path.startswith("/"):
+                self.mixed[scope.kind.path] = scope.mixed["return"]
             self.events += (scope.number, LEAVE, None)
 
     def close(self) -> None:
@@ -243,6 +246,7 @@ class Trace:
             self.repeats.release()
         self.reader.release()
         self.versions.release()
+        self.mixed.clear()
         self.log.plain.clear()
         self.log.transcripts.clear()
         del self.root, self.repeats, self.following
@@ -290,10 +294,7 @@ class Trace:
         chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
         if not chosen:
             return self._unselected(value, found)
-        held: Sequence[tuple[str, Any]] = scope.mixed.get(local + own, ())
-        same = {
-            leaf for (leaf, item), (before, kept) in zip(chosen, held, strict=False) if leaf == before and item is kept
-        }
+        same = _same(chosen, scope.mixed.get(local + own, ()))
         with self.tape.quiet():
             code = self._codes(chosen, scope, at, same)
             self.versions.lives(scope, local + own, [number for _, number in code if number >= 0])
@@ -423,8 +424,9 @@ class Trace:
         chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
         if not chosen:
             return self._unselected(output, found)
+        same = _same(chosen, self.mixed.pop(kind.path, ()))
         with self.tape.quiet():
-            codes = self._codes(chosen, kind, NO_SITE_AT)
+            codes = self._codes(chosen, kind, NO_SITE_AT, same)
         return codes if found[0][0] else codes[0][1]
 
     def name_path(self, path: str, tensor: Any) -> Any:
@@ -495,6 +497,11 @@ class Trace:
             self.has_more = True
             with self.tape.quiet():
                 self.read().hold_unnamed(self.tape.unnamed)
+
+
+def _same(chosen: Sequence[tuple[str, Any]], held: Sequence[tuple[str, Any]]) -> set[str]:
+    """The leaves of a container at which the name held these very objects before."""
+    return {leaf for (leaf, one), (before, other) in zip(chosen, held, strict=False) if leaf == before and one is other}
 
 
 def _always() -> bool:
