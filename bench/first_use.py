@@ -1,4 +1,4 @@
-"""What the first step in a block costs beside the second: finding, rewriting and compiling the source of what runs.
+"""The cost of the first step in a block beside the second: finding, rewriting and compiling the source of what runs.
 
 All values of a 32-layer Llama, in processes of their own. Each first and second step begins right after a full garbage
 collection: with PyTorch and transformers imported one takes about as long as a step, and falls into one by chance.

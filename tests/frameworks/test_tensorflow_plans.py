@@ -1,4 +1,4 @@
-"""What a walk over a Keras model finds is kept for the next call: never longer than the model, nor after a change."""
+"""A walk over a Keras model is kept for the next call: never longer than the model, nor after a change."""
 
 import gc
 import threading

@@ -1,4 +1,4 @@
-"""The outcomes of many captures in columns: most have a value, a gradient and nothing else that is to be said."""
+"""The outcomes of many captures in columns: most have a value and a gradient, and need no more words."""
 
 from __future__ import annotations
 

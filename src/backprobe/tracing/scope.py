@@ -52,7 +52,7 @@ class Recorder(Protocol):
 
     @property
     def following(self) -> FollowedCalls[Any]:
-        """What is called instead of the user's functions."""
+        """Finds the reporting versions of the functions that the program calls."""
 
     events: list[Any]
     """The log: see ``backprobe.tracing.log``."""

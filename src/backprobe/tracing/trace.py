@@ -95,7 +95,7 @@ class Trace:
         return self.reader
 
     def _read_all(self) -> None:
-        """And of the parts that are being computed again, which have logs of their own."""
+        """Read this log, and those of the parts that are being computed again."""
         for trace in (self, *(repeat for repeat, _ in self.repeats.again.values())):
             trace.read()
 

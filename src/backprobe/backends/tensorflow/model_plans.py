@@ -1,4 +1,4 @@
-"""What a walk over a model has found, kept for the next call as long as the model is put together in the same way.
+"""Walks over models, kept for the next call as long as the model is put together in the same way.
 
 A plan holds paths, identities and weak references, so that nothing of a model is kept alive. An identity stands for the
 same object as long as that is alive, and a plan of which anything is gone is not used again.

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import GradientEdge, Node
+from torch.autograd.graph import Node
 
 from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Outcome
@@ -31,11 +31,11 @@ from backprobe.backends.torch.backward_passes import (
     queue_callback,
 )
 from backprobe.backends.torch.capture import (
-    TOKENS,
     WRITTEN_IN_PYTHON,
     Capture,
     ListenedLeaf,
     ViewWrite,
+    edge_at,
     gradient_edge,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
@@ -285,7 +285,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def _listen_at(self, capture: Capture, node: Node, at: int, is_users: bool) -> None:
         """Note what arrives at an edge. A node whose backward the user wrote may write into what it is given."""
         if capture.edge is None:
-            capture.edge = tuple.__new__(GradientEdge, (node, at, *TOKENS))
+            capture.edge = edge_at(node, at)
         number = self.numbers.get((node, at))
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1

@@ -122,11 +122,7 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
     if node is not None and not isinstance(node, WRITTEN_IN_PYTHON):
         return edge_at(node, tensor.output_nr)
     has_views = tensor.layout is torch.strided and not tensor.is_nested
-    if (
-        (node is not None or not tensor._is_view())
-        if has_views
-        else isinstance(node, Node) and not isinstance(node, WRITTEN_IN_PYTHON)
-    ):
+    if has_views and (node is not None or not tensor._is_view()):
         with torch.inference_mode(False):  # where PyTorch makes a view of a leaf to find its edge
             return get_gradient_edge(tensor)
     with torch.inference_mode(False), torch.enable_grad():  # sparse and nested tensors have no view, but a copy
@@ -136,11 +132,3 @@ def gradient_edge(tensor: Tensor) -> GradientEdge | None:
         return None
     token = (following,) if "ownership_token" in GradientEdge._fields else ()  # newer releases: it keeps the node alive
     return GradientEdge(node, number, *token)
-
-
-def _has_own_edge(tensor: Tensor, has_views: bool) -> bool:
-    """Can PyTorch be asked for the edge of this one? For some it would make a view, which these cannot have."""
-    node = tensor.grad_fn
-    if has_views:
-        return node is not None or not tensor._is_view()
-    return node is not None and not isinstance(node, WRITTEN_IN_PYTHON)
