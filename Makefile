@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 PARALLEL := -n 2 --dist worksteal
 INSTALL := bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
-.PHONY: demo test lint types contract unit bench bench-torch bench-peers docs test-pythons test-jax-versions test-schemas test-operators test-gpu clean
+.PHONY: demo test lint types contract unit bench bench-torch bench-peers docs test-pythons test-jax-versions test-schemas test-operators test-browser test-integrations test-gpu clean
 
 demo: $(DEMO)
 	@$(BIN)/backprobe demo
@@ -48,7 +48,11 @@ bench: $(READY)
 	$(BIN)/python bench/probe.py
 	$(BIN)/python bench/probe_tensorflow.py
 	$(BIN)/python bench/probe_jax.py
+	$(BIN)/python bench/guard.py
+	$(BIN)/python bench/watch.py
+	$(BIN)/python bench/runs.py
 	$(BIN)/python bench/draw.py
+	$(BIN)/python bench/printing.py
 
 # others that give gradients inside a model, asked for the same: each in an environment and a process of its own
 PEERS := torchlens==2.36.1 nnsight==0.8.1
@@ -63,9 +67,12 @@ bench-peers: $(READY) $(foreach peer,$(PEERS),.venv-$(firstword $(subst ==, ,$(p
 	  $(filter $*==%,$(PEERS)) torch transformers
 	touch $@
 
-# into docs/_build/html; a warning is an error, and all pages are read each time so that none is missed
+# A warning is an error, and all pages are read each time so that none is missed. What the build and the cells' kernels
+# have to say is shown only where it fails.
 docs: $(READY)
-	$(BIN)/sphinx-build -q -E -W --keep-going docs docs/_build/html
+	@mkdir -p docs/_build
+	@$(BIN)/sphinx-build -q -E -W --keep-going docs docs/_build/html >docs/_build/log 2>&1 || (cat docs/_build/log; exit 1)
+	@echo "The site is at file://$(CURDIR)/docs/_build/html/index.html"
 
 # all tests that need no framework but PyTorch, on every Python that is supported: one that is not installed is an error
 PYTHONS ?= 3.11 3.12 3.13
@@ -97,6 +104,28 @@ test-jax-release:
 	  $(KEPT)/bin/pip install --quiet --editable . pytest hypothesis $(wordlist 2,9,$(RELEASE))) || exit 1
 	$(KEPT)/bin/python -c "import jax; print('JAX', jax.__version__)"
 	$(KEPT)/bin/pytest --noconftest -W default tests/frameworks/test_jax_control_flow.py tests/frameworks/test_jax_random.py
+
+# the pages that bp.draw writes, opened in Debian's Chromium: recordings of PyTorch, where PyTorch is not installed
+test-browser: $(READY)
+	@command -v chromium >/dev/null || { echo "Chromium is missing. As root: apt-get install -y chromium"; exit 1; }
+	@$(MAKE) --no-print-directory .venv-browser/.ready
+	$(BIN)/python tests/browser/recorded.py .venv-browser/recorded
+	RECORDED=.venv-browser/recorded .venv-browser/bin/pytest --confcutdir=tests/browser tests/browser
+
+.venv-browser/.ready: pyproject.toml constraints.txt
+	test -x .venv-browser/bin/python || $(PYTHON) -m venv .venv-browser
+	.venv-browser/$(INSTALL) . playwright pytest
+	touch $@
+
+# the libraries that train models: in an environment of their own, since `make test` needs none of them
+test-integrations: $(READY) .venv-integrations/.ready
+	KERAS_BACKEND=torch .venv-integrations/bin/pytest -W default tests/integrations
+	KERAS_BACKEND=tensorflow $(BIN)/pytest -W default tests/integrations/test_keras.py
+
+.venv-integrations/.ready: pyproject.toml constraints.txt
+	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
+	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow pytest
+	touch $@
 
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA
 test-gpu:

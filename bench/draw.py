@@ -13,7 +13,6 @@ import torch
 
 import backprobe as bp
 from backprobe.demo import small_gpt2, toy
-from backprobe.draw.circuit import Draft, View
 from backprobe.draw.layout import graph_of
 
 ROUNDS = 7
@@ -49,17 +48,21 @@ def main():
     first = subprocess.run([sys.executable, "-c", FIRST], capture_output=True, text=True, check=True)
     print(f"toy, the first drawing of a process (loads pygraphviz): {float(first.stdout):.3f} s")
     model, tokens = small_gpt2(12)
+    large, ids = small_gpt2(12, 672)
     recordings = {
         "toy": (bp.probe(toy, partials=True)(3.0, 2.0, 1.0), None),
-        "200 nodes": (bp.probe(chain, partials=True)(0.3), None),
+        "200 nodes": (bp.probe(chain, partials=True)(0.3), 1),
         "GPT-2 of 12 layers, depth 2": (bp.probe(model, of="loss", partials=True)(tokens, labels=tokens), 2),
+        "GPT-2 of 66 M parameters, opened as far as fits a page": (bp.probe(large, of="loss")(ids, labels=ids), None),
     }
     for name, (recording, depth) in recordings.items():
-        record = recording.record
-        circuit = Draft(record, View(depth)).circuit()
+        started = time.perf_counter()
+        circuit = bp.draw(recording, depth=depth)._drawn.circuit
+        first = time.perf_counter() - started
         whole = median(lambda recording=recording, depth=depth: bp.draw(recording, depth=depth))
         dot = median(lambda circuit=circuit: graph_of(circuit, "TB").draw(format="svg", prog="dot"))
-        print(f"{name}: {len(circuit.nodes)} nodes, {whole:.3f} s, of which Graphviz {dot / whole:.0%}")
+        cost = f"{first:.3f} s, again {whole:.3f} s, of which Graphviz {dot / whole:.0%}"
+        print(f"{name}: {len(circuit.nodes)} nodes, {cost}")
 
 
 if __name__ == "__main__":

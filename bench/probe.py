@@ -44,6 +44,8 @@ from models import MODELS, SIZES, Program, Size, gpt2
 from python_calls import python_calls
 from side_by_side import PAIRS, compare, show
 
+import backprobe as bp
+
 BY_HAND, LEAST, NOISE = "by hand: every output, retain_grad", "at least: every output", "bare, again"
 FORMS = (BlockForm, ModelForm)
 WIDTH = 36
@@ -122,11 +124,13 @@ def time_forms() -> None:
 
 
 def time_nonfinite() -> None:
-    """The search for NaN and Inf: ``nonfinite=True``, beside the same selection without it, and anomaly mode."""
+    """The search for NaN and Inf: guards, and ``nonfinite=True`` beside the same without it, and anomaly mode."""
     for size in SIZES:
         program = gpt2(SIZES[size])
         for form in FORMS:
             steps = {NOISE: form.bare(program), "anomaly mode of PyTorch": _in_anomaly_mode(program)}
+            if form is BlockForm:
+                steps |= {"bp.guard(model)": _guarded(program, program.model), "bp.guard()": _guarded(program, None)}
             asked: dict[str, Any] = {"parameters": []} if form is ModelForm else {}
             for name, patterns in {f"{OUTPUTS}, parameters": ["**", ":*"], EVERYTHING: ["**", "**:*"]}.items():
                 steps[name] = form.step(program, patterns, **asked)
@@ -145,6 +149,18 @@ def _in_anomaly_mode(program: Program) -> Callable[[], None]:
             step()
 
     return checked
+
+
+def _guarded(program: Program, model: Any) -> Callable[[], None]:
+    """The bare step in a guard, which stops at the first NaN or Inf."""
+
+    def guarded() -> None:
+        with bp.guard(model):
+            loss = program.loss()
+            loss.backward()
+        program.model.zero_grad()
+
+    return guarded
 
 
 def weigh_steps() -> None:

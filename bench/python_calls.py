@@ -1,4 +1,4 @@
-"""How many calls a step makes in Python: a number that is the same on every machine, in every run.
+"""The count of Python calls in a step: a number that is the same on every machine, in every run.
 
 What is counted are the events that ``sys.setprofile`` reports in the thread of the step. ``functions`` are the ``call``
 events: one for each time the body of a function, method, lambda, comprehension (before Python 3.12), generator (each

@@ -11,7 +11,7 @@ sys.path.insert(0, str(DOCS / "_extensions"))
 
 project = "backprobe"
 release = version = backprobe.__version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "mathml", "public"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "decisions", "mathml", "public"]
 exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 
 # Pages are MyST; code cells in them are run, and one that raises stops the build.
@@ -48,11 +48,14 @@ toc_object_entries_show_parents = "hide"
 
 # Every reference must lead somewhere, except to types of other projects: their documentation would have to be fetched.
 nitpicky = True
-nitpick_ignore_regex = [("py:.*", r"(collections\.abc|enum|os|typing)\..*")]
+nitpick_ignore_regex = [("py:.*", r"(collections\.abc|contextlib|enum|os|typing)\..*")]
 nitpick_ignore = [
     ("py:class", "backprobe.record.entries.Record"),  # for what is built on recordings; its docstring says enough
     ("py:class", "backprobe.probe.block.BlockRun"),
     ("py:class", "backprobe.record.reasons.Reason"),
+    ("py:class", "backprobe.diff.measure.Measure"),  # what the report and its divergences are read through
+    ("py:class", "backprobe.diff.pairs.Row"),
+    ("py:class", "backprobe.diff.floor.Measured"),
 ]
 
 html_theme = "furo"

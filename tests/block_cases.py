@@ -1,4 +1,4 @@
-"""What the tests of the hard cases of blocks share: two runs compared, and a look for anything left behind."""
+"""Helpers for the hard cases of blocks: two runs compared, and a look for anything left behind."""
 
 import gc
 import sys
@@ -57,7 +57,7 @@ def assert_same(found, expected, but=()):
             other = found[name]
             assert (other.status, other.reason) == (entry.status, entry.reason), name
             assert other.aliases == entry.aliases, name
-            assert same(other.held_value, entry.held_value), name
+            assert same(other.held, entry.held), name
             assert same(other.grad_or_none, entry.grad_or_none), name
 
 
@@ -83,18 +83,15 @@ def nothing_left():
     """Whatever runs within, no object of a probe lives on after it, and nothing is installed any more."""
     before, caller = global_state(), sys._getframe(2)
     gc.collect()
-    gc.freeze()  # what is there before is not looked through each time
-    try:
-        yield
-        assert global_state() == before
-        gc.collect()
-        left = [found for found in gc.get_objects() if isinstance(found, OURS)]
-        assert not left, [type(found).__name__ for found in left]
-        while caller is not None:
-            assert "backprobe" not in getattr(type(caller.f_trace), "__module__", "")
-            caller = caller.f_back
-    finally:
-        gc.unfreeze()
+    gc.freeze()  # what is there before is not looked through
+    yield
+    assert global_state() == before
+    gc.collect()
+    left = [found for found in gc.get_objects() if isinstance(found, OURS)]
+    assert not left, [type(found).__name__ for found in left]
+    while caller is not None:
+        assert "backprobe" not in getattr(type(caller.f_trace), "__module__", "")
+        caller = caller.f_back
 
 
 def case(claim, section, answer="works"):

@@ -205,5 +205,4 @@ def main(port):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     main(sys.argv[2])

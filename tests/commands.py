@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 
 from click.testing import CliRunner
 
@@ -12,6 +13,21 @@ def invoked(*words, **settings):
     """The exit code, standard output and standard error of a command; an exception that is not an exit comes out."""
     result = CliRunner().invoke(main, words, catch_exceptions=False, **settings)
     return result.exit_code, result.stdout, result.stderr
+
+
+@contextmanager
+def in_folder(path, monkeypatch, files):
+    """A folder with a user's files, and a Python that forgets afterwards what was imported from it."""
+    for name, text in files.items():
+        (path / name).write_text(text)
+    monkeypatch.chdir(path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)  # torch.distributed puts one of its own, and leaves it
+    before = set(sys.modules)
+    yield path
+    for name in set(sys.modules) - before:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(path)):
+            del sys.modules[name]
 
 
 def python(*words, **settings):

@@ -1,9 +1,13 @@
 """Fixtures that files share; ``asked``, ``block_cases`` and ``programs`` have the programs that they share."""
 
+import gc
 import os
 
 import pytest
 
+# Before a framework is imported, one thread, also for the processes that tests start: on tensors as small as these,
+# threads that wait for each other take most of the time; and a sum is the same on a machine of any number of cores.
+os.environ["OMP_NUM_THREADS"] = "1"
 COMPARED = "COMPARE_SCHEMAS"
 
 
@@ -19,6 +23,12 @@ def pytest_configure(config):
             assert not schema.differences(known, made), schema.differences(known, made)
 
         schema.compare = compare
+
+
+def pytest_collection_finish():
+    """What is imported by now is not looked through whenever garbage is collected: it is millions of objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What a drawn SVG shows: its own text, node by node."""
+"""The text of a drawn SVG, node by node."""
 
 import xml.etree.ElementTree as ElementTree
 

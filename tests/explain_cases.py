@@ -121,7 +121,7 @@ def summed_numbers(x, w):
     return (total * w).sum()
 
 
-@function("`.numpy()`", "x", "detach")
+@function("`.numpy()`", "x", "numpy")
 def numpy_array(x, w):
     u = x * w
     array = u.detach().numpy()  # <- here
@@ -134,7 +134,7 @@ def to_array(tensor):
     return tensor.detach().numpy()  # <- here for array_of_a_helper
 
 
-@function("`.numpy()` in your own function", "x", "detach")
+@function("`.numpy()` in your own function", "x", "numpy")
 def array_of_a_helper(x, w):
     u = x * w
     back = torch.from_numpy(to_array(u))
@@ -146,6 +146,21 @@ def copied(x, w):
     u = (x * w).sum()
     t = torch.tensor([u])  # <- here
     return (t * w).sum()
+
+
+@function("`torch.as_tensor` of several tensors", "x", "copied")
+def joined_without_history(x, w):
+    u = (x * w).sum()
+    parts = [u]
+    t = torch.as_tensor(parts)  # <- here
+    return (t * w).sum()
+
+
+@function("`.detach().item()`", "x", "number")
+def detached_number(x, w):
+    u = (x * w).sum()
+    scale = u.detach().item()  # <- here
+    return (scale * w).sum()
 
 
 @function("a list of numbers", "x", "number")
@@ -170,6 +185,13 @@ def sampled(x, w):
     u = x * w
     s = torch.distributions.Normal(u, 1.0).sample()  # <- here
     return (s * w).sum()
+
+
+@function("`sample()` of a discrete distribution", "x", "sample")
+def drawn_position(x, w):
+    u = x * w
+    k = torch.distributions.Categorical(logits=u).sample()  # <- here
+    return w[k] * w.sum()
 
 
 @function("numbers written into another tensor", "x", "detach")
@@ -679,7 +701,7 @@ def not_in_the_graph(x, w, probe):
 @error("a leaf written in place", "leaf_written")
 def leaf_written(x, w, probe):
     with probe() as rec:
-        x.mul_(2)
+        x.mul_(2)  # <- at:
     return rec
 
 
@@ -688,7 +710,7 @@ def view_written(x, w, probe):
     with probe() as rec:
         u = x * w
         a, b = u.unbind()  # <- made
-        a.mul_(2)
+        a.mul_(2)  # <- at:
     return rec
 
 

@@ -288,7 +288,11 @@ def by_index(x):
     return y.sum()
 
 
-@case("written through a view", tensor([1.0, 2.0]), births=[("born", "u#1", ""), ("born", "v#1", "division by zero")])
+@case(
+    "written through a view",
+    tensor([1.0, 2.0]),
+    births=[("born", "u#1", "division by zero"), ("born", "v#1", "division by zero")],
+)
 def through_a_view(x):
     u = x * 1
     v = u[0]

@@ -341,7 +341,7 @@ class Alive:
         given = arguments.tensors().values()
         held = [leaf for _, leaf in leaves(observed.result)]
         for entry in map(observed.entry, names):
-            held += [entry.held_value, entry.grad_or_none]
+            held += [entry.held, entry.grad_or_none]
         theirs = {id(tensor) for tensor in given}
         self.made += [ref(one) for one in held if isinstance(one, Tensor) and id(one) not in theirs]
         self.given += map(ref, given)

@@ -1,5 +1,7 @@
 """Programs with every kind of statement that stores, deletes or reads names; all compute ``loss`` of ``x``, ``w``."""
 
+from backprobe.source.raw_variables import CRASHES
+
 PROGRAMS = {
     "comprehension": """\
 parts = [k * 1.0 for k in range(3)]
@@ -365,5 +367,7 @@ loss = f(x) + Box(w).get() + bound(x, w)
 }
 
 SEEN_OTHERWISE = {"async_comprehensions": ("/main:v",), "slices": ("held[1:3].0", "held[1:3].1")}
+if CRASHES:  # a variable that cannot be read there while the comprehension runs
+    SEEN_OTHERWISE["comprehension_of_a_closure_variable"] = ("/outer/inner:k",)
 """Names that a block and the function form see differently, on every Python: a block also hears of what ``async for``
 binds in a comprehension, and does not see what is stored into a slice of a list."""

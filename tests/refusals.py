@@ -4,6 +4,27 @@ import inspect
 
 import backprobe as bp
 
+OWN_WORDS = {
+    "torch": {
+        "ones": "torch.ones",
+        "cut off": "no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad)",
+        "instead": "requires_grad_() on an input or parameter; in the function form, remove what cuts the graph",
+    },
+    "tensorflow": {
+        "ones": "tf.ones",
+        "cut off": "it was computed from no argument and no trainable Variable, or was cut off on the way "
+        "(tf.stop_gradient, NumPy, an integer or bool dtype)",
+        "instead": "remove what cuts it off; or trainable=True for a Variable that it is computed from",
+    },
+    "jax": {
+        "ones": "jnp.ones",
+        "cut off": "it was computed from no argument of the function, or was cut off on the way "
+        "(jax.lax.stop_gradient, NumPy, an integer or bool dtype)",
+        "instead": "remove what cuts it off; or give the function what it is computed from as an argument",
+    },
+}
+"""What a message says in the words of each framework, where it has <these>."""
+
 
 class Refusal:
     """A call that raises this kind of error; ``whole`` unless the framework's own words end the message."""
@@ -12,8 +33,11 @@ class Refusal:
         self.claim, self.kind, self.call, self.whole = claim, kind, call, whole
         self.text = "\n  ".join(inspect.cleandoc(call.__doc__).splitlines())  # the parts of a message are set in
 
-    def says(self, message):
-        return message == self.text if self.whole else message.startswith(self.text)
+    def says(self, message, framework):
+        text = self.text
+        for word, spelled in OWN_WORDS[framework].items():
+            text = text.replace(f"<{word}>", spelled)
+        return message == text if self.whole else message.startswith(text)
 
 
 REFUSALS = []
@@ -95,7 +119,7 @@ def unknown_name(framework):
 def not_selected(framework):
     """no value is named 'v'
     asked: rec['v']
-    found: 2 entries: u, return
+    found: names: u, return
     why:   the program has this value, but the probe did not select it
     next:  bp.probe(..., ['v'])
     """
@@ -130,7 +154,7 @@ def no_scalar(framework):
     asked: its gradient
     found: shape (2,)
     why:   only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product
-    next:  cotangent=numpy.ones((2,)), or of=lambda result: result[0]
+    next:  cotangent=<ones>((2,)), or of=lambda result: result[0]
     """
     probed(framework, toy, [1.0, 2.0], [1.0, 2.0])
 
@@ -168,7 +192,7 @@ def several_outputs(framework):
 def of_path(framework):
     """the return value has nothing at 'los'
     asked: of='los'
-    found: dict with loss, aux; no 'los'
+    found: a dict with loss, aux; no 'los'
     next:  of='loss'
     """
     probed(framework, several, 1.0, of="los")
@@ -177,8 +201,8 @@ def of_path(framework):
 @refused("`of`: something that is not a tensor", bp.BadOutput)
 def of_value(framework):
     """the selected output is not a floating-point tensor
-    asked: of=<built-in function len>
-    found: int
+    asked: of=len
+    found: an int
     next:  of='loss', or of='aux'
     """
     probed(framework, several, 1.0, of=len)
@@ -187,7 +211,7 @@ def of_value(framework):
 @refused("a function that returns no tensor", bp.BadOutput)
 def no_tensor(framework):
     """the return value holds no floating tensor
-    found: NoneType
+    found: None
     why:   a gradient is the derivative of a floating output
     next:  return a tensor made from the arguments
     """
@@ -232,16 +256,16 @@ def no_connection(framework):
     """the output does not depend on any differentiated value
     asked: the gradients of the return value
     found: an output without history
-    why:   no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad, stop_gradient)
-    next:  requires_grad_() on a PyTorch input or parameter; in the function form, remove what cuts the graph
-    """  # noqa: E501
+    why:   <cut off>
+    next:  <instead>
+    """
     bp.probe(cut(framework.ops.stop_gradient))(framework.tensor(1.0))
 
 
 @refused("missing arguments", bp.BadOption)
 def missing_argument(framework):
     """toy cannot be called with these arguments: missing a required argument: 'w'
-    asked: 1 positional arguments
+    asked: 1 positional argument
     found: toy(x, w)
     next:  the arguments that the function itself takes
     """
@@ -287,7 +311,7 @@ def partials(framework):
 
 @refused("options of the wrong type", bp.BadOption)
 def option_type(framework):
-    """of is a path, a position or a function, not float
+    """of is a path, a position or a function, not a float
     asked: of=3.5
     next:  of='loss'
     """

@@ -1,10 +1,11 @@
-"""Whether two recordings say the same in every field, and if not, in which field of which entry they differ."""
+"""A comparison of two recordings in every field: the first entry and field in which they differ."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 
 import torch
 
+from backprobe.record.entries import Alias
 from backprobe.record.stamp import Stamp
 
 TENSOR = ("dtype", "layout", "device", "shape", "requires_grad", "is_leaf")
@@ -39,6 +40,7 @@ def _unequal(where, found, expected):
     """The lines of what is different between two values of a field."""
     if isinstance(expected, Stamp):
         return []  # its time is another each time
+    found, expected = (one.held if isinstance(one, Alias) else one for one in (found, expected))
     if isinstance(expected, torch.Tensor):
         is_same = isinstance(found, torch.Tensor) and same_tensor(found, expected)
         return [] if is_same else [_line(where, found, expected)]

@@ -1,4 +1,4 @@
-"""What the tests of saved recordings share: recordings to save, and whether two things are the same."""
+"""Helpers for saved recordings: recordings to save, and a comparison."""
 
 import warnings
 
@@ -63,7 +63,7 @@ def check_entries(before, after):
     assert list(after) == list(before)
     for name, entry in before.items():
         loaded = after[name]
-        assert same(entry.held_value, loaded.held_value), name
+        assert same(entry.held, loaded.held), name
         assert same(entry.held_grad, loaded.held_grad), name
         for part in ("name", "aliases", "status", "reason", "shape", "dtype", "device", "source", "op"):
             assert getattr(loaded, part) == getattr(entry, part), (name, part)

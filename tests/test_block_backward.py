@@ -1,6 +1,7 @@
-"""What a block says of several backward passes, of passes that do not count, of writes, hooks and scales."""
+"""Backward in a block: several passes, passes that do not count, writes, hooks and scales."""
 
 import contextlib
+import functools
 import warnings
 
 import pytest
@@ -167,13 +168,18 @@ def test_several_roots(x):
 @case("`GradScaler`, or a loss that is scaled by hand", PASSES, "works; a note says the scale")
 def test_scaled_losses(x):
     model = net()
-    for scaled in (torch.amp.GradScaler("cpu", init_scale=128.0).scale, lambda loss: loss * 128.0):
+    scaler = torch.amp.GradScaler("cpu", init_scale=128.0)
+    for scaled, note in (
+        (lambda loss: scaler.scale(loss), "the scale of a GradScaler; all gradients carry it"),
+        (functools.partial(torch.mul, other=128.0), "all gradients carry that factor"),
+    ):
         model.zero_grad()
         with bp.probe() as rec:
             loss = model(x).sum()
             scaled(loss).backward()
         assert rec["loss"].grad.item() == 128
-        assert rec.notes == ("loss: backward() ran on 128 × this value; all gradients carry that factor",)
+        sign = "," if "GradScaler" in note else ";"
+        assert rec.notes == (f"loss: backward() ran on 128 × this value{sign} {note}",)
         with bp.probe(model, ["**", ":hidden"]) as rec:
             model.zero_grad()
             scaled(model(x).sum()).backward()
@@ -319,7 +325,7 @@ def test_writes_out_of_sight(x):
         part[1:].data[0] = 9.0
         (u + v + w + n + part).sum().backward()
     assert rec["u"].status == "opaque"
-    assert rec["u"].reason == "it was modified through .data or NumPy, which autograd cannot see"
+    assert rec["u"].reason == "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see"
     assert same(rec["u"].value, 2 * x.detach())
     assert same(rec["n"].value, 6 * x.detach())
     assert rec["n"].status == rec["part"].status == "opaque"
@@ -428,7 +434,11 @@ def test_only_a_multiple_by_a_number_is_a_scale():
     with bp.probe() as rec:
         loss = a * a
         (loss / 4).backward()
-    assert rec.notes == ("loss: backward() ran on 0.25 × this value; all gradients carry that factor",)
+    assert rec.notes == ()
+    with bp.probe() as rec:
+        loss = a * a
+        (0.5 * loss).backward()
+    assert rec.notes == ()
 
 
 def test_parameters_that_get_another_shape_or_dtype_in_the_block():
@@ -524,8 +534,52 @@ def test_a_scaled_loss_in_a_block_around_a_model():
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
     with bp.probe(model) as rec:
         scaler.scale(model(torch.ones(1, 2)).square().mean()).backward()
-    assert len(rec.notes) == 1
-    assert "all gradients carry that factor" in rec.notes[0]
+    assert rec.notes == (
+        "backward(): it is 1024 × a value without a name, the scale of a GradScaler; all gradients carry it",
+    )
+
+
+def test_a_scale_is_that_of_the_call_and_of_a_scaler_that_is_on():
+    model, x = torch.nn.Linear(2, 1), torch.ones(1, 2)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with bp.probe() as rec:
+        loss = model(x).sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update(2.0)
+    assert rec.notes == (
+        "loss: backward() ran on 1024 × this value, the scale of a GradScaler; all gradients carry it",
+    )
+    switched_off = torch.amp.GradScaler("cpu", enabled=False)
+    with bp.probe() as rec:
+        loss = model(x).sum()
+        switched_off.scale(loss).backward()
+    assert rec.notes == ()
+    assert "scale" not in vars(scaler)
+    assert type(vars(torch.amp.GradScaler)["scale"]).__name__ == "function"
+
+
+def of_parts(loss, model):
+    (loss / 4).backward()
+
+
+def of_a_mean(loss, model):
+    torch.stack([loss]).mean().backward()
+
+
+def of_half_and_a_penalty(loss, model):
+    (loss / 2 + model.weight.square().sum()).backward()
+
+
+@pytest.mark.parametrize("backward", [of_parts, of_a_mean, of_half_and_a_penalty])
+@pytest.mark.parametrize("around", ["the variables", "the model"])
+def test_a_loss_that_is_divided_or_made_smaller_is_not_a_scaled_one(around, backward):
+    model, x = torch.nn.Linear(2, 1), torch.ones(3, 2)
+    with bp.probe(*([model] if around == "the model" else [])) as rec:
+        loss = model(x).square().sum()
+        backward(loss, model)
+    assert rec.notes == ()
 
 
 Triple = custom("Triple", lambda a: a * 3, lambda gradient, a: gradient.mul_(3))  # into what it was given

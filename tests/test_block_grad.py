@@ -267,7 +267,12 @@ def test_an_optimizer_steps_between_two_passes(make):
         program(w)
     assert same(w, bare)
     assert same(w.grad, bare.grad)
-    found = [entry.grad for name, entry in rec.items() if name in ("w", "w#0", "w#1")]  # a fused step is not seen
+    if any(group.get("fused") for group in make(leaf()).param_groups):
+        assert (
+            rec["w"].status == "opaque"
+        )  # PyTorch does not count these writes: no name for the gradient of each value
+        return
+    found = [entry.grad for name, entry in rec.items() if name in ("w", "w#0", "w#1")]
     assert torch.equal(sum(found), bare.grad)
     if len(found) > 1:
         assert same(found[0], 2 * leaf().detach())

@@ -1,4 +1,4 @@
-"""From the first line of a block to its last: nested, left early, read while open, under a debugger, many times."""
+"""The life of a block: nested, left early, read while open, under a debugger, many times."""
 
 import bdb
 import contextlib
@@ -381,6 +381,29 @@ def test_nothing_stays(x):
     del rec, modules
     gc.collect()
     assert [ref() for ref in kept] == [None] * 5
+
+
+@pytest.mark.parametrize("form", ["block", "model"])
+def test_nothing_is_left_to_the_garbage_collector(form):
+    """Each of its collections walks over all that the program holds."""
+    model, x = Net(), torch.ones(3)
+
+    def step():
+        if form == "model":
+            return bp.probe(model, ["**", "**:*"], of=lambda y: y.sum())(x).grads()
+        with bp.probe(model, ["**", "**:*"]) as rec:
+            model(x).sum().backward()
+        return rec.grads()
+
+    for _ in range(3):  # a schema is made in the first
+        assert step()
+    gc.collect()
+    gc.disable()
+    try:
+        step()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_two_thousand_steps_leave_nothing():

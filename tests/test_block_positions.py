@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import doctest
 import functools
+import runpy
 import sys
 
 import pytest
@@ -149,7 +150,7 @@ def test_blocks_at_module_level_and_in_class_bodies(x, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     assert printed(python(script)).splitlines() == [
-        "x [6.0, 6.0]", "u [3.0, 3.0]", "v [1.0, 1.0]", "/Held:inside not_connected", "backward() 1.0",
+        "x [6.0, 6.0]", "u [3.0, 3.0]", "v [1.0, 1.0]", "/class Held:inside not_connected", "backward() 1.0",
         "[1.0, 1.0] [5.0, 5.0]",
     ]  # fmt: skip
 
@@ -187,14 +188,14 @@ def test_a_block_in_a_doctest():
 
 
 @case("in code without source text (`exec`, `python -c`)", PLACES,
-      "`NoSource`; functions without source are not followed")  # fmt: skip
+      "its variables are not recorded, and `rec.notes` says so; what it calls is")  # fmt: skip
 def test_code_without_source(x):
-    code = "import backprobe as bp\nwith bp.probe() as rec:\n    u = x * 2\n"
-    with pytest.raises(bp.NoSource, match="no source text") as caught:
-        exec(code, {"x": x})
+    space = {"x": x, "doubled": doubled}
+    lines = "    u = [doubled(x) for _ in 'a'][0]\n    u.sum().backward()\n"
+    exec(f"import backprobe as bp\nwith bp.probe() as rec:\n{lines}", space)
+    assert [*space["rec"]] == ["/doubled:value", "/doubled:twice", "backward()"]
+    assert space["rec"].notes == ("the variables of <module> were not recorded: there is no source text for <module>",)
     assert sys.gettrace() is None
-    caught.value.__traceback__ = None
-    del caught
     space = {}
     exec("def made(value):\n    inside = value * 2\n    return inside\n", space)
     made = space["made"]
@@ -206,6 +207,43 @@ def test_code_without_source(x):
     model, space = Net(), {"bp": bp, "x": x, "model": Net()}
     exec("with bp.probe(model) as rec:\n    model(x).sum().backward()", space)  # a model block needs none
     assert space["rec"]["weight"].status == "ok"
+
+
+CHANGED = """import backprobe as bp
+def inside(value):
+    twice = value * 2
+    return twice
+def outside(x, *select):
+    with bp.probe(*select) as rec:
+        u = helper(x)
+        [part for part in u]
+        u.sum().backward()
+    return rec
+"""
+
+
+@case("in a function whose file has changed since it was imported", PLACES,
+      "its variables are not recorded, and `rec.notes` says so; what it calls is")  # fmt: skip
+@pytest.mark.parametrize("now", ["# one more line\n" + CHANGED, CHANGED.replace("value * 2", "value * 3"), ""],
+                         ids=["moved", "edited", "emptied"])  # fmt: skip
+def test_code_whose_file_has_changed(x, now, tmp_path):
+    path = tmp_path / "changing.py"
+    path.write_text(CHANGED)
+    space = runpy.run_path(str(path))
+    space["outside"].__globals__["helper"] = doubled
+    path.write_text(now.replace("def outside(x,", "def outside(y,"))
+    why = ["has changed since it was imported", *([] if now else ["there is no source text"])]  # by Python's version
+    for select in ((), (None, "u")):
+        rec = space["outside"](x, *select)
+        assert "backward()" in rec
+        assert [
+            note for note in rec.notes if "variables of outside were not" in note and any(one in note for one in why)
+        ]
+    rec = space["outside"](x)
+    assert [*rec] == ["/doubled:value", "/doubled:twice", "backward()"]
+    assert bp.explain(rec).findings == ()
+    with pytest.raises(bp.NoSource):  # this form is asked for before anything runs
+        bp.probe(space["inside"])(x)
 
 
 @case("recursion of the function that holds the block, deep recursion in the block", PLACES)

@@ -20,7 +20,7 @@ from backprobe.recording import Recording
 from same_records import differences
 from told_stories import assert_nothing_is_remembered_wrongly, tell
 
-pytestmark = pytest.mark.usefixtures("leaves_nothing", "one_thread")
+pytestmark = pytest.mark.usefixtures("leaves_nothing")
 
 OUTPUTS, EVERYTHING = ("**", "!**.weight", "!**.bias"), ("**", "**:*")
 ASKED = {
@@ -30,15 +30,6 @@ ASKED = {
 COPIED = {"select": EVERYTHING, "values": "copy", "nonfinite": True}
 X = torch.tensor([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
 STORIES, OF_NUMBERS = [], []
-
-
-@pytest.fixture(scope="module")
-def one_thread():
-    """Small tensors take twenty times as long where PyTorch's threads wait for each other on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def story(program):

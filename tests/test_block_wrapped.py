@@ -88,10 +88,7 @@ def test_accelerate():
         if precision == "no":
             assert rec["hidden#1"] is rec["first#1"]
         else:  # Accelerate has put an object around the forward, through which no function can be reached
-            note, *scaled = rec.notes
-            assert all(
-                "it is a multiple of another value" in one for one in scaled
-            )  # Accelerate divides by the number of parts
+            (note,) = rec.notes  # Accelerate divides by the number of parts
             assert note == "the locals of the model cannot be seen: forward has no Python source to read names from"
             with bp.probe() as rec:
                 accelerator.backward(model(x).square().sum())

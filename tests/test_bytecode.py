@@ -110,7 +110,7 @@ def told(rec):
     """What each name holds, and its gradient."""
     found = {}
     for entry in rec.values():
-        held = entry.held_value
+        held = entry.held
         number = held.tolist() if isinstance(held, torch.Tensor) else held
         gradient = None if entry.grad_or_none is None else entry.grad_or_none.tolist()
         found |= {name.replace("#0", ""): (number, gradient) for name in (entry.name, *entry.aliases)}

@@ -70,11 +70,10 @@ def test_an_operation_of_torch_library_that_no_call_made_has_its_name():
         def __init__(self, x):
             self.x = x
 
-        @property
-        def squared(self):
-            return whole(self.x)
+        def __iter__(self):
+            yield whole(self.x)
 
-    report = bp.check(lambda x: Lazy(x).squared * 2)(numbers(3))
+    report = bp.check(lambda x: [y * 2 for y in Lazy(x)])(numbers(3))
     assert any(note.startswith("backprobe_tests_whole_default: not checked") for note in report.notes)
 
 
@@ -199,12 +198,29 @@ class Mapped(Function):
     [
         lambda x: torch.func.grad(lambda y: Mapped.apply(y).sum())(x),
         lambda x: torch.func.jacrev(lambda y: Mapped.apply(y))(x),
-        lambda x: torch.func.vmap(torch.func.grad(lambda y: Mapped.apply(y).sum()))(x),
+        lambda x: torch.func.jacrev(torch.func.jacrev(lambda y: Mapped.apply(y).sum()))(x[0]),
         lambda x: torch.autograd.functional.jacobian(lambda y: Mapped.apply(y), x, create_graph=True),
     ],
 )
-def test_whether_a_transform_gives_the_derivative_is_said_not_to_be_judged(program):
+def test_what_a_transform_differentiates_is_judged(program):
     report = bp.check(program)(numbers(3, 4))
+    assert all(finding.error == pytest.approx(0.5, abs=1e-4) for finding in report.findings)
+    assert "the derivative of <lambda>, inside torch." in report.findings[-1].headline
+
+
+@pytest.mark.parametrize("transform", [
+    torch.func.grad, torch.func.jacrev, lambda f: torch.func.jacrev(torch.func.grad(f)),
+])  # fmt: skip
+def test_a_transform_of_what_is_right_is_right(transform):
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    report = bp.check(lambda x: transform(lambda y: (torch.tanh(y) ** 2).sum())(x))(numbers(3))
+    assert (report.ok, report.notes) == (True, ())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_whether_a_mapped_transform_gives_the_derivative_is_said_not_to_be_judged():
+    report = bp.check(lambda x: torch.func.vmap(torch.func.grad(lambda y: Mapped.apply(y).sum()))(x))(numbers(3, 4))
     assert "every derivative that was checked is right" in report.heading
     assert "only how its result changes was checked" in str(report)
 

@@ -1,4 +1,4 @@
-"""How small an error is seen: in one element, in double precision and in single."""
+"""The smallest errors that a check sees: in one element, in double precision and in single."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""What `make contract` and `make types` check holds for all of the package, and cannot fall short of it unnoticed."""
+"""The contract and the types hold for all of the package, and cannot fall short of it unnoticed."""
 
 import re
 import tomllib

@@ -765,7 +765,7 @@ def test_a_recording_without_partials():
 
 
 def test_something_that_is_no_recording():
-    with pytest.raises(bp.BadOption, match="derive takes a recording, not function"):
+    with pytest.raises(bp.BadOption, match="derive takes a recording, not a function"):
         derive(squared, "x")
 
 

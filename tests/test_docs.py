@@ -1,4 +1,4 @@
-"""What is documented runs: every block of the README, every example in a docstring, every link."""
+"""Documentation runs: every block of the README, every example in a docstring, every link."""
 
 import doctest
 import importlib

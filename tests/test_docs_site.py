@@ -18,6 +18,8 @@ import pytest
 import backprobe
 
 DOCS = Path(__file__).parent.parent / "docs"
+pytestmark = pytest.mark.all_frameworks  # the cells of the pages run
+
 STYLE_ADDRESS = re.compile(r"""(?:url\(|@import)\s*['"]?([^'")\s;]+)""")
 
 
@@ -122,6 +124,17 @@ def test_every_document_has_its_page(pages, site):
     inside = [file.relative_to(DOCS).with_suffix(".html") for file in documents if "_build" not in file.parts]
     assert len(inside) >= 13
     assert {(site[0] / file).resolve() for file in inside if ".ipynb_checkpoints" not in file.parts} <= pages.keys()
+
+
+def test_decisions_are_listed_on_one_page_and_not_in_the_sidebar(site):
+    notes = {f"{note.stem}.html" for note in (DOCS / "design").glob("0*.md")}
+    listing = (site[0] / "design" / "index.html").read_text()
+    _, _, beside = listing.partition('<div class="sidebar-tree">')
+    sidebar, _, content = beside.partition("<article")
+    assert len(notes) >= 20
+    assert notes <= set(read(content).links)
+    assert "index.html" in "".join(read(sidebar).links)
+    assert notes.isdisjoint(Path(link).name for link in read(sidebar).links)
 
 
 def test_pages_fetch_nothing_from_elsewhere(pages, site):

@@ -195,7 +195,7 @@ def test_depth_2_shows_the_blocks_inside(gpt2):
 def test_modules_that_repeat_are_rolled_up(gpt2):
     shown = Drawn(bp.draw(gpt2, depth=2, roll=True).svg)
     assert "h.0 … h.3" in shown.nodes
-    assert shown.nodes["h.0 … h.3"][0] == " 4 times"
+    assert shown.nodes["h.0 … h.3"][:2] == [" 4 times, each 10 values, 12 parameters", "first"]
     assert ("h.0 … h.3", "h.0 … h.3") in shown.edges
 
 
@@ -234,8 +234,9 @@ def test_a_value_used_in_dozens_of_places_is_drawn_apart():
 def test_more_than_can_be_seen_is_collapsed_and_says_so():
     model, tokens = small_gpt2(8)
     rec = bp.probe(model, ["**", "**:*"], of="loss")(tokens, labels=tokens)
-    drawing = bp.draw(rec)
-    assert any("values are more than fit here: drawn with depth=" in text for text in Drawn(drawing.svg).text)
+    said = " ".join(Drawn(bp.draw(rec).svg).text)
+    assert "571 values do not fit a page: drawn with depth=2, roll=True for more: bp.draw(rec, depth=3), " in said
+    assert "open='transformer.h." in said
 
 
 def test_more_than_can_be_laid_out_is_refused():
@@ -314,7 +315,9 @@ def test_it_shows_itself_and_is_written_to_a_file(tmp_path):
     rec = bp.probe(toy, partials=True)(3.0, 2.0, 1.0)
     drawing = bp.draw(rec, tmp_path / "toy.svg")
     assert (tmp_path / "toy.svg").read_text() == drawing.svg == drawing._repr_svg_()
-    assert drawing.svg in drawing._repr_html_()
+    shown = drawing._repr_html_()
+    assert drawing.svg.split("</style>")[1] in shown
+    assert "prefers-color-scheme" not in shown  # a notebook has a theme of its own
     bp.draw(rec, str(tmp_path / "toy.PNG"))
     assert (tmp_path / "toy.PNG").read_bytes().startswith(b"\x89PNG")
     assert repr(drawing) == "<backprobe.Drawing of 6 nodes and 5 edges>"
@@ -338,7 +341,7 @@ def test_without_partials_the_drawing_says_how_to_get_them():
         ({"depth": "2"}, "depth is a whole number from 1 on"),
         ({"apart": 0}, "apart is a whole number from 1 on"),
         ({"direction": "LR"}, 'direction is "right" or "down"'),
-        ({"path": "toy.pdf"}, "a drawing is saved as .svg or .png"),
+        ({"path": "toy.pdf"}, "a drawing is saved as .svg, .png or .html"),
         ({"path": "toy"}, "no ending"),
         ({"path": "/no/such/folder/toy.svg"}, "a path in a folder that exists"),
         ({"contributions": True}, "a recording without partials"),
@@ -349,7 +352,7 @@ def test_bad_options_say_what_to_write(options, text):
 
 
 def test_only_recordings_are_drawn():
-    with pytest.raises(bp.BadOption, match="draw draws a recording, not int"):
+    with pytest.raises(bp.BadOption, match="draw draws a recording, not an int"):
         bp.draw(3)
 
 
@@ -412,5 +415,5 @@ def test_a_module_key_that_looks_like_a_count_is_a_key():
     model = torch.nn.ModuleDict({"c#1": torch.nn.Linear(2, 1)})
     model.forward = lambda x: model["c#1"](x).sum()
     shown = Drawn(bp.draw(bp.probe(model, partials=True)(torch.ones(2))).svg)
-    assert shown.frames == ["`c#1`"]
-    assert {"weight", "bias"} < set(shown.nodes)
+    assert set(shown.nodes) == {"`c#1`", "return"}
+    assert {"weight", "bias"} < set(shown.nodes["`c#1`"])

@@ -94,7 +94,7 @@ def test_ways_along_which_nothing_comes_back_are_notes():
     for name in ("h", "x"):
         report = well(bp.explain(rec, name))
         assert report.heading == f"{name!r} has a gradient, but some of its uses do not contribute"
-        ways = [note.split("`")[1] for note in report.notes if "to 'h': intended?" in note]
+        ways = [note.split("`")[1] for note in report.notes if "to 'h': " in note]
         assert ways == ["torch.sigmoid(h.sum()).item()", "h.detach()", "h.detach()"]
     assert bp.explain(rec).notes[:3] == bp.explain(rec, "h").notes[:3]
 
@@ -141,7 +141,7 @@ def test_a_model_that_is_no_entry_and_runs_under_no_grad():
     assert [(finding.kind, finding.source.text) for finding in report.findings] == [("no_grad", "h = net(data)")]
     assert report.findings[0].headline.startswith("'h' is computed from `net(data)` under torch.no_grad()")
     assert bp.explain(rec).ok
-    assert any(note.startswith("cut off from `net(data)`, which is not recorded (no_grad): 'h'")
+    assert any(note.startswith("`net(data)` is not recorded: if it has a history, it is cut off (no_grad) at 'h'")
                for note in bp.explain(rec).notes)  # fmt: skip
 
 
@@ -196,10 +196,11 @@ def test_noise_of_the_shape_of_a_value_is_not_cut_off_from_it():
         z = noise * deviation
         z.sum().backward()
     report = bp.explain(rec, "noise")
-    assert report.heading == "'noise' has no gradient (detached)"
+    reason = "not computed from the values of what is differentiated, only from a shape, a .grad or the like"
+    assert report.heading == f"'noise' has no gradient (frozen): {reason}"
     (finding,) = report.findings
     assert (finding.kind, finding.facts) == (
-        "frozen_leaf", ("only the shape and the like of 'deviation' are used, not their values",)
+        "frozen_leaf", ("only what says nothing of its value, as its shape or its .grad, is used of 'deviation'",)
     )  # fmt: skip
 
 
@@ -240,9 +241,19 @@ def test_a_method_under_no_grad_is_found_with_the_locals_and_without(select):
     assert kinds(bp.explain(rec, "first.weight")) == ["no_grad"]
 
 
-def test_what_a_caller_does_with_what_a_module_returns_is_unknown_without_its_locals():
+def test_what_a_caller_does_with_what_a_module_returns_is_read_from_its_source():
     part = Part("copied")
-    report = bp.explain(bp.probe(part, of=lambda y: y.sum())(torch.ones(1, 2)), "first.weight")
+    (found,) = bp.explain(bp.probe(part, of=lambda y: y.sum())(torch.ones(1, 2)), "first.weight").findings
+    assert (found.kind, found.source.text) == ("number", "return self.last(torch.tensor(self.first(x).tolist()))")
+
+
+def test_what_a_caller_without_source_does_with_what_a_module_returns_is_unknown():
+    known = {"torch": torch}
+    exec("class Part(torch.nn.Sequential):\n def forward(self, x): return self[1](self[0](x).detach())", known)
+    part = known["Part"](torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    with bp.probe(part) as rec:
+        part(torch.ones(1, 2)).sum().backward()
+    report = bp.explain(rec, "0.weight")
     assert kinds(report) == ["unknown"]
     assert "['**', '**:*']" in report.findings[0].remedy
 

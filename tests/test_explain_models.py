@@ -81,7 +81,7 @@ class Rebound(Base):
 
 
 KINDS = {
-    Named: "detach", Given: "detach", Wrapped: "detach", Helped: "data", ThroughNumpy: "detach", Positions: "index",
+    Named: "detach", Given: "detach", Wrapped: "detach", Helped: "data", ThroughNumpy: "numpy", Positions: "index",
     Looped: "detach", Picked: "detach", Item: "number", Rebound: "detach",
 }  # fmt: skip
 by_class = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -74,3 +74,71 @@ def test_the_index_keeps_no_recording_alive():
         assert record() is None
     finally:
         gc.enable()
+
+
+# what an operation takes itself
+
+
+def dashed(function, *args, select=None):
+    rec = bp.probe(function, select)(*args)
+    entries = rec.record.entries
+    return {f"{entries[one.source].name} -> {entries[one.target].name}" for one in Graph.of(rec.record).flows
+            if one.edge is None}  # fmt: skip
+
+
+class Stacked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.ModuleList([torch.nn.Linear(3, 3)])
+
+    def forward(self, x):
+        for i, part in enumerate(self.parts):
+            h = torch.tanh(part(x))
+            r = x + part(x) * i
+        return h.sum() + r.sum()
+
+
+def test_what_a_module_is_given_does_not_flow_past_it():
+    found = dashed(Stacked(), torch.ones(2, 3), select=["**", "**:*"])
+    assert not {"x -> h", "h -> i", "parts.0 -> i"} & found
+    assert {"x -> r", "i -> r"} <= found
+
+
+def scaled(a, by):
+    return a * by
+
+
+def test_what_a_function_is_given_does_not_flow_past_it():
+    def f(x, w):
+        k = 3
+        u = scaled(w, k) + 1
+        v = scaled(w, k) + k
+        return (u * v * x).sum()
+
+    found = dashed(f, 2.0, 3.0)
+    assert "k -> u" not in found
+    assert {"k -> v", "k -> /scaled#0:return"} & found == {"k -> v"} | ({"k -> /scaled#0:return"} & found)
+
+
+def test_the_items_of_a_loop_do_not_flow_into_its_counter():
+    def f(x, w):
+        total = 0
+        for k, part in enumerate([x * w, x + w]):
+            total = total + part * k
+        for _, other in {"a": x, "b": 3}.items():
+            last = other
+        return total * last
+
+    assert not [one for one in dashed(f, 2.0, 3.0) if one.split(" -> ")[1].partition("#")[0] in ("k", "other")]
+
+
+def test_a_part_of_a_line_takes_what_it_mentions():
+    def f(x, w):
+        k = 3
+        y = torch.relu(x * w) + w * k
+        z = (y + x) * k
+        return z
+
+    found = dashed(f, 2.0, 3.0, select=[":*", ":*()"])
+    assert "k -> y" not in found
+    assert {"k -> z"} <= found

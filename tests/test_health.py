@@ -306,7 +306,7 @@ def test_what_is_not_finite_is_left_out():
 
 
 def test_only_recordings_have_a_health():
-    with pytest.raises(bp.BadOption, match="health takes a recording, not int"):
+    with pytest.raises(bp.BadOption, match="health takes a recording, not an int"):
         bp.health(3)
 
 
@@ -323,3 +323,55 @@ def test_the_gradient_of_a_leaf_explodes_in_every_form():
         loss = (w * x).pow(2).mean()
         loss.backward()
     assert bp.health(rec).ok
+
+
+class Policy(nn.Module):
+    """As in REINFORCE: one state at a time, and dropout, so that at times no unit is active."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.scores = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        h = torch.relu(self.hidden(x))
+        return self.scores(h)
+
+
+def one_by_one(policy, states, idle):
+    """A step over states one by one, at some of which all units are idle."""
+    with torch.no_grad():
+        policy.hidden.weight.abs_()
+        policy.hidden.bias.zero_()
+    with bp.probe(policy) as rec:
+        loss = sum(policy(-state if at in idle else state).square().sum() for at, state in enumerate(states))
+        loss.backward()
+    return bp.health(rec)
+
+
+def test_a_sample_at_which_no_unit_is_active_is_none_of_many():
+    well(one_by_one(Policy(), ROWS[:12, :4].abs(), idle=(5, 9)))
+
+
+def test_most_samples_at_which_no_unit_is_active_are_found():
+    report = one_by_one(Policy(), ROWS[:12, :4].abs(), idle=range(7))
+    assert {finding.kind for finding in report.findings} == {"zero_gradient"}
+
+
+def test_one_branch_of_two_that_nothing_comes_back_from_is_found():
+    encode = Policy()
+    with bp.probe(encode) as rec:
+        loss = (encode(ROWS[:8, :4]).square() + 0 * encode(ROWS[8:16, :4])).sum()
+        loss.backward()
+    assert "zero_gradient" in kinds(bp.health(rec))
+
+
+@pytest.mark.parametrize("at", [1, 2, 5])
+def test_a_step_of_a_recurrence_that_lets_nothing_through_is_found(at):
+    x = torch.ones(3, requires_grad=True)
+    with bp.probe() as rec:
+        h = x
+        for t in range(8):
+            h = torch.relu(h * 1.1 if t != at else -h)
+            loss = h.sum() + x.sum()
+        loss.backward()
+    assert "zero_gradient" in kinds(bp.health(rec))

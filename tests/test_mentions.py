@@ -1,4 +1,4 @@
-"""What the text of a line does with a value that it mentions."""
+"""The uses that a line makes of a value, read from its text."""
 
 import warnings
 
@@ -33,6 +33,13 @@ def _divided(statement):
         ("[v for v in u]", "u", [""]),
         ("return u.detach()", "u", ["detach"]),
         ("while (v := u.detach()).sum() > 3:", "u", ["detach"]),
+        ("u.detach().cpu().item()", "u", ["number"]),
+        ("u.detach().cpu().numpy()", "u", ["numpy"]),
+        ("(u.data > 0).float()", "u", ["comparison"]),
+        ("u.detach().sum()", "u", ["detach"]),
+        ("torch.as_tensor(u)", "u", [""]),
+        ("torch.as_tensor((u, v))", "u", ["copied"]),
+        ("torch.asarray(parts)", "parts.0", ["copied"]),
     ],
 )
 def test_what_a_text_does_with_a_name(text, spelled, found):

@@ -106,9 +106,11 @@ def test_bad_names_and_patterns():
         bp.probe(lambda x: x * 2, "re:(")(1.0)
     with pytest.raises(bp.BadName, match="is empty"):
         bp.probe(lambda x: x * 2, "!")(1.0)
-    with pytest.raises(bp.BadName, match="a pattern is a string, not int"):
+    with pytest.raises(bp.BadOption, match="select is a text or a list of texts, not one with an int"):
         bp.probe(lambda x: x * 2, [3])(1.0)
-    with pytest.raises(bp.UnknownName, match="a name is a string, not int"):
+    with pytest.raises(bp.BadName, match="a pattern is a string, not an int"):
+        rec.select([3])
+    with pytest.raises(bp.UnknownName, match="a name is a string, not an int"):
         rec[0]
 
 

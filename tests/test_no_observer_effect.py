@@ -186,3 +186,53 @@ def test_a_frame_that_raises_stands_at_its_own_line():
         bp.probe(f)(torch.ones(2))
     frame = next(entry for entry in caught.traceback if entry.name == "f")
     assert frame._rawentry.tb_frame.f_lineno == frame._rawentry.tb_lineno == f.__code__.co_firstlineno + 2
+
+
+@pytest.mark.parametrize("options", [{}, {"nonfinite": True}, {"strategy": "hooks"}, {"partials": True}])
+def test_arguments_that_share_a_history_stay_differentiable(options):
+    """As in a VAE's loss: what was decoded is computed from the mean, which is given as well."""
+
+    def loss_function(decoded, mean):
+        return (decoded * mean).square().sum()
+
+    def step(probing):
+        w = torch.tensor([0.5, 1.5], requires_grad=True)
+        mean = w.exp()
+        decoded = mean.sigmoid()
+        if probing:
+            bp.probe(loss_function, **options)(decoded, mean)
+        loss_function(decoded, mean).backward()
+        return w.grad
+
+    assert torch.equal(step(True), step(False))
+
+
+def test_a_model_that_is_given_what_its_own_weights_computed_leaves_that_differentiable():
+    def step(probing):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh())
+        code = net(torch.ones(2, 3))
+        if probing:
+            bp.probe(net, of=lambda out: out.sum())(code)
+        net(code).sum().backward()
+        return net[0].weight.grad
+
+    assert torch.equal(step(True), step(False))
+
+
+def test_what_a_function_closes_over_stays_differentiable():
+    def step(probing):
+        w = torch.tensor([0.5, 1.5], requires_grad=True)
+        mean = w.exp()
+
+        def f(x):
+            weight = w
+            u = mean * x
+            return (u * weight).sum()
+
+        if probing:
+            bp.probe(f, ["weight", "u"])(torch.ones(2))
+        f(torch.ones(2)).backward()
+        return w.grad
+
+    assert torch.equal(step(True), step(False))

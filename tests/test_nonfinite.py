@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import backprobe as bp
+from birth_forms import BIRTHS
 from nonfinite_cases import CASES
 
-BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
 by_title = pytest.mark.parametrize("case", CASES, ids=lambda case: case.program.__name__)
 pytestmark = pytest.mark.filterwarnings("ignore:var()")  # the variance of one number, which is what a case is about
 

@@ -4,6 +4,7 @@ import gc
 import inspect
 import runpy
 import weakref
+from os.path import relpath
 
 import pytest
 import torch
@@ -266,7 +267,7 @@ def test_the_branch_and_the_remedy_are_named():
 
     (found,) = bp.explain(bp.probe(masked, nonfinite=True)(tensor([0.0, 1.0]))).of_kind("born_backward")
     assert any(fact.startswith("it lies in the branch x.log() of where (") for fact in found.facts)
-    assert found.remedy.startswith("substitute a harmless number before the operation, too: safe = where(")
+    assert found.remedy.startswith("substitute a harmless number before the operation, too: safe = torch.where(")
 
 
 # the turns of a loop
@@ -321,6 +322,43 @@ def test_what_passes_on_its_dtype_alone_is_not_healed():
     report = bp.explain(bp.probe(cast, nonfinite=True)(torch.zeros(2), torch.ones(2, dtype=torch.float64)))
     assert [one.kind for one in report.findings] == ["born", "propagated"]
     assert not any("finite again" in fact for one in report.findings for fact in one.facts)
+
+
+def test_an_operation_heals_only_what_it_is_applied_to():
+    x = torch.tensor([0.0, 1.0], requires_grad=True)
+    with bp.probe(nonfinite=True) as rec:
+        u = torch.log(x)
+        left_out = u[1:].sum()
+        left_out.backward()
+    assert healed(rec) == ["'u' is healed at 'left_out'"]
+    with bp.probe(nonfinite=True) as rec:
+        u = torch.log(x)
+        survival = 1 - u.sum().exp()
+        survival.backward()
+    assert healed(rec) == ["'u' is healed at 'survival'"]
+    with bp.probe(nonfinite=True) as rec:
+        u = torch.log(x)
+        clamped = u.clamp(min=-1.0)
+        clamped.sum().backward()
+    assert healed(rec) == ["'u' is healed at 'clamped', by clamp"]
+    with bp.probe(nonfinite=True) as rec:
+        u = torch.log(x)
+        chosen = torch.where(x > 0, u, -1.0)
+        chosen.sum().backward()
+    assert healed(rec) == ["'u' is healed at 'chosen', by where"]
+
+
+def healed(rec):
+    return [one.headline for one in bp.explain(rec).findings if one.kind == "healed"]
+
+
+def test_a_part_without_a_name_is_not_taken_for_an_overflow():
+    vector = torch.tensor([0.3, 0.5], requires_grad=True)
+    mask = torch.tensor([1.0, 0.0])
+    with bp.probe(nonfinite=True) as rec:
+        masked = vector + mask.log()
+        masked.sum().backward()
+    assert bp.explain(rec).findings[0].headline == "Inf is born at 'masked': log(0)"
 
 
 @pytest.mark.parametrize("options", [{}, {"partials": True}])
@@ -577,7 +615,7 @@ def test_between_backward_and_the_first_recorded_value_nothing_is_seen():
     found = bp.explain(rec).of_kind("unknown", "came_in_backward", "born_backward")[0]
     assert found.kind == "unknown"
     assert "on the way from 'backward()': by an operation between them, a hook, or the sum" in found.headline
-    assert any("an unknown number" in fact for fact in found.facts)
+    assert any("multiplied by 1.04858e+06 before backward" in fact for fact in found.facts)
 
 
 def test_what_lies_between_a_model_and_backward_is_not_said_to_be_in_the_model():
@@ -875,13 +913,15 @@ def test_the_report_prints_lines_and_shapes():
     assert text.splitlines() == [
         f"NaN or Inf begins at 1 place, first at 'r' (test_nonfinite_programs.py:{line})",
         "  1. Inf is born in the backward of 'r': the derivative of sqrt is infinite at 0",
-        f"       at:    {__file__}:{line}",
+        f"       at:    {relpath(__file__)}:{line}",
         "                r = torch.sqrt(v)",
         "       path:  r -> v",
         "       seen:  the operation Sqrt was given a finite gradient and made Inf",
         "       seen:  the gradient of 'r': finite",
         "       seen:  the gradient of 'v': 1 Inf of 2",
         "       seen:  'v' of shape (2,) is finite, between 0 and 4",
+        "       next:  `torch.sqrt(v + 1e-12)` instead of `torch.sqrt(v)`: a small number keeps it from 0, where the "
+        "derivative is infinite",
         "  2. NaN and Inf spread from there",
         "       seen:  1 gradient: v",
     ]

@@ -128,6 +128,16 @@ def test_gradients_partials_and_sources_of_the_toy_cell(book):
     assert rec["u"].source.expression == "x * w"
 
 
+def test_places_are_cells_by_their_numbers(book):
+    book.run("1 + 1")
+    rec = book.probe("x = torch.tensor(3.0, requires_grad=True)\nd = x.detach()\na = x * d\n", "a rec")
+    at = f"In[{book.shell.execution_count - 1}]:2"
+    (finding,) = bp.explain(rec, "d").findings
+    assert str(rec["d"].source) == f"{at}: d = x.detach()" and repr(rec["d"].source) == f"<Source {at}: d = x.detach()>"
+    for shown in (str(finding), repr(finding), finding._repr_html_(), str(rec), str(rec["d"]), bp.draw(rec).page):
+        assert at in shown and rec["d"].source.file not in shown
+
+
 def test_a_cell_run_twice_gives_the_same_recording(book):
     first, second = book.probe(TOY, "a rec"), book.probe(TOY, "a rec")
     assert first is not second and list(first) == list(second) == ["x", "w", "b", "u", "v", "a"]

@@ -1,4 +1,4 @@
-"""What may be asked: outputs, cotangents, patterns, kinds of values, and gradients that are not there."""
+"""Options of a probe: outputs, cotangents, patterns, kinds of values, and gradients that are missing."""
 
 import pytest
 import torch

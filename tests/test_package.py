@@ -19,11 +19,15 @@ SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Check", "CheckReport",
-    "Derivation", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus", "BackwardOp", "NoBackend",
-    "NoGradient", "NoSource", "Nonfinite", "NotSaved", "NothingMatched", "NothingToDifferentiate", "Overwritten",
-    "IndirectInput", "PathSums", "Probe", "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
-    "StrategyRefused", "UnknownName", "Unsupported", "WrongDerivative", "check", "derive", "draw", "explain",
-    "health", "hvp", "jacobian", "load", "probe", "stamp",
+    "Derivation", "DiffReport", "Divergence", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus",
+    "BackwardOp", "NoBackend",
+    "NoGradient", "NoSource", "Nonfinite", "NotFinite", "NotInstalled", "NotSaved", "NothingMatched",
+    "NothingToDifferentiate", "Overwritten",
+    "BadRun", "Histogram", "Run", "Step", "UnknownStep", "Watch", "open_run", "watch",
+    "IndirectInput", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
+    "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
+    "StrategyRefused", "UnknownName", "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
+    "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "NoiseRuns", "probe", "provoke", "stamp",
 }  # fmt: skip
 
 
@@ -54,6 +58,30 @@ def test_the_table_in_a_pipe_needs_no_rich(tmp_path):
     code = "import backprobe as bp\nstr(bp.load({!r}, to='numpy'))"
     bp.probe(_double, backend="torch")(1.0).save(tmp_path / "rec")
     assert imported_by(code.format(str(tmp_path / "rec"))) & HEAVY == {"numpy", "safetensors"}
+
+
+@pytest.mark.parametrize(
+    ("missing", "call", "extra"),
+    [("pygraphviz", "bp.draw(rec).svg", "draw"), ("sympy", "bp.derive(rec, 'x')", "derive")],
+)
+def test_a_package_of_an_extra_that_is_missing(missing, call, extra, tmp_path):
+    """A folder without the package stands for an environment without it: the import fails as it does there."""
+    bp.probe(_double, backend="torch", partials=True)(1.0).save(tmp_path / "rec")
+    code = f"""
+        import sys
+        sys.modules[{missing!r}] = None
+        import backprobe as bp
+        rec = bp.load({str(tmp_path / "rec")!r}, to="numpy")
+        try:
+            {call}
+        except bp.NotInstalled as error:
+            print(isinstance(error, ImportError), error)
+        print(len(str(rec).splitlines()))
+    """
+    shown = printed(python("-c", inspect.cleandoc(code)))
+    assert f"needs {missing}" in shown
+    assert f"next:  pip install 'backprobe[{extra}]'" in shown
+    assert shown.splitlines()[-1].isdigit()
 
 
 def _double(x):
@@ -137,10 +165,10 @@ def test_errors_are_one_tree_and_also_the_builtin_that_fits():
     assert {name for name, value in errors.items() if not issubclass(value, bp.BackprobeError)} == set()
     assert set(errors) == {
         name for name in PUBLIC
-        if name not in ("BackwardOp", "Nonfinite")
+        if name not in ("BackwardOp", "NoiseFloor", "NoiseRuns", "Nonfinite")
         and (name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("StaleSource", "StrategyRefused"))
     }  # fmt: skip
-    builtin = (ValueError, TypeError, KeyError, LookupError, RuntimeError)
+    builtin = (ValueError, TypeError, KeyError, LookupError, RuntimeError, FloatingPointError, ImportError)
     assert [name for name, value in errors.items() if not issubclass(value, builtin)] == ["BackprobeError"]
 
 
@@ -169,7 +197,7 @@ def test_the_version_is_read_from_the_package():
 def test_no_framework_is_a_requirement(name):
     required = settings()["project"]["dependencies"]
     assert sorted(part.split(">")[0] for part in required) == [
-        "click", "numpy", "pygraphviz", "rich", "safetensors", "sympy"
+        "click", "numpy", "rich", "safetensors"
     ]  # fmt: skip
     assert any(part.startswith(name) for part in settings()["project"]["optional-dependencies"][name])
 

@@ -16,4 +16,4 @@ def test_what_a_recording_says(program):
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda refusal: refusal.call.__name__)
 def test_the_message_for_bad_input(refusal):
-    assert refusal.says(message(refusal.kind, lambda: refusal.call(TORCH)))
+    assert refusal.says(message(refusal.kind, lambda: refusal.call(TORCH)), "torch")

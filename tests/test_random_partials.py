@@ -67,6 +67,15 @@ def f(x, z):
     r *= 3.0
     return u.sum() + r[0]
 """
+WRITTEN_BASE_WITHOUT_A_NAME = """
+def f(x, z):
+    u = z * 2.0
+    p = u[0:2]
+    s = u[0]
+    u = x * x
+    s.add_((s := x[1] * 3.0))
+    return (u * p[0]).sum() + p[1]
+"""
 
 
 def named(program):
@@ -142,7 +151,7 @@ def changing(value, by, **changes):
     return change
 
 
-@pytest.mark.parametrize("program", [DIRECT_AND_INDIRECT, OVERWRITTEN, WRITTEN_VIEW])
+@pytest.mark.parametrize("program", [DIRECT_AND_INDIRECT, OVERWRITTEN, WRITTEN_VIEW, WRITTEN_BASE_WITHOUT_A_NAME])
 def test_judge_takes_what_is_right(program, tmp_path):
     judged(program, tmp_path)
 
@@ -175,6 +184,11 @@ def test_judge_refuses_wrong_sums(change, tmp_path):
 def test_judge_refuses_a_wrong_block_of_a_write_through_a_view(tmp_path):
     with pytest.raises(AssertionError, match="a block of u#1"):
         judged(WRITTEN_VIEW, tmp_path, changing("u#1", "u#0", partial=lambda edge: edge.partial * 3))
+
+
+def test_judge_refuses_a_wrong_block_of_a_view_whose_base_has_no_name_any_more(tmp_path):
+    with pytest.raises(AssertionError, match="a block of p#1"):
+        judged(WRITTEN_BASE_WITHOUT_A_NAME, tmp_path, changing("p#1", "u#0", partial=lambda edge: edge.partial * 3))
 
 
 def test_judge_refuses_paths_that_do_not_sum_to_the_gradient(tmp_path):

@@ -1,4 +1,4 @@
-"""What a value was computed by, and the values that its expression mentions: the recorded source behind each entry."""
+"""The source behind each entry: the operation, and the values that its expression mentions."""
 
 from types import SimpleNamespace
 

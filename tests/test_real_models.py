@@ -15,15 +15,19 @@ def config(kind, **changed):
     return kind(**{**TOKENS, "attn_implementation": "eager", **changed})
 
 
+def t5(num_layers=2):
+    sizes = {"d_model": 32, "d_kv": 16, "d_ff": 48, "num_heads": 2, "vocab_size": 99}
+    return T.T5ForConditionalGeneration(T.T5Config(**sizes, num_layers=num_layers, decoder_start_token_id=0))
+
+
+FEW_KEYS = {**SMALL, "intermediate_size": 48, "num_key_value_heads": 1}
 ZOO = {
     "gpt2": lambda: T.GPT2LMHeadModel(config(T.GPT2Config, n_embd=32, n_layer=2, n_head=2, vocab_size=99)),
-    "llama": lambda: T.LlamaForCausalLM(config(T.LlamaConfig, intermediate_size=48, num_key_value_heads=1, **SMALL)),
+    "llama": lambda **changed: T.LlamaForCausalLM(config(T.LlamaConfig, **{**FEW_KEYS, **changed})),
     "bert": lambda: T.BertForMaskedLM(config(T.BertConfig, intermediate_size=48, **SMALL)),
-    "t5": lambda: T.T5ForConditionalGeneration(
-        T.T5Config(d_model=32, d_kv=16, d_ff=48, num_layers=2, num_heads=2, vocab_size=99, decoder_start_token_id=0)
-    ),
-    "mixtral": lambda: T.MixtralForCausalLM(
-        config(T.MixtralConfig, intermediate_size=48, num_key_value_heads=1, num_local_experts=4, **SMALL)
+    "t5": t5,
+    "mixtral": lambda **changed: T.MixtralForCausalLM(
+        config(T.MixtralConfig, num_local_experts=4, **{**FEW_KEYS, **changed})
     ),
     "vit": lambda: T.ViTForImageClassification(
         config(T.ViTConfig, intermediate_size=48, image_size=16, patch_size=8, **SMALL)

@@ -1,6 +1,7 @@
-"""Where and how a recording is written: whole or not at all."""
+"""Writing a recording: whole or not at all, whatever is in the way."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -73,15 +74,14 @@ def test_what_is_not_a_recording_is_never_overwritten(made, found, tmp_path):
     path = tmp_path / "rec"
     made(path)
     before = {each: each.read_bytes() for each in sorted(tmp_path.rglob("*")) if each.is_file()}
-    with pytest.raises(bp.BadOption, match="exists already"):
-        toy().save(path)
-    assert message(bp.BadOption, lambda: toy().save(path, overwrite=True)) == (
-        f"{path} is not a recording, so it is not overwritten\n"
-        f"  asked: rec.save({str(path)!r}, overwrite=True)\n"
-        f"  found: {found}\n"
-        "  why:   overwriting would delete it\n"
-        "  next:  another path"
-    )
+    for overwrite, asked in ((False, ""), (True, ", overwrite=True")):
+        assert message(bp.BadOption, lambda: toy().save(path, overwrite=overwrite)) == (  # noqa: B023
+            f"{path} is not a recording, so it is not overwritten\n"
+            f"  asked: rec.save({str(path)!r}{asked})\n"
+            f"  found: {found}\n"
+            "  why:   overwriting would delete it\n"
+            "  next:  a path that does not exist yet"
+        )
     assert {each: each.read_bytes() for each in sorted(tmp_path.rglob("*")) if each.is_file()} == before
     assert os.path.lexists(path)
     assert listed(tmp_path) == ["rec"]
@@ -110,10 +110,33 @@ def test_permissions_follow_the_umask(tmp_path):
 
 def test_a_file_in_the_way_leaves_nothing(tmp_path):
     (tmp_path / "a").write_text("a letter")
-    with pytest.raises(OSError, match="a"):
-        toy().save(tmp_path / "a" / "rec")
+    assert message(bp.BadOption, lambda: toy().save(tmp_path / "a" / "rec")) == (
+        f"the recording cannot be written to {tmp_path}/a/rec\n"
+        f"  asked: rec.save('{tmp_path}/a/rec')\n"
+        f"  found: {tmp_path}/a is a file\n"
+        f"  next:  a folder that you may write to, such as your own: rec.save('{Path.home()}/rec')"
+    )
     assert listed(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "a letter"
+
+
+@pytest.mark.parametrize(
+    ("path", "found", "next"),
+    [
+        ("/proc/rec", "No such file or directory", "a folder that you may write to, such as your own: "),
+        ("a" * 300, "File name too long", "a shorter name"),
+        ("a\0b", "the character NUL in it", "rec.save('toy.recording')"),
+    ],
+    ids=["not for files", "long", "NUL"],
+)
+def test_where_nothing_can_be_written_the_error_says_what_to_type(path, found, next, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(bp.BadOption) as caught:
+        toy().save(path)
+    assert caught.value.found == found and caught.value.next.startswith(next)
+    with pytest.raises(bp.BadOption) as caught:
+        bp.draw(toy(), path + ".svg")
+    assert caught.value.found == found
 
 
 LIMITED = """
@@ -128,8 +151,8 @@ if sys.argv[2] == "overwrite":
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # a disk with no room left
 try:
     rec.save(folder / "rec", overwrite=True)
-except Exception as error:
-    print(type(error).__name__, sorted(each.name for each in folder.iterdir()))
+except bp.BadOption as error:
+    print(error.found, error.next, sorted(each.name for each in folder.iterdir()), sep="; ")
 """
 
 
@@ -139,7 +162,10 @@ def test_a_disk_that_is_full_leaves_what_was_there(mode, tmp_path):
     program.write_text(LIMITED)
     folder.mkdir()
     left = ["rec"] if mode == "overwrite" else []
-    assert printed(python(program, folder, mode)).split(" ", 1)[1].strip() == repr(left)
+    found, next, after = printed(python(program, folder, mode)).strip().split("; ")
+    assert found == "File too large"
+    assert next == "make room on the disk, or save fewer values: bp.probe(f, ['loss', 'h.*'])"
+    assert after == repr(left)
     assert listed(folder) == left
     if left:
         assert bp.load(folder / "rec")["x"].grad.item() == 3.0
@@ -160,7 +186,7 @@ def test_a_replacement_that_is_interrupted_leaves_the_old_one(failing, error, tm
         return real(source, target, **options)
 
     monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(type(error)):
+    with pytest.raises(bp.BadOption if isinstance(error, OSError) else KeyboardInterrupt):
         holding(torch.ones(3)).save(path, overwrite=True)
     monkeypatch.undo()
     assert listed(tmp_path) == ["rec"]

@@ -3,6 +3,7 @@
 from backprobe.check import Check, CheckReport, WrongDerivative, check
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
+from backprobe.diff import DiffReport, Divergence, diff
 from backprobe.draw import Drawing, draw
 from backprobe.errors import (
     AmbiguousName,
@@ -11,29 +12,38 @@ from backprobe.errors import (
     BadOption,
     BadOutput,
     BadRecording,
+    BadRun,
     NoBackend,
     NoGradient,
     NoSource,
+    NotFinite,
     NothingMatched,
     NothingToDifferentiate,
+    NotInstalled,
     NotSaved,
     Overwritten,
     StaleSource,
     StrategyRefused,
     UnknownName,
+    UnknownStep,
     Unsupported,
 )
 from backprobe.explain import explain
 from backprobe.findings.report import Finding, Report
+from backprobe.guard import guard
 from backprobe.health import health
+from backprobe.noise_floor import NoiseFloor, NoiseRuns, noise_floor
 from backprobe.probe import probe
 from backprobe.probe.probe_class import Probe
+from backprobe.provoke import Provocation, Provocations, Provoke, provoke
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Nonfinite
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording, load
+from backprobe.runs import Histogram, Run, Step, open_run
+from backprobe.watch import Watch, watch
 
 __version__ = "0.1.0"
 
@@ -45,46 +55,67 @@ __all__ = [
     "BadOption",
     "BadOutput",
     "BadRecording",
+    "BadRun",
     "Check",
     "CheckReport",
     "Derivation",
+    "DiffReport",
+    "Divergence",
     "Drawing",
     "Edge",
     "Entry",
     "Finding",
     "Finiteness",
     "GradStatus",
+    "Histogram",
     "IndirectInput",
     "NoBackend",
     "NoGradient",
     "NoSource",
+    "NoiseFloor",
+    "NoiseRuns",
     "Nonfinite",
+    "NotFinite",
+    "NotInstalled",
     "NotSaved",
     "NothingMatched",
     "NothingToDifferentiate",
     "Overwritten",
     "PathSums",
     "Probe",
+    "Provocation",
+    "Provocations",
+    "Provoke",
     "Read",
     "Recording",
     "Report",
+    "Run",
     "Source",
     "StaleSource",
     "Stamp",
+    "Step",
     "StrategyRefused",
     "UnknownName",
+    "UnknownStep",
     "Unsupported",
+    "Watch",
     "WrongDerivative",
     "check",
     "derive",
+    "diff",
     "draw",
     "explain",
+    "guard",
     "health",
     "hvp",
     "jacobian",
     "load",
+    "noise_floor",
+    "open_run",
     "probe",
+    "provoke",
     "stamp",
+    "watch",
 ]
 
 

@@ -6,11 +6,11 @@ import logging
 from pathlib import Path
 from typing import Any
 
-import click
 import torch
 import torch.nn.functional as F
 
 import backprobe as bp
+from backprobe.show.printing import echo
 
 
 def toy(x: Any, w: Any, b: Any) -> Any:
@@ -40,25 +40,25 @@ def run(into: Path) -> None:
     """Print every part, and draw the circuits into a folder."""
     _title("A toy graph: rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)")
     rec = bp.probe(toy, partials=True)(x=3.0, w=2.0, b=1.0)
-    click.echo(str(rec))
+    echo(str(rec))
     _draw(rec, into / "toy.svg")
     _title("The chain rule through called functions: y = func2(func(x)), x = 1")
     rec = bp.probe(composed, partials=True)(x=1.0)
-    click.echo(str(rec))
-    click.echo("backward: " + ", ".join(f"{name} {rec[name].grad:g}" for name in rec.backward_order()))
+    echo(str(rec))
+    echo("backward: " + ", ".join(f"{name} {rec[name].grad:g}" for name in rec.backward_order()))
     _draw(rec, into / "composed.svg")
     _title("Inside a GPT-2 (2 layers, random weights)")
     try:
         model, tokens = small_gpt2()
     except ModuleNotFoundError:
-        click.echo("This part needs transformers: pip install transformers")
+        echo("This part needs transformers: pip install transformers")
         return
     attention = "transformer.h.0.attn"
     patterns = [
         "transformer.h.*.attn", f"{attention}:query_states", f"{attention}/eager_attention_forward:attn_weights"
     ]  # fmt: skip
-    click.echo(f"bp.probe(model, {patterns}, of='loss')(tokens, labels=tokens)\n")
-    click.echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
+    echo(f"bp.probe(model, {patterns}, of='loss')(tokens, labels=tokens)\n")
+    echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
     rec = bp.probe(model, of="loss", partials=True)(tokens, labels=tokens)
     _draw(rec, into / "gpt2-depth-1.svg", depth=1)
     _draw(rec, into / "gpt2-depth-2.svg", depth=2)
@@ -72,8 +72,12 @@ def _draw(rec: bp.Recording, path: Path, **options: Any) -> None:
             f"the folder {path.parent} cannot be made", asked=f"--into {path.parent}", found=str(error),
             next="--into with another folder",
         ) from error  # fmt: skip
-    bp.draw(rec, path, **options)
-    click.echo(f"the circuit: {path}")
+    try:
+        bp.draw(rec, path, **options)
+    except bp.NotInstalled as error:
+        echo(f"no circuit: {error.headline}; {error.next}")
+    else:
+        echo(f"the circuit: {path}")
 
 
 def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:
@@ -92,4 +96,4 @@ def small_gpt2(layers: int = 2, width: int = 64) -> tuple[Any, Any]:
 
 
 def _title(text: str) -> None:
-    click.echo(f"\n{text}\n{'-' * len(text)}")
+    echo(f"\n{text}\n{'-' * len(text)}")

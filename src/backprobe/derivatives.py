@@ -10,6 +10,7 @@ from backprobe.backends.refusals import refuse
 from backprobe.errors import BadOption, Unsupported
 from backprobe.probe import probe
 from backprobe.probe.output import SUMMED
+from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.recording import Recording
 
@@ -35,6 +36,8 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
     than a million elements.
     """
 
+    _check_name(name, f"bp.jacobian(f, {written(name)})")
+
     def taken(*args: Any, **kwargs: Any) -> Any:
         made = probe(target, [name], of=of, cotangent=SUMMED, partials="full", backend=backend)
         recording = made(*args, **kwargs)
@@ -51,6 +54,11 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
         return block
 
     return taken
+
+
+def _check_name(name: Any, asked: str) -> None:
+    if not isinstance(name, str):
+        raise BadOption("a value is asked for by its name", asked=asked, found=kind(name), next="'u'")
 
 
 def _refuse(recording: Recording, entry: Entry, output: Entry) -> None:
@@ -85,8 +93,14 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
     place later.
     """
 
+    _check_name(name, f"bp.hvp(f, {written(name)}, vector)")
+
     def taken(*args: Any, **kwargs: Any) -> Any:
-        recording = probe(target, [name], of=of, create_graph=True, backend=backend)(*args, **kwargs)
+        try:
+            recording = probe(target, [name], of=of, create_graph=True, backend=backend)(*args, **kwargs)
+        except Unsupported as error:
+            error.asked = error.asked.replace("create_graph=True", f"bp.hvp(f, {name!r}, vector)")
+            raise
         entry = recording[name]
         found = load_backend(recording.record.backend)
         second_order = found.second_order or refuse(found, "second_order", f"bp.hvp(f, {name!r}, ...)")

@@ -8,19 +8,24 @@
     ├── NothingMatched (LookupError)             a pattern matches nothing
     │ entries
     ├── NoGradient (RuntimeError)                read, and there is none
-    ├── Overwritten (RuntimeError)               the value was lost to an in-place write
+    ├── Overwritten (RuntimeError)               the value was overwritten, or could not be kept
     ├── NotSaved (RuntimeError)                  not in a saved recording
     │ programs
     ├── NoSource (TypeError)                     the source of a function is not available
     │   └── StaleSource                          its file has changed since
     ├── NoBackend (TypeError)                    which framework?
+    ├── NotFinite (FloatingPointError)           NaN or Inf in a guarded program
     ├── NothingToDifferentiate (TypeError)       no floating-point argument, or none that the output depends on
     ├── BadOutput (ValueError)                   not one scalar
     ├── Unsupported (RuntimeError)               a program that cannot be recorded correctly
     │ options and files
     ├── BadOption (ValueError)                   a value that an option does not take
+    ├── NotInstalled (ImportError)               a package that an extra of backprobe brings
     ├── StrategyRefused (RuntimeError)           a strategy that would be silently wrong
-    └── BadRecording (ValueError)                not a recording, or a damaged one
+    ├── BadRecording (ValueError)                not a recording, or a damaged one
+    │ runs
+    ├── BadRun (ValueError)                      not a run, or one that another process is writing
+    └── UnknownStep (KeyError)                   a run has no step of this number
 
 Each is also the built-in error in parentheses.
 """
@@ -28,6 +33,8 @@ Each is also the built-in error in parentheses.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
 
 
 def labelled(parts: Iterable[tuple[str, str]], width: int = 7) -> list[str]:
@@ -83,7 +90,8 @@ class NoGradient(BackprobeError, RuntimeError):
 
 
 class Overwritten(BackprobeError, RuntimeError):
-    """The value of an entry was read, but it was overwritten in place before a copy could be taken."""
+    """The value of an entry was read, but it was overwritten in place before a copy could be taken, or it
+    could not be kept, as inside ``torch.func.grad``."""
 
 
 class NotSaved(BackprobeError, RuntimeError):
@@ -106,6 +114,17 @@ class NothingToDifferentiate(BackprobeError, TypeError):
     """No argument is floating point, or the output does not depend on any that is differentiated."""
 
 
+class NotFinite(BackprobeError, FloatingPointError):
+    """NaN or Inf arose in a guarded program; ``report`` says where it began, as ``bp.explain`` does."""
+
+    def __init__(self, headline: str, report: Any) -> None:
+        super().__init__(headline)
+        self.report = report
+
+    def __str__(self) -> str:
+        return f"{self.headline}\n{self.report}"
+
+
 class BadOutput(BackprobeError, ValueError):
     """The output cannot be differentiated: it is not a scalar, there are several, or a path does not exist."""
 
@@ -118,9 +137,35 @@ class BadOption(BackprobeError, ValueError):
     """An option has a value that it does not take."""
 
 
+class NotInstalled(BackprobeError, ImportError):
+    """A package is missing that an optional part of backprobe needs."""
+
+
+def installed(name: str, *, extra: str, asked: str) -> Any:
+    """A package that comes with an extra of backprobe. Raises NotInstalled."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == name
+        raise NotInstalled(
+            f"{asked} needs {name}, which {'is not installed' if is_missing else 'cannot be imported'}", asked=asked,
+            found=str(error), next=f"pip install 'backprobe[{extra}]'",
+        ) from error  # fmt: skip
+
+
 class StrategyRefused(BackprobeError, RuntimeError):
     """A strategy that would be silently wrong for this program."""
 
 
 class BadRecording(BackprobeError, ValueError):
     """A folder that is not a recording, or holds a damaged or a newer one."""
+
+
+class BadRun(BackprobeError, ValueError):
+    """A folder that is not a run, holds a damaged one or one of another version, or is being written already."""
+
+
+class UnknownStep(BackprobeError, KeyError):
+    """A run has no step of this number; the message names the nearest."""
+
+    __str__ = BackprobeError.__str__

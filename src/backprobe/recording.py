@@ -7,12 +7,14 @@ from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, Va
 from functools import cached_property
 from typing import Any
 
-from backprobe.errors import AmbiguousName, NotSaved, UnknownName
+from backprobe.errors import AmbiguousName, BadOption, NotSaved, UnknownName
 from backprobe.findings.phrasing import listed
+from backprobe.record.brief import cut, kind, written
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.inputs import PathSums
-from backprobe.record.names import COUNT, canonical, counts_agree, nearest, of_graph, outside, split, strip
-from backprobe.record.patterns import compile_pattern, refuse_unmatched
+from backprobe.record.lookup import Lookup
+from backprobe.record.names import nearest, of_graph, split, strip
+from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.stamp import Stamp
 from backprobe.show import table
 from backprobe.storage.recordings import read, save
@@ -22,18 +24,16 @@ NOT_KEPT = object()
 
 
 class Index:
-    """A record's entries by their printed names, and its full names by what they are without counts."""
+    """A record's entries by their printed names, and its names as people write them."""
 
     def __init__(self, record: Record) -> None:
         self.record = record
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
 
     @cached_property
-    def stripped(self) -> Mapping[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for full in self.record.names:
-            found.setdefault(strip(full), []).append(full)
-        return found
+    def names(self) -> Lookup:
+        entries = self.record.entries
+        return Lookup(self.record.names, lambda at: entries[at].status not in NOT_DIFFERENTIABLE)
 
 
 class Recording(Mapping[str, Entry]):
@@ -135,10 +135,11 @@ class Recording(Mapping[str, Entry]):
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
         if not isinstance(name, str) or not name:
-            found = f"a name is a string, not {type(name).__name__}" if name != "" else "a name is not empty"
-            raise UnknownName(found, asked=f"rec[{name!r}]", next="rec['u']")
-        readings = [found for found in self._readings(canonical(name)) if found] or [self._find(of_graph(name))]
-        positions = {self.record.names[full] for found in readings for full in found}
+            found = f"a name is a string, not {kind(name)}" if name != "" else "a name is not empty"
+            raise UnknownName(found, asked=f"rec[{written(name)}]", next="rec['u']")
+        names = self._index.names
+        readings = names.readings(name)
+        positions = names.at(full for found in readings for full in found)
         tensors = {at for at in positions if self.record.entries[at].status is not GradStatus.NOT_TENSOR}
         if len(tensors) == 1:
             positions = tensors  # loss = None, and later a tensor: the tensor is meant
@@ -154,46 +155,18 @@ class Recording(Mapping[str, Entry]):
             next=f"rec[{choices[-1]!r}]",
         )  # fmt: skip
 
-    def _readings(self, name: str) -> list[list[str]]:
-        """The full names that a name may mean: as it is written, and as the shorthand for a local of the root."""
-        _, local = split(name)
-        readings = [self._find(name)] if local is not None else [self._find(name), self._find(f"{name}:return")]
-        if local is None:
-            readings.append(self._find(f":{name}"))
-        return readings
-
-    def _find(self, name: str) -> list[str]:
-        """The full names with this stripped name and these counts; a container's only floating tensor for itself."""
-        asked, last = _without_last(name)
-        plain = strip(asked)
-        found = [full for full in self._index.stripped.get(plain, []) if counts_agree(asked, full)]
-        if not found and split(plain)[1] is not None:
-            prefix = plain + "."
-            inside = [
-                full for stripped, names in self._index.stripped.items() if stripped.startswith(prefix)
-                for full in names if counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
-            ]  # fmt: skip
-            floating = [full for full in inside if self._entry(full).status not in NOT_DIFFERENTIABLE]
-            found = floating if len({self.record.names[full] for full in floating}) == 1 else inside
-        if last and found:
-            highest = max(_last_count(full) for full in found)
-            found = [full for full in found if _last_count(full) == highest]
-        return found
-
-    def _entry(self, full: str) -> Entry:
-        return self.record.entries[self.record.names[full]]
-
     def _refuse_unknown(self, name: str) -> None:
         known = [written for entry in self._index.entries.values() for written in (entry.name, *entry.aliases)]
-        known += dict.fromkeys(scope for scope, local in map(split, self._index.stripped) if scope and local)
+        known += dict.fromkeys(scope for scope, local in map(split, self._index.names.stripped) if scope and local)
         close = nearest(name, known)
         asked = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
         unseen = [text for text in self.record.unseen if strip(text).lstrip(":") in asked]
         raise UnknownName(
-            f"no value is named {name!r}", asked=f"rec[{name!r}]",
-            found=f"{len(self)} entries" + (f", the nearest: {listed(close)}" if close else f": {listed(known, 12)}"),
+            f"no value is named {cut(name)!r}", asked=f"rec[{cut(name)!r}]",
+            found=f"{len(self)} entries, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
             why="the program has this value, but the probe did not select it" if unseen else "",
-            next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen else f"rec[{(close or known or ['u'])[0]!r}]",
+            next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen
+            else f"rec[{close[0]!r}]" if close else "print(rec), for every name",
         )  # fmt: skip
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry]:
@@ -201,7 +174,7 @@ class Recording(Mapping[str, Entry]):
 
         Raises NothingMatched where a pattern matches none.
         """
-        texts = [patterns] if isinstance(patterns, str) else list(patterns)
+        texts = texts_of(patterns)
         compiled = [compile_pattern(text, in_function=True) for text in texts]
         for pattern in compiled:
             if not pattern.excludes and not any(pattern.matches(full) for full in self.record.names):
@@ -229,8 +202,31 @@ class Recording(Mapping[str, Entry]):
         return [self.record.entries[at].name for at in self.record.backward]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the recording into a new folder, wholly or not at all; ``bp.load`` reads it."""
+        """Write the recording into a new folder, wholly or not at all; ``bp.load`` reads it.
+
+        Raises BadOption where something stands in the way, the disk is full, or the folder may not be written to.
+        """
         save(self.record, None if self._result is NOT_KEPT else (self._result,), path, overwrite=overwrite)
+
+    def show(self, rows: int | None = 20) -> None:
+        """Print the table with at most so many rows, half of them from its end; all with ``rows=None``.
+
+        In a notebook it is a table of the notebook's own.
+
+        >>> import torch, backprobe as bp
+        >>> rec = bp.probe(lambda x: (x * 3).sum())(torch.ones(2))
+        >>> rec.show(rows=1)  # doctest: +ELLIPSIS
+        name  value   gradient  source
+        x     [1, 1]  [3, 3] ...
+        … 1 more
+        gradients are of return
+        """
+        if rows is not None and (not isinstance(rows, int) or rows < 1):
+            raise BadOption(
+                "rows is a number of rows, or None for all of them", asked=f"rec.show(rows={rows!r})",
+                next="rec.show(rows=20)",
+            )  # fmt: skip
+        table.show(self.record, rows)
 
     def __repr__(self) -> str:
         outputs = ", ".join(entry.name for entry in self.outputs) or "nothing"
@@ -240,7 +236,7 @@ class Recording(Mapping[str, Entry]):
         return table.text(self.record)
 
     def __rich__(self) -> Any:
-        return table.rich_table(self.record)
+        return table.Fitted(self.record)
 
     def _repr_html_(self) -> str:
         return table.html(self.record)
@@ -288,20 +284,6 @@ NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 def _selecting(pattern: str | None) -> str:
     return "list(rec)" if pattern is None else f"rec.select({pattern!r})"
-
-
-def _without_last(name: str) -> tuple[str, bool]:
-    """A name without its ``#-1``, and whether it had one."""
-    read = outside(name)
-    for count in COUNT.finditer(name):
-        if count[1] == "-1" and read[count.start()]:
-            return name[: count.start()] + name[count.end() :], True
-    return name, False
-
-
-def _last_count(full: str) -> tuple[int, ...]:
-    read = outside(full)
-    return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])
 
 
 def load(path: str | os.PathLike[str], *, to: str | None = None) -> Recording:

@@ -1,4 +1,4 @@
-"""What a recording of JAX has to say, compared in one line: gradients by name, statuses, axes."""
+"""A recording of JAX compared in one line: gradients by name, statuses, axes."""
 
 import jax
 import jax.numpy as jnp

@@ -306,8 +306,8 @@ def test_vmap_is_judged_as_a_whole():
 
 def test_indexed_updates_and_methods_of_arrays_are_judged():
     report = check_jax(lambda x: (x.at[0].set(x[1] * 2).sum(axis=0), x.T.reshape(-1).mean()))(jnp.asarray(ROWS))
-    assert report.ok, report
-    assert report.judged == 6
+    assert report.ok is True, report
+    assert report.judged == 7
 
 
 @supports("complex numbers", on="jax")
@@ -400,29 +400,122 @@ def test_a_custom_derivative_out_of_sight_is_said_not_to_be_judged(framework):
         def __init__(self):
             self.x = None
 
-        @property
-        def wrong(self):
+        def __enter__(self):
             return wrong(self.x)
+
+        def __exit__(self, *error): ...
 
     def f(x):
         of = Of()
         of.x = x
-        return of.wrong * 2
+        with of as y:
+            return y * 2
 
     report = bp.check(f, backend=framework.name)(framework.tensor(ROWS))
     assert (report.judged, report.findings) == (1, ())
     assert "every derivative that was checked is right" in report.heading
-    (said,) = report.unjudged
-    assert said.endswith(
-        "not checked, it was called where backprobe follows no calls, as in a property, an operator or an iterator of "
-        "a class"
+    assert report.ok is None
+    assert report.unjudged[0].endswith(
+        "not checked, it was called where backprobe follows no calls, as in an iterator or a context manager of a class"
     )
 
 
-def test_what_is_iterated_over_is_said_not_to_be_judged(framework):
-    report = bp.check(lambda x: sum([row * 2 for row in x]), backend=framework.name)(framework.tensor(ROWS))
-    assert report.ok
-    assert "not checked, run by an attribute" in report.notes[-1]
+@supports("attributes, iteration, unpacking", answer="checked, as calls are")
+def test_what_is_computed_without_a_call_is_judged(framework):
+    def f(x):
+        a, b, _ = x
+        return sum([row * 2 for row in x]) + a * b + sum(row * a for row in x)
+
+    report = bp.check(f, backend=framework.name)(framework.tensor(ROWS))
+    assert (report.ok, report.notes) == (True, ())
+
+
+def half_twice_tensorflow(second):
+    """A cube whose second derivative is this multiple of the right one."""
+
+    @tf.custom_gradient
+    def cube(x):
+        return x**3, lambda g: 3 * g * (x * x if second == 1 else tf.stop_gradient(x) * x)
+
+    return cube
+
+
+def half_twice_jax(second):
+    @jax.custom_vjp
+    def cube(x):
+        return x**3
+
+    by = (lambda x: x * x) if second == 1 else lambda x: jax.lax.stop_gradient(x) * x
+    cube.defvjp(lambda x: (x**3, x), lambda x, g: (3 * g * by(x),))
+    return cube
+
+
+@supports("derivatives of derivatives, against differences of gradients", on="tensorflow")
+@pytest.mark.parametrize("second", [0.5, 1])
+def test_second_derivatives_in_tensorflow(second):
+    cube = half_twice_tensorflow(second)
+
+    def f(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.reduce_sum(cube(x))  # twice in TensorFlow
+        return tf.reduce_sum(tape.gradient(y, x) ** 2)
+
+    report = bp.check(f)(tf.constant(ROWS))
+    assert report.ok is (second == 1), report
+    lines = [line("twice in TensorFlow")] if second < 1 else []
+    assert [one.source.line for one in report.findings] == lines
+    assert all("the second derivative of cube(x)" in one.headline for one in report.findings)
+
+
+@supports("third derivatives", on="tensorflow", answer="said not to be checked")
+def test_third_derivatives_in_tensorflow_are_said_not_to_be_judged():
+    def f(x):
+        with tf.GradientTape() as outer:
+            outer.watch(x)
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = tf.reduce_sum(x**3)
+            first = tape.gradient(y, x)
+        return tf.reduce_sum(outer.gradient(first, x) ** 2)
+
+    report = bp.check(f)(tf.constant(ROWS))
+    assert report.ok is None and "outer.gradient(first, x)" in report.heading
+    assert "third derivatives are not checked" in report.unjudged[0]
+
+
+@supports("derivatives of derivatives, against differences of gradients", on="jax")
+@pytest.mark.parametrize("second", [0.5, 1])
+@pytest.mark.parametrize("transform", [
+    lambda f, x: jax.grad(f)(x), lambda f, x: jax.value_and_grad(f)(x)[1], lambda f, x: jax.jacrev(f)(x),
+    lambda f, x: jax.vjp(f, x)[1](jnp.ones(()))[0], lambda f, x: jax.jit(jax.grad(f))(x),
+    lambda f, x: equinox.filter_grad(f)(x),
+])  # fmt: skip
+def test_second_derivatives_in_jax(transform, second):
+    cube = half_twice_jax(second)
+
+    def penalty(x):
+        def energy(x):
+            return cube(x).sum()  # twice in JAX
+
+        return (transform(energy, x) ** 2).sum()
+
+    report = check_jax(penalty)(jnp.asarray(ROWS))
+    assert report.ok is (second == 1), report
+    lines = [line("twice in JAX")] if second < 1 else []
+    assert [one.source.line for one in report.findings] == lines
+
+
+@supports("third derivatives", on="jax", answer="said not to be checked")
+@pytest.mark.parametrize("transform", [jax.hessian, lambda f: jax.grad(lambda x: jax.grad(f)(x).sum())])
+def test_third_derivatives_in_jax_are_said_not_to_be_judged(transform):
+    report = check_jax(lambda x: transform(lambda x: (x**3).sum())(x).sum())(jnp.asarray(ROWS[0]))
+    assert report.ok is None and "third derivatives are not checked" in report.unjudged[0]
+
+
+def test_a_gradient_of_a_function_of_the_library_in_jax():
+    report = check_jax(lambda x: jax.grad(jnp.sin)(x) * x)(jnp.asarray(0.5))
+    assert (report.ok, report.notes) == (True, ())
 
 
 # PyTorch, whose other tests are in tests/test_check.py
@@ -469,3 +562,19 @@ def test_a_conjugate_is_missed(name):
     report = bp.check(lambda z: wrong(z), backend=name)(given)
     assert [finding.input for finding in report.findings] == ["z"]
     assert bp.check(lambda z: z * z * z, backend=name)(given).ok
+
+
+def derived(y, x):
+    return torch.autograd.grad(y.sum(), x, create_graph=True)[0]
+
+
+@supports("derivatives of derivatives, against differences of gradients", on="torch")
+def test_second_derivatives_in_pytorch():
+    report = bp.check(lambda x: derived(torch.tanh(x), x))(torch.tensor(ROWS))
+    assert (report.ok, report.notes) == (True, ())
+
+
+@supports("third derivatives", on="torch", answer="said not to be checked")
+def test_third_derivatives_in_pytorch_are_said_not_to_be_judged():
+    report = bp.check(lambda x: derived(derived(torch.tanh(x), x), x))(torch.tensor(ROWS))
+    assert report.ok is None and "third derivatives are not checked" in str(report)

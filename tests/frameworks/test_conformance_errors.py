@@ -14,7 +14,7 @@ EACH = [
 @pytest.mark.parametrize("refusal", EACH)
 def test_the_message_for_bad_input(framework, refusal):
     text = message(refusal.kind, lambda: refusal.call(framework))
-    assert refusal.says(text), text
+    assert refusal.says(text, framework.name), text
 
 
 def test_every_message_says_what_to_type_next():

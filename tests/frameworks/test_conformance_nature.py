@@ -1,4 +1,4 @@
-"""Where frameworks differ by nature: each of these programs says for itself what it gives, and why that is right."""
+"""Programs on which frameworks differ by nature: each says what it gives in which, and why that is right."""
 
 import math
 

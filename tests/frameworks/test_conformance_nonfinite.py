@@ -1,4 +1,4 @@
-"""Where NaN and Inf were born, and how healthy a recording is, in every framework."""
+"""Births of NaN and Inf, and the health of a recording, in every framework."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""What a recording tells beside names and numbers, in every framework; and what a probe promises."""
+"""The rest of a recording besides names and numbers, in every framework; and the promises of a probe."""
 
 import copy
 import gc

@@ -1,4 +1,4 @@
-"""What some frameworks have no way to do is refused, with what to write instead; and that works."""
+"""Refusals where a framework has no way to do something: each says what to write instead, and that works."""
 
 import jax
 import pytest

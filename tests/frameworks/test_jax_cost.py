@@ -1,4 +1,4 @@
-"""What a probe outside of ``jit`` costs, counted in Python calls, and that the longer ways round give the same."""
+"""The cost of a probe outside of ``jit``, in Python calls; and that the longer ways round give the same."""
 
 import sys
 

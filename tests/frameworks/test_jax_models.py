@@ -479,3 +479,71 @@ def test_the_step_of_an_optimizer_is_healthy():
     rec = bp.probe(step, of="2")(params, rule.init(params), jnp.ones(3))
     assert bp.explain(rec).ok
     assert [one.kind for one in bp.explain(rec, "state#0.0.mu.w").findings] == ["unused"]
+
+
+class Dropped(nnx.Module):
+    def __init__(self, rngs):
+        self.linear, self.drop = nnx.Linear(3, 4, rngs=rngs), nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x):
+        return (self.drop(self.linear(x)) ** 2).sum()
+
+
+class Noisy(nnx.Module):
+    def __init__(self, rngs):
+        self.linear, self.rngs = nnx.Linear(3, 4, rngs=rngs), rngs
+
+    def __call__(self, x):
+        h = self.linear(x)
+        return (h * jax.random.normal(self.rngs.noise(), h.shape)).sum()
+
+
+class Counting(nnx.Module):
+    def __init__(self, rngs):
+        self.linear, self.calls = nnx.Linear(3, 4, rngs=rngs), nnx.Variable(jnp.asarray(0))
+
+    def __call__(self, x):
+        self.calls[...] = self.calls[...] + 1
+        return self.linear(x).sum()
+
+
+class Jitted(Dropped):
+    @nnx.jit
+    def __call__(self, x):
+        return (self.drop(self.linear(x)) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    "kind, counter, counted, dtype",
+    [
+        (Dropped, "drop.rngs.count", 0, "uint32"), (Noisy, "rngs.noise.count", 0, "uint32"),
+        (Noisy, "rngs.params.count", 2, "uint32"), (Counting, "calls", 0, "int32"),
+        (Jitted, "drop.rngs.count", 0, "uint32"),
+    ],
+)  # fmt: skip
+def test_an_integer_counter_of_nnx_has_a_value_and_no_gradient_as_it_is_not_floating(kind, counter, counted, dtype):
+    model, plain = kind(nnx.Rngs(params=0, dropout=1, noise=2)), kind(nnx.Rngs(params=0, dropout=1, noise=2))
+    x = jnp.ones((2, 3))
+    rec = bp.probe(model)(x)
+    assert (rec[counter].status, rec[counter].reason) == ("not_float", f"its dtype is {dtype}")
+    assert counted <= int(rec[counter].value) <= counted + 1
+    same(rec.result, plain(x))
+    after, expected = (jax.tree.map(jax.random.key_data, nnx.state(one, nnx.RngKey)) for one in (model, plain))
+    assert jax.tree.all(jax.tree.map(jnp.array_equal, after, expected))
+    counts = [jax.tree.leaves(nnx.state(one, nnx.RngCount)) for one in (model, plain)]
+    assert counts[0] == counts[1]
+
+
+def test_a_whole_number_inside_what_jax_traces_is_seen_if_it_is_an_array():
+    steps = jnp.asarray([3, 1])
+
+    def f(x):
+        def body(carry, row):
+            known = steps
+            return carry + row * known[0], None
+
+        total, _ = jax.lax.scan(body, jnp.zeros(()), x)
+        return total
+
+    rec = bp.probe(f, ["**"])(jnp.ones(2))
+    assert {str(rec[name].status) for name in rec if name.endswith("known")} == {"not_float"}

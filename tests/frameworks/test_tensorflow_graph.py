@@ -184,13 +184,14 @@ def test_a_pattern_asks_for_what_is_no_floating_tensor_or_not_upstream():
     def build():
         x = fed()
         tf.multiply(x, 7.0, name="beside")
-        return tf.multiply(x, tf.cast(tf.cast(x, tf.int32, name="whole"), tf.float32, name="back"), name="y")
+        back = tf.cast(tf.cast(x, tf.int32, name="whole"), tf.float32, name="back")
+        return tf.multiply(x, tf.stop_gradient(back, name="stopped"), name="y")
 
-    assert list(probed(build, {"x": 3.5})) == ["x", "back", "y"]
+    assert list(probed(build, {"x": 3.5})) == ["x", "back", "stopped", "y"]
     says(
         rec := probed(build, {"x": 3.5}, select="**"),
         values={"whole": 3},
-        statuses={"whole": "not_float", "beside": "not_executed", "back": "detached"},
+        statuses={"whole": "not_float", "beside": "not_executed", "back": "detached", "stopped": "ok"},
         reasons={"beside": "nothing on the way to the output needs it, so the run does not compute it"},
     )
     assert "a dtype that has no derivative" in rec["back"].reason

@@ -1,4 +1,4 @@
-"""What is said of graphs, sessions and feeds that cannot be probed."""
+"""Errors for graphs, sessions and feeds that cannot be probed."""
 
 import numpy as np
 import pytest
@@ -48,9 +48,9 @@ FIRST_LINES = {
     ),
     "a session that is none": (
         lambda a, _: bp.probe(a, session="s")({"x": 3.0}), bp.BadOption,
-        "session is a tf.compat.v1.Session, not str",
+        "session is a tf.compat.v1.Session, not a str",
     ),
-    "a number": (lambda *_: bp.probe(7)({"x": 3.0}), bp.BadOption, "int is neither a function nor a model"),
+    "a number": (lambda *_: bp.probe(7)({"x": 3.0}), bp.BadOption, "an int is neither a function nor a model"),
     "a fed tensor of another graph": (
         lambda a, session: bp.probe(a, session=session)({elsewhere(fed): 3.0}), bp.BadOption,
         "a tensor of another graph cannot be fed",
@@ -95,7 +95,7 @@ def test_a_session_for_what_is_no_graph():
         assert message(bp.BadOption, lambda: bp.probe(abs, session=session)(3.0)) == (
             "session runs the tensors of a TensorFlow graph\n"
             "  asked: bp.probe(abs, session=...)\n"
-            "  found: a target of type builtin_function_or_method\n"
+            "  found: a function\n"
             "  next:  bp.probe(abs)"
         )
 
@@ -147,8 +147,8 @@ def test_the_function_form_where_a_graph_is_built():
 @pytest.mark.parametrize(
     "feeds, first",
     [
-        ([3.0], "a feed_dict is a dict, not list"),
-        (3.0, "a feed_dict is a dict, not float"),
+        ([3.0], "a feed_dict is a dict, not a list"),
+        (3.0, "a feed_dict is a dict, not a float"),
         ({"y": 3.0}, "the graph has no tensor 'y' to feed"),
         ({7: 3.0}, "int cannot be fed"),
     ],

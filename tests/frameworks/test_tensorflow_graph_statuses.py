@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from graphs import fed, of, probed, v1
 
+import backprobe as bp
 from asked import says
 
 
@@ -25,21 +26,114 @@ def differentiable_control_flow():
 
 
 @of({"x": 3.0}, partials=True).gives(
-    all_statuses={"x": "ok", "before": "not_connected", "after": "detached", "later": "detached", "y": "ok"},
-    grads={"x": 18.0},
-    reasons={
-        "before": "every path from it to the output goes through StopGradient (after), and no gradient does",
-        "after": "it was computed from differentiated values, and tf.stop_gradient lets no gradient through",
-        "later": "it was computed from differentiated values, and these are themselves detached",
-    },
-    inputs_of={"y": ["x"]},
+    all_statuses={"x": "ok", "before": "not_connected", "after": "ok", "later": "ok", "y": "ok"},
+    grads={"x": 18.0, "after": 6.0, "later": 3.0},
+    reasons={"before": "every path from it to the output goes through StopGradient (after), and no gradient does"},
+    inputs_of={"after": [], "later": ["after"], "y": ["later", "x"]},
     agree=True,
 )
-def test_what_stop_gradient_cuts_off_is_detached_and_what_is_before_it_not_connected():
+def test_what_stop_gradient_returns_has_a_gradient_of_its_own_and_what_is_before_it_none():
     x = fed()
     before = tf.multiply(x, x, name="before")
     after = tf.stop_gradient(before, name="after")
     return tf.multiply(tf.add(after, after, name="later"), x, name="y")
+
+
+def stopped_twice(x):
+    first = tf.stop_gradient(tf.exp(x, name="u"), name="first")
+    return tf.stop_gradient(tf.sin(first, name="v"), name="second") * x
+
+
+def stopped_and_beside(x):
+    u = tf.exp(x, name="u")
+    return tf.stop_gradient(u, name="first") * u + u
+
+
+def straight_through(x):
+    u = tf.multiply(x, 2.0, name="u")
+    return tf.add(u, tf.stop_gradient(tf.round(u, name="v") - u, name="first"), name="second") ** 2
+
+
+def through_integers(x):
+    whole = tf.cast(tf.cast(tf.exp(x, name="u"), tf.int32, name="v"), tf.float32, name="first")
+    return tf.multiply(whole, 0.5, name="second") * x
+
+
+@tf.custom_gradient
+def one_way(u):
+    return u * 2.0, lambda upstream: None
+
+
+def left_out(x):
+    return x * tf.identity(one_way(tf.exp(x, name="u")), name="second")
+
+
+def stopped_alone(x):
+    return tf.stop_gradient(tf.exp(x, name="u"), name="first") * x
+
+
+def two_ways(x):
+    u = tf.exp(x, name="u")
+    return (tf.stop_gradient(tf.multiply(u, 2.0, name="v"), name="first") + tf.round(u, name="second")) * x
+
+
+@pytest.mark.parametrize("program, said", [
+    (stopped_alone, {"u": "'u' goes into 'y' through StopGradient (first) alone, and no gradient comes back through "
+                          "that"}),
+    (two_ways, {"u": "'u' goes into 'y' through Round (second), StopGradient (first) alone, and no gradient comes back "
+                     "through that",
+                "v": "'v' goes into 'y' through StopGradient (first) alone, and no gradient comes back through that"}),
+    (left_out, {"u": "'u' goes into 'y', and a gradient function on the way there gives none for it"}),
+])  # fmt: skip
+def test_what_the_graph_cuts_off_is_not_said_to_lead_nowhere(program, said):
+    rec = probed(lambda: tf.identity(program(fed()), name="y"), {"x": 1.3})
+    for name, headline in said.items():
+        report = bp.explain(rec, name)
+        assert [(one.kind, one.headline) for one in report.findings] == [("graph_cut", headline)]
+        assert "no recorded value is computed from" not in str(report)
+    (note,) = bp.explain(rec).notes
+    assert note.startswith("cut off in the graph on every path to the output: u")
+
+
+def test_the_line_is_that_of_the_operation_that_cuts_it_off():
+    def build():
+        u = tf.exp(fed(), name="u")
+        kept = tf.multiply(u, 2.0, name="v")
+        kept = tf.round(kept, name="whole")
+        return tf.identity(kept, name="y")
+
+    rec = probed(build, {"x": 1.3})
+    for name in ("u", "v"):
+        (found,) = bp.explain(rec, name).findings
+        assert (found.kind, found.source.text.strip()) == ("graph_cut", 'kept = tf.round(kept, name="whole")')
+
+
+def test_a_variable_that_the_graph_cuts_off_is_not_said_to_lead_nowhere():
+    def build():
+        w = v1.get_variable("w", initializer=2.0)
+        return tf.multiply(fed(), tf.stop_gradient(tf.multiply(w, w, name="square"), name="kept"), name="y")
+
+    rec = probed(build, {"x": 1.3})
+    (found,) = bp.explain(rec, "w").findings
+    assert found.kind == "graph_cut" and "StopGradient (kept)" in found.headline
+    assert bp.explain(rec).notes == ("cut off in the graph on every path to the output: w, square",)
+
+
+@pytest.mark.parametrize("program", [stopped_twice, stopped_and_beside, straight_through, through_integers])
+def test_each_gradient_is_what_tf_gradients_gives_where_a_part_is_cut_off(program):
+    with tf.Graph().as_default() as graph:
+        x = fed()
+        y = tf.identity(program(x), name="y")
+        made = {operation.name for operation in graph.get_operations()}
+        names = [name for name in ("x", "u", "v", "first", "second") if name in made]
+        tensors = [graph.get_tensor_by_name(f"{name}:0") for name in names]
+        floating = {tensor.op.name: tensor for tensor in tensors if tensor.dtype.is_floating}
+        with v1.Session() as session:
+            rec = bp.probe(y, session=session)({"x": 1.3})
+            for name, gradient in zip(floating, v1.gradients(y, list(floating.values())), strict=True):
+                expected = None if gradient is None else session.run(gradient, {x: 1.3})
+                assert rec[name].grad_or_none == expected, name
+            assert rec["second" if "second" in floating else "first"].status == "ok"
 
 
 def test_nothing_flows_through_a_rounding():

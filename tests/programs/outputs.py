@@ -1,4 +1,4 @@
-"""What is differentiated, and towards what: `of`, `cotangent`, `wrt`."""
+"""The output that is differentiated, and the inputs: `of`, `cotangent`, `wrt`."""
 
 from programs.program import Collection
 
@@ -82,5 +82,52 @@ def wrt(ops):
 def identity(ops):
     def f(x):
         return x
+
+    return f
+
+
+@program(
+    "`of`: the name of a value that is not returned", (3.0, 2.0),
+    {"x": (3, 4), "w": (2, 6), "u": (6, 2), "v": (12, 1), "return": (144, "not_connected")},
+    options={"of": "v"}, smooth=False,
+)  # fmt: skip
+def of_a_local(ops):
+    def f(x, w):
+        u = x * w
+        v = u * 2
+        return v * v
+
+    return f
+
+
+@program(
+    "`of`: an element of a value in a function that is called", ([1.0, 2.0], [3.0, 4.0]),
+    {
+        "x": ([1, 2], [0, 64]), "w": ([3, 4], [0, 32]), "u": ([3, 8], [0, 16]), "/cube:s": ([9, 64], [0, 1]),
+        "c": ([27, 512], "not_connected"), "return": (539, "not_connected"), "/cube:s[-1]": (64, 1),
+    },
+    readings={"/cube:z": "u"}, options={"of": "/cube:s[-1]"}, smooth=False,
+)  # fmt: skip
+def of_an_element(ops):
+    def cube(z):
+        s = z * z
+        return s * z
+
+    def f(x, w):
+        u = x * w
+        c = cube(u)
+        return ops.sum(c)
+
+    return f
+
+
+@program(
+    "`of`: a path into what is returned comes before a name", (3.0,),
+    {"x": (3, 5), "loss": (6, "not_connected"), "return.loss": (15, 1)}, options={"of": "loss"},
+)  # fmt: skip
+def of_path_first(ops):
+    def f(x):
+        loss = x * 2
+        return {"loss": x * 5, "first": loss}
 
     return f

@@ -1,4 +1,4 @@
-"""What is recorded: patterns, exclusion, operations that have no name."""
+"""Selections: patterns, exclusion, operations that have no name."""
 
 from programs.program import Collection
 

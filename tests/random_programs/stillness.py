@@ -25,6 +25,7 @@ class StillMemory(Memory):
         self.came: dict[int, np.ndarray] = {}
         self.places: dict[int, tuple[int, np.ndarray]] = {}  # of a moment: its base's moment, and where it lies in it
         self.families: dict[int, int] = {}
+        self.kept: list[object] = []  # families, so that no other gets the identity of one that is gone
         self.parts: set[int] = set()  # views when they were written through: the base's new value, seen in part
 
     def nudged(self, moment: int, value: np.ndarray) -> np.ndarray:
@@ -48,6 +49,7 @@ class StillMemory(Memory):
         base = tensor.family[0]
         self.places[tensor.moment] = (base.moment, tensor.positions)
         self.families[tensor.moment] = id(base.family)
+        self.kept.append(base.family)
         return tensor
 
 

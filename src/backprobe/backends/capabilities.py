@@ -5,7 +5,10 @@ Of a ``Backend``:
 - ``models``: it knows models, their modules and parameters (the model form)
 - ``blocks``: a program can be recorded while it runs by itself (the block form, cells, scripts)
 - ``graphs``: a target can be a graph whose values have names already
+- ``guards``: calls of a model are heard as they end, and can be made again (``bp.guard``)
+- ``watches``: a model can be watched while it trains (``bp.watch``)
 - ``recheck``: single calls can be repeated in double precision (``bp.check``)
+- ``trials``: a program can be run on many numbers, each time as if for the first time (``bp.provoke``)
 - ``errors``: it knows more about the framework's errors than they say
 - ``graph_facts``: a tensor knows what it was computed from (``bp.explain`` of a tensor)
 - ``second_order``: gradients can be differentiated again (``create_graph=True``, ``bp.hvp``)
@@ -13,6 +16,7 @@ Of a ``Backend``:
 Of a ``Tape``:
 
 - ``tap``: the program goes on with another tensor in the place of each that it makes
+- ``undifferentiated``: what the program reads that no tape follows
 - ``unfinished``, ``unnamed``: what is known of captures before backward, and of tensors without a name
 
 And a tape may be one or several of these classes:
@@ -21,6 +25,7 @@ And a tape may be one or several of these classes:
 - ``Writes``: a write also reaches other names, through shared memory
 - ``Late``: a captured tensor may begin to require a gradient later
 - ``Recompute``: parts of the program run once more in the course of backward, as checkpoints do
+- ``Replaces``: the program can go on with another tensor, or another gradient
 - ``Staging``: the framework traces whole functions, and may throw a trace away
 - ``Differentiator``, of a block: backward runs when the block is over
 
@@ -31,8 +36,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import FrameType
+from dataclasses import dataclass, field
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from backprobe.backends.facts import Around, Backward, Effect, Node, Options, Ran
@@ -49,6 +54,11 @@ class Versions(ABC):
     @abstractmethod
     def version(self, tensor: Any) -> int:
         """A number that changes when the tensor's memory is written."""
+
+    @property
+    def counter(self) -> Callable[[Any], int]:
+        """The same, and faster where it can be; it may raise RuntimeError for what counts no writes."""
+        return self.version
 
     nothing: Any = None
     """Stands among tensors for a name that holds none; its version is 0."""
@@ -151,6 +161,47 @@ class Recompute(ABC):
         """A capture of the first run, and the one that has its history."""
 
 
+# replacing
+
+
+class Replaces(ABC):
+    """The program can go on with another tensor in the place of one, or with another gradient."""
+
+    compared: Sequence[str] = ("shape", "dtype", "device")
+    """What both have in common."""
+
+    @abstractmethod
+    def handed(self, tensor: Any) -> Any:
+        """What a function is given that replaces this: what it writes to that reaches no other name."""
+
+    @abstractmethod
+    def as_tensor(self, new: Any, like: Any) -> Any:
+        """A tensor of this framework that has these numbers; None for what is neither a tensor nor numbers."""
+
+    @abstractmethod
+    def instead(self, new: Any, original: Any, is_given: bool) -> Any:
+        """What the program goes on with: a tensor that has no name, differentiated where the original is.
+
+        ``is_given`` says whether it belongs to the user, and was not made of the original by a function.
+        """
+
+    @abstractmethod
+    def original_value(self, tensor: Any) -> Callable[[], Any]:
+        """What returns the value that a tensor has now, when the program is over."""
+
+    @abstractmethod
+    def with_gradient(self, tensor: Any, change: Callable[[Any], Any]) -> Any:
+        """What the program goes on with, so that the gradient of this tensor is what ``change`` returns."""
+
+    @abstractmethod
+    def runs_again(self) -> bool:
+        """Is what runs now computed once more in the course of backward?"""
+
+    def is_tracing(self) -> bool:
+        """Is what runs now traced, and may it be traced again?"""
+        return False
+
+
 # staging, models
 
 
@@ -162,6 +213,10 @@ class Staging(ABC):
         """Call a function so that what is inside its loops is recorded too."""
 
     @abstractmethod
+    def outside(self, capture: Any) -> Any:
+        """What the program has of a captured value when it is over; None for what it cannot get hold of."""
+
+    @abstractmethod
     def is_discarded(self, capture: Any) -> bool:
         """Was this captured in a trace that the framework has thrown away, to trace again?"""
 
@@ -169,11 +224,18 @@ class Staging(ABC):
 class Models(Protocol):
     """The models of a framework."""
 
+    replaces_parameters: bool = False
+    """Does the program go on with what ``ModuleObserver.parameter`` returns?"""
+
     buffers: Callable[[Any], Mapping[str, Any]] | None = None
     """What a model computes with and has no entry, by path, such as the running statistics of a normalisation."""
 
     @abstractmethod
     def is_model(self, value: Any) -> bool: ...
+
+    def in_place(self, model: Any) -> Collection[str]:
+        """The paths of the modules that are set to write in place."""
+        return ()
 
     @abstractmethod
     def call(self, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> ModelCall:
@@ -199,6 +261,11 @@ class ModelCall(Protocol):
 
     @abstractmethod
     def parameter_paths(self) -> Iterable[str]: ...
+
+    @property
+    def is_known(self) -> bool:
+        """Are these all paths? Some modules are made when the model first runs."""
+        return True
 
     def hidden_paths(self) -> Mapping[str, Reason]:
         """The modules that run where they cannot be observed, and why."""
@@ -227,7 +294,11 @@ class ModuleObserver:
     returned: Callable[[str, Any], Any]  # (path, what the module returned) -> what takes its place
     writing: Callable[[Any], None]  # (inputs of a module that works in place and is about to run)
     written: Callable[[Any], None]  # (inputs of a module that has worked in place)
+    wants_parameter: Callable[[str], bool] = lambda path: True  # else nothing need be said of it
     given: Callable[[Any], None] = lambda inputs: None  # (inputs of the model itself, which is about to run)
+    executed: set[str] = field(default_factory=set)  # the paths of the modules that have returned
+    calls: dict[str, list[tuple[CodeType, int]]] | None = None  # by path: the instruction of each call of a module
+    kinds: dict[str, type] = field(default_factory=dict)  # by path: the class of a module that has parameters itself
 
 
 # blocks
@@ -244,9 +315,26 @@ class Differentiator(ABC):
     def made(self, tensor: Any) -> int:
         """When the block computed this, as a number that grows; 0 for what it did not compute."""
 
+    counts = False
+    """Should it say what became of the parameters that the program itself takes gradients of?"""
+
+    heard: Callable[[Sequence[Any], Any], None] | None = None
+    """(targets, gradients): called as the program has differentiated by itself, if nothing records that."""
+
+    gives = "gradient()"
+    """What the program calls to differentiate: the name of a target that no variable holds."""
+
+    def targets(self) -> Sequence[Any]:
+        """What the program itself asked gradients of, but for that of which only the gradient was used further."""
+        return ()
+
     @abstractmethod
     def differentiate(self, ran: Ran) -> None:
-        """The program is over: run backward, once."""
+        """The program is over: run backward, once. The output may be several, as a list, which are summed."""
+
+    @abstractmethod
+    def give_up(self, why: Reason) -> None:
+        """The program is over, and cannot be differentiated for this reason."""
 
 
 # graphs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from importlib import import_module
+from importlib.util import find_spec
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
@@ -58,6 +59,11 @@ def find_program(name: str | None, target: Any, session: Any) -> Program | None:
     return None
 
 
+def is_tensor(value: Any) -> bool:
+    """Is it a tensor of a framework that is imported?"""
+    return any(load_backend(known).arrays.is_tensor(value) for known in BACKENDS if known in sys.modules)
+
+
 def is_model(backend: Backend, value: Any) -> bool:
     """Is it a model of a backend's framework?"""
     return backend.models is not None and backend.models.is_model(value)
@@ -94,11 +100,17 @@ def find_backend(
             return known[0]
     if len(imported) == 1:
         return imported[0]
+    there = [name for name in BACKENDS if find_spec(name) is not None] if not imported else []
+    if not imported and not there:
+        raise NoBackend(
+            f"none of {', '.join(BACKENDS)} is installed", why="gradients are computed by one of these frameworks",
+            next="pip install 'backprobe[torch]', or another of these names instead of torch",
+        )  # fmt: skip
     raise NoBackend(
         "cannot infer the framework from the arguments",
         found=f"imported: {', '.join(b.name for b in imported) or 'none of ' + ', '.join(BACKENDS)}",
         why="plain numbers belong to no framework",
-        next=spelled.format(f'backend="{imported[0].name if imported else next(iter(BACKENDS))}"'),
+        next=spelled.format(f'backend="{imported[0].name if imported else there[0]}"'),
     )
 
 

@@ -15,6 +15,7 @@ from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.nonfinite import BackwardOp, Update
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
+from backprobe.record.training import Training
 
 
 class Effect(Enum):
@@ -34,6 +35,7 @@ class Options:
     create_graph: bool = False
     partials: bool | str = False
     nonfinite: bool = False
+    updates: bool = True  # with ``nonfinite``: are parameters looked at when they are written to?
     retain_graph: bool = False  # the program goes on to use its values
 
 
@@ -62,6 +64,7 @@ class Outcome:
     made: tuple[BackwardOp, ...] | None = None  # see ``Finiteness``
     is_leaf: bool | None = None  # see ``Entry``
     leaves_reached: bool = False  # see ``Entry``
+    version: int | None = None  # of the value, where it shares the memory of the program's own: see ``Alias``
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,7 @@ class Backward:
     scales: tuple[float | None, ...] = ()  # see ``Record``
     updates: tuple[Update, ...] = ()
     none_given: tuple[NoneGiven, ...] = ()  # see ``Record``
+    training: Training | None = None  # see ``Record``
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ class Failure:
     framework calls the operation, and ``writers`` are what it was written as later. ``users`` go on from it, and the
     call of backward at ``earlier`` has gone through it; ``is_one_forward`` says that they were there before that call.
     ``root`` is the tensor that backward was to run from. ``lines`` are those of writes that no capture came of.
+    ``module`` is the framework's own module in which the error arose, as it prints itself, and ``hook`` says that what
+    it wrote to was made by a hook. ``carried`` are the values of an earlier step that a backward pass went back to.
     """
 
     kind: str
@@ -116,6 +122,9 @@ class Failure:
     is_one_forward: bool = False
     root: Any = None
     lines: tuple[Source, ...] = ()
+    module: str = ""
+    hook: bool = False
+    carried: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -21,6 +22,7 @@ def is_floating_number(leaf: Any) -> bool:
     return isinstance(leaf, float | complex)
 
 
+CANCELLED = 16.0  # of the residue: a few roundings of an expression's terms
 LARGEST_BLOCK = 1_000_000  # elements of a Jacobian block that ``partials="full"`` still takes
 
 
@@ -39,31 +41,56 @@ def path_sums(outcomes: Sequence[Outcome], output: int | None) -> PathSums:
     gradients = [numpy.asarray(one.grad) if one.status is GradStatus.OK else None for one in outcomes]
     coarsest = [0.0 if each is None else rounding(each.dtype) for each in gradients]
     epsilons = list(coarsest)
+    residue = [0.0] * len(coarsest)
     flowing: dict[int, list[Any]] = {} if output is None else {output: [gradients[output]]}
     for at, outcome in enumerate(outcomes):
         for edge in outcome.inputs:
             if edge.contribution is not None:
                 flowing.setdefault(edge.at, []).append(edge.contribution)
                 coarsest[edge.at] = max(coarsest[edge.at], epsilons[at])
+                residue[edge.at] = max(residue[edge.at], epsilons[at] * largest(gradients[at]))
     return compared(
-        (at, gradient, flowing.get(at, ()), coarsest[at]) for at, gradient in enumerate(gradients)
-        if gradient is not None
+        GradientSum(at, gradient, flowing.get(at, ()), coarsest[at], residue[at])
+        for at, gradient in enumerate(gradients) if gradient is not None
     )  # fmt: skip
 
 
-def compared(sums: Iterable[tuple[int, Any, Sequence[Any], float]], unjudged: Sequence[int] = ()) -> PathSums:
-    """Do parts sum to gradients? Each comes with its position, and with the rounding of the coarsest dtype in it.
+@dataclass(frozen=True)
+class GradientSum:
+    """A gradient by position, and the parts that should sum to it.
 
-    Two sums of the same terms in different orders differ by rounding: half the digits must agree.
+    ``rounding`` is that of the coarsest dtype in it, and ``residue`` is how large rounding alone may be where terms of
+    the size of the consumers' gradients cancel inside an expression, as in ``k / a - k / a``.
     """
-    judged, worst, largest, agree = 0, None, 0.0, True
-    for at, gradient, parts, epsilon in sums:
+
+    at: int
+    gradient: Any
+    parts: Sequence[Any]
+    rounding: float
+    residue: float
+
+    @property
+    def scale(self) -> float:
+        return max(largest(part) for part in (self.gradient, *self.parts))
+
+
+def compared(sums: Iterable[GradientSum], unjudged: Sequence[int] = ()) -> PathSums:
+    """Do parts sum to gradients?
+
+    Two sums of the same terms in different orders differ by rounding: half the digits must agree. What is left of
+    terms that cancel has no digits, and is not judged where it differs.
+    """
+    judged, worst, apart, agree, without = 0, None, 0.0, True, list(unjudged)
+    for each in sums:
+        difference = _difference(each)
+        if math.sqrt(each.rounding) < difference < math.inf and each.scale <= CANCELLED * each.residue:
+            without.append(each.at)
+            continue
         judged += 1
-        difference = _difference(gradient, parts)
-        agree = agree and difference <= math.sqrt(epsilon)
-        if difference > largest:
-            worst, largest = at, difference
-    return PathSums(judged=judged, difference=largest, agree=agree, worst_at=worst, unjudged_at=tuple(unjudged))
+        agree = agree and difference <= math.sqrt(each.rounding)
+        if difference > apart:
+            worst, apart = each.at, difference
+    return PathSums(judged=judged, difference=apart, agree=agree, worst_at=worst, unjudged_at=tuple(without))
 
 
 def rounding(dtype: Any) -> float:
@@ -71,15 +98,21 @@ def rounding(dtype: Any) -> float:
     return float(numpy.spacing(numpy.ones((), dtype).real))
 
 
-def _difference(gradient: Any, flows: Sequence[Any]) -> float:
+def largest(numbers: Any) -> float:
+    """The largest finite magnitude; 0 where there is none."""
+    magnitudes = numpy.abs(numpy.asarray(0.0 if numbers is None else numbers)).astype(numpy.float64)
+    return float(magnitudes[numpy.isfinite(magnitudes)].max(initial=0.0))
+
+
+def _difference(each: GradientSum) -> float:
     """How far a gradient is from the sum of its parts, relative to the largest number among them."""
-    wide = numpy.complex128 if numpy.iscomplexobj(gradient) else numpy.float64
-    parts = [numpy.asarray(part).astype(wide) for part in (gradient, *flows)]
+    wide = numpy.complex128 if numpy.iscomplexobj(each.gradient) else numpy.float64
+    parts = [numpy.asarray(part).astype(wide) for part in (each.gradient, *each.parts)]
     with numpy.errstate(all="ignore"):
         total = sum(parts[1:], numpy.zeros_like(parts[0]))
         differs = ~((total == parts[0]) | (numpy.isnan(total) & numpy.isnan(parts[0])))
         if not differs.any():
             return 0.0
         apart = numpy.abs(total - parts[0])[differs]
-        scale = max(float(numpy.abs(part)[numpy.isfinite(part)].max(initial=0.0)) for part in parts)
+    scale = each.scale
     return float(apart.max()) / scale if bool(numpy.isfinite(apart).all()) and scale else math.inf

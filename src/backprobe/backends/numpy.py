@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.facts import Description, Summary
+from backprobe.backends.summaries import CHUNK, Running, stride
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadRecording
 from backprobe.record.nonfinite import Nonfinite
@@ -33,23 +35,26 @@ class HostArrays(Arrays):
         return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
 
     def summarize(self, tensor: Any) -> Summary | None:
-        values = self.numbers(tensor)
-        kept = values[numpy.isfinite(values)]
-        bad = values.size - kept.size
-        if not kept.size:
-            return Summary(values.size, bad, float("nan"), float("nan"))
-        parts = kept.view(numpy.float64)
-        scale = float(numpy.abs(parts).max()) or 1.0  # so that squares neither overflow nor vanish
-        magnitudes = numpy.abs(kept / scale)
-        rms = scale * float(numpy.sqrt(numpy.square(magnitudes).mean()))
-        return Summary(values.size, bad, rms, scale * float(magnitudes.max()))
+        running = Running()
+        flags: Any = ["external_loop", "buffered", "zerosize_ok"]
+        for chunk in numpy.nditer(self.to_host(tensor), flags, order="K", buffersize=CHUNK):
+            _add(running, chunk)
+        return running.summary()
 
     def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
         return [_judged(self.numbers(tensor)) for tensor in tensors]
 
     def numbers(self, tensor: Any) -> Any:
+        return _wide(self.to_host(tensor))
+
+    def array(self, tensor: Any) -> Any:
         array = self.to_host(tensor)
-        return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
+        return array.astype(numpy.float32) if array.dtype.kind == "V" or array.dtype == numpy.float16 else array
+
+    def sample(self, tensor: Any, most: int) -> Any:
+        array = self.to_host(tensor)
+        at = numpy.arange(0, array.size, stride(array.size, most))
+        return _wide(array[numpy.unravel_index(at, array.shape)].reshape(-1))
 
     def to_text(self, tensor: Any) -> str:
         array = self.to_host(tensor)  # types that other packages add, such as bfloat16, print as numbers once widened
@@ -83,6 +88,25 @@ class NumpyArrays(HostArrays):
 
     def from_host(self, array: Any, dtype: str) -> Any:
         return array
+
+
+def _add(running: Running, chunk: Any) -> None:
+    if chunk.dtype not in (numpy.float32, numpy.float64):
+        chunk = _wide(chunk)
+    parts = chunk.view(numpy.float64) if chunk.dtype.kind == "c" else chunk
+    scale = max(-float(parts.min()), float(parts.max()))
+    nonfinite = 0
+    if not math.isfinite(scale):
+        kept = chunk[numpy.isfinite(chunk)]
+        nonfinite, chunk = chunk.size - kept.size, kept
+        scale = float(numpy.abs(kept.view(numpy.float64) if kept.dtype.kind == "c" else kept).max(initial=0.0))
+    scaled = numpy.abs(chunk / scale).astype(numpy.float64) if scale else chunk.real.astype(numpy.float64)
+    largest = scale * float(scaled.max(initial=0.0))
+    running.add(chunk.size, nonfinite, largest, scale, float(numpy.square(scaled, out=scaled).sum()))
+
+
+def _wide(array: Any) -> Any:
+    return array.astype(numpy.complex128 if array.dtype.kind == "c" else numpy.float64)
 
 
 def _decoded(layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
@@ -197,8 +221,8 @@ def nested_text(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(nested_text(item) for item in value) + "]"
     if isinstance(value, complex):
-        return f"{value.real:.6g}{value.imag:+.6g}j"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+        return f"{value.real or 0.0:.6g}{value.imag or 0.0:+.6g}j"
+    return f"{value or 0.0:.6g}" if isinstance(value, float) else str(value)  # -0 is 0
 
 
 ARRAYS: Arrays = NumpyArrays()

@@ -21,6 +21,9 @@ class Outcomes(Sequence[Outcome]):
     """The captures that flow into each, by position."""
 
     is_leaf: Sequence[bool]
+    versions: Sequence[int]
+    """Those of the values, which share the memory of the program's own."""
+
     unusual: dict[int, Outcome]
     """Those that need more words, by position: without a gradient, or without a value."""
 
@@ -37,7 +40,10 @@ class Outcomes(Sequence[Outcome]):
         if at in self.unusual:
             return self.unusual[at]
         inputs = tuple([Edge(source) for source in self.inputs[at]])
-        return Outcome(GradStatus.OK, None, self.values[at], self.grads[at], inputs, is_leaf=self.is_leaf[at])
+        return Outcome(
+            GradStatus.OK, None, self.values[at], self.grads[at], inputs,
+            is_leaf=self.is_leaf[at], version=self.versions[at],
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[Outcome]:
         return map(self.__getitem__, range(len(self)))

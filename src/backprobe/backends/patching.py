@@ -19,11 +19,11 @@ LOCK = threading.Lock()
 class Patched:
     """Stands for a function: calls in a thread that has patched it go through its wraps, all others to the function."""
 
-    def __init__(self, owner: Any, name: str) -> None:
-        self.owner, self.name = owner, name
+    def __init__(self, owner: Any, name: str, aside: Callable[[], bool] | None = None) -> None:
+        self.owner, self.name, self.aside = owner, name, aside
         self.own = vars(owner).get(name)  # None for an instance's method, which is on its class
         self.original = getattr(owner, name) if self.own is None else self.own
-        self.wraps: dict[int, list[Wrap]] = {}  # by thread
+        self.wraps: list[tuple[int, Callable[..., Any], bool]] = []  # by thread; does it stand instead of the function?
         self.calls: dict[int, Callable[..., Any]] = {}  # by thread: what they make of the original
         self.__module__, self.__doc__ = self.original.__module__, self.original.__doc__  # the rest by ``__getattr__``
         self.__wrapped__ = self.original
@@ -32,6 +32,8 @@ class Patched:
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.aside is not None and self.aside():
+            return self.original(*args, **kwargs)
         return self.calls.get(threading.get_ident(), self.original)(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -48,20 +50,21 @@ class Patched:
     def __reduce__(self) -> Any:
         return (getattr, (self.owner, self.name)) if self.own is None else (copy.copy, (self.own,))
 
-    def renew(self, thread: int) -> None:
-        """The wraps of a thread are others: the last is called, and calls those before it."""
-        call = self.original
-        for wrap in self.wraps[thread]:
-            call = wrap(call)
-        self.calls[thread] = call
+    def put_on(self, thread: int, given: Callable[..., Any], replaces: bool) -> None:
+        """Calls in a thread go from now on to what is given, or to what it makes of that which they went to before."""
+        self.wraps.append((thread, given, replaces))
+        self.calls[thread] = given if replaces else given(self.calls.get(thread, self.original))
 
-    def take_off(self, wrap: Wrap, thread: int) -> None:
-        """One wrap of a thread goes, and with the last one this."""
-        self.wraps[thread].remove(wrap)
-        if self.wraps[thread]:
-            self.renew(thread)
-        else:
-            del self.wraps[thread], self.calls[thread]
+    def take_off(self, thread: int, given: Callable[..., Any]) -> None:
+        """What was given to a thread goes, and with the last of all this."""
+        at = len(self.wraps) - 1
+        while self.wraps[at][1] is not given or self.wraps[at][0] != thread:
+            at -= 1
+        del self.wraps[at]
+        calls: dict[int, Callable[..., Any]] = {}
+        for own, one, replaces in self.wraps:
+            calls[own] = one if replaces else one(calls.get(own, self.original))
+        self.calls = calls
         if not self.wraps and vars(self.owner).get(self.name) is self:  # or the user has put another
             if self.own is None:
                 del vars(self.owner)[self.name]
@@ -69,29 +72,38 @@ class Patched:
                 _put(self.owner, self.name, self.own)
 
 
-@contextmanager
-def patched(functions: Sequence[tuple[Any, str, Wrap]]) -> Iterator[None]:
-    """Within this context this thread's calls of each ``owner.name`` go to what its wrap makes of it.
+Patches = Sequence[tuple[Any, str, Callable[..., Any]]]
+"""Owners, names, and what is given for each ``owner.name``."""
 
-    The last one out puts it back. An owner's dictionary is read and, of an instance, written past its
-    ``__setattr__``, which may do anything.
+
+@contextmanager
+def patched(
+    functions: Patches, *, replaces: bool = False, aside: Callable[[], bool] | None = None
+) -> Iterator[None]:  # fmt: skip
+    """Within this context this thread's calls of each ``owner.name`` go to what its ``Wrap`` makes of it.
+
+    Or, where it ``replaces`` the function, to what is given itself. While ``aside`` says so, as of a compiler that
+    traces what it runs, they go to the function as it was. The last one out puts it back. An owner's
+    dictionary is read and, of an instance, written past its ``__setattr__``, which may do anything.
     """
     thread = threading.get_ident()
     standing = []
     with LOCK:
-        for owner, name, wrap in functions:
+        for owner, name, given in functions:
             found = vars(owner).get(name)
-            one = found if isinstance(found, Patched) else Patched(owner, name)
-            _put(owner, name, one)
-            one.wraps.setdefault(thread, []).append(wrap)
-            one.renew(thread)
-            standing.append((one, wrap))
+            if isinstance(found, Patched):
+                one = found
+            else:
+                one = Patched(owner, name, aside)
+                _put(owner, name, one)
+            one.put_on(thread, given, replaces)
+            standing.append(one)
     try:
         yield
     finally:
         with LOCK:
-            for one, wrap in standing:
-                one.take_off(wrap, thread)
+            for one, (_, _, given) in zip(standing, functions, strict=True):
+                one.take_off(thread, given)
 
 
 def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -99,13 +111,9 @@ def listening(owner: Any, name: str, listener: Callable[..., Any]) -> AbstractCo
     return patched([(owner, name, lambda following: functools.partial(listener, following))])
 
 
-def replaced(functions: Sequence[tuple[Any, str, Callable[..., Any]]]) -> AbstractContextManager[None]:
+def replaced(functions: Patches, aside: Callable[[], bool] | None = None) -> AbstractContextManager[None]:
     """The same, with other functions in the place of these."""
-    return patched([(owner, name, functools.partial(_instead, other)) for owner, name, other in functions])
-
-
-def _instead(other: Callable[..., Any], following: Callable[..., Any]) -> Callable[..., Any]:
-    return other
+    return patched(functions, replaces=True, aside=aside)
 
 
 def original(owner: Any, name: str) -> Any:

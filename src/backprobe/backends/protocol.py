@@ -13,15 +13,21 @@ Whatever else a framework can do is a capability (``backprobe.backends.capabilit
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from types import CodeType, MappingProxyType
+from types import CodeType, FrameType, MappingProxyType
 from typing import Any, Protocol
 
 from backprobe.backends.capabilities import Models, ModuleObserver, Program
 from backprobe.backends.facts import Around, Backward, Failure, GraphFacts, Options, Ran
+from backprobe.backends.guards import Guards
 from backprobe.backends.recheck import Recheck
 from backprobe.backends.tensors import Arrays, Tensors
+from backprobe.backends.trials import Trials
+from backprobe.backends.variations import Variations
+from backprobe.backends.watches import Watches
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 from backprobe.source.followed_calls import Callables
 
 
@@ -79,6 +85,9 @@ class Tape(Tensors, Callables, Protocol):
     unfinished: Callable[[Sequence[Any]], Backward] | None = None
     """(captures) -> what is known of them before backward has run."""
 
+    undifferentiated: Callable[[], Sequence[tuple[Reason, Source]]] | None = None
+    """What the program has read and is not differentiated by its nature, as an integer Variable: why, and where."""
+
     unnamed: Callable[[Sequence[Any]], Sequence[tuple[str, Any, int]]] | None = None
     """(captures) -> what the program has read and is differentiated, of which none of these captures is.
 
@@ -97,9 +106,19 @@ class BlockTape(Tape, Protocol):
     def hides(self, code: CodeType) -> bool:
         """Should what this code calls stay unobserved: traced or compiled by the framework, or a part of backward?"""
 
+    hears: Collection[str] = frozenset()
+    """The names of functions of any kind that ``entered`` is to hear of."""
+
+    def entered(self, frame: FrameType) -> None:
+        """A function of one of these names is entered in the probing thread."""
+
     def unseen(self) -> Sequence[str]:
         """The compiled functions that have run, in which nothing can be observed."""
         return ()
+
+    def not_followed(self) -> Sequence[Reason]:
+        """The same as notes."""
+        return [Reason("compiled_not_followed", {"name": name}) for name in self.unseen()]
 
     @abstractmethod
     def has_history(self, capture: Any) -> bool:
@@ -154,8 +173,20 @@ class Backend(Protocol):
     graphs: Callable[[Any, Any], Program | None] | None = None
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
+    guards: Guards | None = None
+    watches: Watches | None = None
+
+    variations: Callable[[], Variations] | None = None
+    """Makes what varies the arguments of a program, to see what rounding does to it."""
+
+    uncompiled: Callable[[], AbstractContextManager[object]] | None = None
+    """Within its context what the program compiles runs as Python runs it, and can be observed."""
+
     recheck: Callable[[], Recheck] | None = None
     """Makes what observes the calls of a program, and repeats them."""
+
+    trials: Callable[[], Trials] | None = None
+    """Makes what runs one program on many numbers."""
 
     errors: Callable[[BaseException, Any, Sequence[Any]], Failure | str | None] | None = None
     """(error, tape, captures) -> what the error is about, in facts or in a sentence; None where nothing is known."""

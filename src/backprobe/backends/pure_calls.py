@@ -23,6 +23,26 @@ from backprobe.source.user_code import innermost, package
 COMPUTING = frozenset({"abs", "complex", "divmod", "float", "max", "min", "pow", "round", "sum"})
 """Of Python's builtin functions those that do nothing but compute from the values that they are given."""
 MATHEMATICAL = ("_operator", "cmath", "math")
+
+
+def attribute_of(tensor: Any, name: str) -> Any:
+    """What ``tensor.T`` is."""
+    return getattr(tensor, name)
+
+
+def with_element(tensor: Any, index: Any, value: Any) -> Any:
+    """What ``tensor[index] = value`` makes of the tensor."""
+    tensor[index] = value
+    return tensor
+
+
+def items_of(tensor: Any) -> tuple[Any, ...]:
+    """What iterating over it gives."""
+    return tuple(tensor)
+
+
+WITHOUT_CALL = (attribute_of, with_element, items_of)
+"""Attributes and the like that compute something from a tensor without a call or an operator, as functions."""
 FIXED: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, type, slice, range, frozenset, enum.Enum,
     BuiltinFunctionType, FunctionType, MethodType, NoneType, EllipsisType, NotImplementedType,
@@ -31,11 +51,13 @@ FIXED: tuple[type, ...] = (
 
 
 def is_python_computing(function: Any) -> bool:
-    """Is it a builtin function of Python that only computes? A builtin method of an object may change that.
+    """Is it a builtin function of Python that only computes, or one above? A builtin method may change its object.
 
     >>> is_python_computing(sum), is_python_computing(next), is_python_computing([1].pop)
     (True, False, False)
     """
+    if any(function is one for one in WITHOUT_CALL):  # an object may refuse to be hashed or compared
+        return True
     if not isinstance(function, BuiltinFunctionType) or not isinstance(function.__self__, ModuleType):
         return False
     home = function.__module__

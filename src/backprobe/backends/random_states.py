@@ -16,6 +16,29 @@ OF_PYTHON: tuple[RandomState, ...] = (
 )  # fmt: skip
 
 
+class Kept:
+    """Random states as they are when this is made, for a call that is made again.
+
+    >>> kept = Kept(OF_PYTHON)
+    >>> first = random.random()
+    >>> with kept.restored():
+    ...     again = random.random()
+    >>> first == again
+    True
+    """
+
+    def __init__(self, states: Sequence[RandomState]) -> None:
+        self.states, self.numbers = states, [read() for read, _ in states]
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Within this context random numbers come as they did then; after it as if none had been drawn in it."""
+        with put_back(self.states):
+            for (_, write), numbers in zip(self.states, self.numbers, strict=True):
+                write(numbers)
+            yield
+
+
 @contextmanager
 def put_back(states: Sequence[RandomState]) -> Iterator[None]:
     """After this context random numbers come as if none had been drawn in it."""

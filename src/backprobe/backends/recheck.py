@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, MethodType, MethodWrapperType
@@ -43,10 +44,12 @@ class Recheck(Callables):
     """One run of a program whose calls are recorded, and repeated."""
 
     recorded: type[RecordedCall]
+    has_transforms = False  # is it known when a call is made whether its derivative will be differentiated?
 
     def __init__(self) -> None:
         self.flows: list[tuple[str, bool]] = []  # what was differentiated; was its derivative written by hand?
         self.hooked: dict[str, None] = {}  # modules and tensors with hooks, which are not called again
+        self.differentiates_twice = False  # does the program compute gradients that are differentiated again?
         self.remedy = ""  # what to do where nothing was differentiated at all
 
     @abstractmethod
@@ -68,6 +71,26 @@ class Recheck(Callables):
     def is_whole(self, function: Any) -> bool:
         """Is it a user's function with a derivative of its own, so that it is checked as a whole?"""
 
+    # derivatives that the program itself computes
+
+    def differentiates(self, function: Any) -> int:
+        """How often it differentiates the functions that it calls meanwhile, as what ``jax.grad`` returns does once."""
+        return 0
+
+    def differentiated_by(
+        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:  # fmt: skip
+        """The function of which a function computes derivatives, and what it is given; None where it computes none."""
+        return None
+
+    def unnoticed(self) -> AbstractContextManager[None]:
+        """Within this context a function of the program is called once more, and draws the same random numbers."""
+        return nullcontext()
+
+    def is_differentiated_twice(self, since: int, until: int) -> bool:
+        """Is a gradient that the program differentiates computed through what was made in between?"""
+        return True
+
     # calls
 
     def record(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason | None:
@@ -86,6 +109,13 @@ class Recheck(Callables):
         if reason is None and not self.is_custom(function) and not any(map(self.is_differentiated, tensors)):
             return Reason("held")  # of what it differentiates nothing is an argument
         return reason or self.recorded(self, function, pure, given)
+
+    def record_inside(
+        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> RecordedCall | Reason:  # fmt: skip
+        """The same of a function that is given to a transform, which may call it more than once in any case."""
+        pure, held = self.split(function)
+        return why_not_given(args, kwargs, self.is_copied) or self.recorded(self, function, pure, (held, args, kwargs))
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
         """A function as one of what it holds itself and of its arguments, and what that is; None where it is nothing.
@@ -155,8 +185,8 @@ class RecordedCall(ABC):
 
     ``inputs`` are then what is differentiated of what it was given, by identity. ``epsilon`` is the rounding of the
     least precise of what goes in, comes out, and is cast to in between as far as is seen. ``is_custom`` is whether its
-    derivative is written by hand, or that of something inside it. ``notes`` are what was done to make it again: which
-    precision it has, which random state was restored.
+    derivative is written by hand, or that of something inside it, ``derives`` whether it differentiates itself.
+    ``notes`` are what was done to make it again: which precision it has, which random state was restored.
     """
 
     def __init__(self, recheck: Recheck, function: Any, pure: Callable[..., Any], given: Given) -> None:
@@ -168,7 +198,7 @@ class RecordedCall(ABC):
         self.values: list[Any] = []  # of each input a float64 or complex128 array
         self.outputs: frozenset[str] = frozenset()  # the paths of those that are differentiated
         self.notes: list[Reason] = []
-        self.is_custom = recheck.is_custom(function)
+        self.is_custom, self.derives = recheck.is_custom(function), False
         self.double, self.epsilon = True, 0.0
 
     def returned(self, result: Any) -> RecordedCall | Reason | None:
@@ -247,6 +277,12 @@ class RecordedCall(ABC):
     @abstractmethod
     def attempt(self) -> tuple[list[Any], float]:
         """Make it once, on the inputs as they were: the outputs, and the rounding of the coarsest cast inside."""
+
+    @abstractmethod
+    def pull_twice(
+        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
+    ) -> list[Any]:  # fmt: skip
+        """The vector-Jacobian product of ``pull``, with respect to each input and then each cotangent."""
 
     @abstractmethod
     def run(self, values: Sequence[Any]) -> list[Any]:

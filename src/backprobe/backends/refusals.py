@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.errors import BadOutput, StrategyRefused, Unsupported
+from backprobe.record.brief import kind, written
 
 BY_ARGUMENTS = "in {} a gradient belongs to a function, with respect to its arguments; no tensor requires one by itself"
 IN_FUNCTION = "put the lines into a function f and write rec = bp.probe(f)(x)"
@@ -25,9 +26,33 @@ MISSING = {
         "a tensor of {} alone cannot be explained", "it does not know what it was computed from",
         "rec = bp.probe(f)(x), with what computes the loss in a function f, and bp.explain(rec, 'u')",
     ),
+    "guards": (
+        "a model cannot be guarded in {}", "backprobe does not hear of its calls",
+        "rec = bp.probe(model, nonfinite=True)(x), and bp.explain(rec)",
+    ),
+    "block_guards": (
+        "a block cannot be guarded in {}", "backprobe hears there of the calls of a model alone",
+        "with bp.guard(model):",
+    ),
+    "watches": (
+        "a model cannot be watched in {} yet", "backprobe takes statistics of PyTorch's modules alone",
+        "rec = bp.probe(model)(x) at some steps, and bp.health(rec)",
+    ),
+    "replacing": (
+        "values cannot be replaced in {}", "backprobe cannot let the program go on with others",
+        "rec = bp.probe(f)(x), with the other value written into f",
+    ),
+    "variations": (
+        "the noise of a program cannot be measured in {}", "backprobe cannot vary its arguments",
+        "noise=[rec, ...] of bp.diff, with other recordings of the reference",
+    ),
     "recheck": (
         "derivatives cannot be checked in {}", "backprobe cannot repeat its calls in double precision",
         "rec = bp.probe(f)(x), and rec['u'].grad beside a difference quotient of f",
+    ),
+    "trials": (
+        "no input that breaks it can be searched in {}", "backprobe cannot run its programs again and again alike",
+        "bp.explain(bp.probe(f, nonfinite=True)(x)), at the inputs that you have",
     ),
 }  # fmt: skip
 """Capabilities that a backend may not have, in the words of whoever needs one: headline, why, and what to write."""
@@ -42,10 +67,12 @@ def refuse(backend: Backend, capability: str, asked: str) -> NoReturn:
     )  # fmt: skip
 
 
-def refuse_cotangent(cotangent: Any, shape: str, error: Exception) -> NoReturn:
+def refuse_cotangent(cotangent: Any, instead: str, error: Exception) -> NoReturn:
     raise BadOutput(
-        "the cotangent is not a tensor", asked=f"cotangent={cotangent!r}", found=str(error).split("\n")[0],
-        next=f"cotangent=numpy.ones({shape})",
+        "the cotangent is not a tensor", asked=f"cotangent={written(cotangent)}",
+        found=f"{kind(cotangent)}, and not numbers in rows of one length" if isinstance(cotangent, list | tuple)
+        else kind(cotangent),
+        next=f"cotangent={instead}",
     ) from error  # fmt: skip
 
 

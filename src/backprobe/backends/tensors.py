@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from backprobe.backends.facts import Description, Summary
+from backprobe.backends.summaries import once
 from backprobe.record.nonfinite import Nonfinite
 
 
@@ -35,6 +36,10 @@ class Tensors(Protocol):
     def cotangent(self, output: Any, cotangent: Any) -> Any:
         """The cotangent as a tensor of the output's dtype and device. Raises BadOutput."""
 
+    def concrete(self, tensor: Any) -> Any:
+        """The tensor as one that has its numbers, where a transformation of the framework has wrapped it."""
+        return tensor
+
 
 class Arrays(Protocol):
     """The tensors of a recording as data: what showing and saving need of a framework."""
@@ -47,8 +52,17 @@ class Arrays(Protocol):
     @abstractmethod
     def describe(self, tensor: Any) -> Description: ...
 
+    def summary(self, tensor: Any) -> Summary | None:
+        """Its statistics, computed once; None where it holds no numbers that can be read."""
+        return once(tensor, self.version(tensor), self.summarize)
+
     @abstractmethod
-    def summarize(self, tensor: Any) -> Summary | None: ...
+    def summarize(self, tensor: Any) -> Summary | None:
+        """Compute them, reading its memory in chunks."""
+
+    def version(self, tensor: Any) -> int | None:
+        """A number that changes when the tensor is written; None where that cannot be seen."""
+        return None
 
     @abstractmethod
     def nonfinite(self, tensors: Sequence[Any]) -> list[Nonfinite | None]:
@@ -57,6 +71,14 @@ class Arrays(Protocol):
     @abstractmethod
     def numbers(self, tensor: Any) -> Any:
         """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
+
+    @abstractmethod
+    def array(self, tensor: Any) -> Any:
+        """The same in its own precision, where NumPy can compute in it, else in single; it may share its memory."""
+
+    @abstractmethod
+    def sample(self, tensor: Any, most: int) -> Any:
+        """At most so many of its numbers, as ``numbers`` gives them, in one row and evenly spaced; or None."""
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Iterator
-from types import FrameType
+from types import FrameType, TracebackType
 
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
@@ -26,6 +26,16 @@ def users_line(frame: FrameType | None) -> Source | None:
     """The line in the user's code that a frame was called from."""
     users = next(users_frames(frame), None)
     return None if users is None else source_at(users.f_code.co_filename, users.f_lineno)
+
+
+def users_line_of(step: TracebackType | None) -> Source | None:
+    """The innermost of the user's own lines that an error came through."""
+    found = None
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        found = source_at(file, step.tb_lineno) if package(file) is None else found
+        step = step.tb_next
+    return found
 
 
 def source_at(file: str, line: int) -> Source:

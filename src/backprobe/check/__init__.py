@@ -9,7 +9,10 @@ from typing import Any
 from backprobe.backends.discover import find_backend, find_program
 from backprobe.check.report import CheckReport, WrongDerivative
 from backprobe.errors import BadOption, Unsupported
-from backprobe.probe.request import name_of
+from backprobe.findings.phrasing import listed
+from backprobe.markup import facts, shown
+from backprobe.probe.request import name_of, refuse_class
+from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves
 
 __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
@@ -58,19 +61,28 @@ def check(target: Any, *, skip: Sequence[Any] = (), backend: str | None = None) 
     """
     if not isinstance(skip, Sequence) or isinstance(skip, str):
         raise BadOption(
-            "skip is a list of functions and classes", asked=f"skip={skip!r}", found=f"a {type(skip).__name__}",
+            "skip is a list of functions and classes", asked=f"skip={skip!r}", found=kind(skip),
             next="skip=[Round], with class Round(torch.autograd.Function)",
         )  # fmt: skip
     return Check(target, backend, tuple(skip))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
     """A function or model ready to be checked: call it with its arguments."""
 
     target: Any
     backend: str | None
     skip: tuple[Any, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<Check of {', '.join([name_of(self.target), *(f'{name}={value}' for name, value in self._asked())])}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"Check of {name_of(self.target)}", self._asked()))
+
+    def _asked(self) -> list[tuple[str, str]]:
+        return [("skip", listed([name_of(one) for one in self.skip]))] if self.skip else []
 
     def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Run the target once with these arguments, and check each call that it makes. Returns the report."""
@@ -82,10 +94,11 @@ class Check:
                 "a graph cannot be checked", asked=asked, found="operations that a session runs, instead of calls",
                 why="each call is repeated on other numbers", next="bp.check(f)(x), with f the Python function",
             )  # fmt: skip
+        refuse_class(self.target, "check")
         if not callable(self.target):
             raise BadOption(
-                f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.check({self.target!r})",
-                found="an object that is not callable", next="bp.check(f)(x), with f a function",
+                f"{kind(self.target)} is neither a function nor a model", asked=f"bp.check({written(self.target)})",
+                found="an object that cannot be called", next="bp.check(f)(x), with f a function or a model",
             )  # fmt: skip
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")

@@ -15,6 +15,7 @@ import numpy
 
 from backprobe.backends.recheck import RecordedCall, first_line
 from backprobe.check.differences import TRUSTED, Slope, slope
+from backprobe.check.second_derivative import GradientCall
 from backprobe.record.reasons import Reason
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision
@@ -72,7 +73,7 @@ class Uncheckable(Exception):
 class CheckedCall:
     """One call, repeated at other values of its inputs."""
 
-    def __init__(self, operation: RecordedCall, seed: int = 0) -> None:
+    def __init__(self, operation: RecordedCall | GradientCall, seed: int = 0) -> None:
         self.operation = operation
         self.random = numpy.random.default_rng(seed)
         self.inputs, self.values = list(operation.inputs.values()), operation.values

@@ -5,23 +5,30 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
-from backprobe.backends.recheck import Recheck, RecordedCall
+from backprobe.backends.pure_calls import attribute_of, items_of, with_element
+from backprobe.backends.recheck import Recheck, RecordedCall, first_line
 from backprobe.check.results import CheckResults
 from backprobe.errors import NothingToDifferentiate
 from backprobe.probe.request import name_of
 from backprobe.record.names import quote
+from backprobe.record.reasons import Reason
 from backprobe.source import frame_builtins
 from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import NO_CALL, CodeListener
 from backprobe.source.reporting import reporting
-from backprobe.source.sites import CallSite, Site, operator_of
+from backprobe.source.sites import CallSite, Origin, Site, operator_of
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.scope import LOOKS_AT_FRAME
 from backprobe.tracing.values import ScopeId
+
+ITERATING = (zip, enumerate, list, tuple, iter, reversed)
+"""Of Python's own these iterate over what they are given, and compute nothing from it."""
+REDUCING = (sum, max, min)
+"""These compute from what they iterate over."""
 
 
 class CallListener(CodeListener):
@@ -42,8 +49,15 @@ class CallListener(CodeListener):
                 return functools.partial(program.skip, function)
         self.calling = self._call_site(at)
         followed = program.follow(self, function)
+        depth = program.calls.differentiates(function)
+        if depth:
+            return functools.partial(program.differentiate, self.scope, self.calling, depth, function, followed)
         if followed is not None:
             return followed
+        if any(function is one for one in ITERATING):
+            return functools.partial(self._with_items, self.calling, function)
+        if any(function is one for one in REDUCING):
+            return functools.partial(self._with_list, self.calling, function)
         if isinstance(function, type):
             return functools.partial(program.instantiate, function) if runs_user_code(function) else function
         return functools.partial(program.call, self.scope, self.calling, function)
@@ -52,11 +66,53 @@ class CallListener(CodeListener):
         site = self._call_site(at)
         return self.program.call(self.scope, site, operator_of(site), *operands)
 
+    def __exit__(self, *error: object) -> None:
+        self.program.left = self.program.calls.now()
+
+    def attribute(self, at: int, owner: Any, name: str, /) -> Any:
+        if self._is_computed(owner, name):
+            return self.program.compute(self.scope, self._call_site(at), attribute_of, owner, name)
+        getter = users_property(owner, name)
+        followed = None if getter is None else self.program.follow(self, getter)
+        if followed is None:
+            return getattr(owner, name)
+        try:
+            return followed()
+        except AttributeError:
+            if hasattr(type(owner), "__getattr__"):  # which Python asks then
+                return type(owner).__getattr__(owner, name)
+            raise
+
+    def iterate(self, at: int, value: Any, /) -> Any:
+        return self._items(self._call_site(at), value)
+
+    def put(self, at: int, owner: Any, index: Any, value: Any, /) -> None:
+        if self.program.calls.is_tensor(owner):
+            self.program.compute(self.scope, self._call_site(at), with_element, owner, index, value)
+        else:
+            owner[index] = value
+
+    def _is_computed(self, owner: Any, name: str) -> bool:
+        return self.program.calls.is_tensor(owner) and users_property(owner, name) is None
+
+    def _items(self, site: CallSite, value: Any) -> Any:
+        if not self.program.calls.is_tensor(value):
+            return value
+        return self.program.compute(self.scope, site, items_of, value)
+
     def bind(self, at: int, value: Any, /) -> Any:
         self.scope.next_count(self.sites[at].local)
         return value
 
     name = wrote = bind
+
+    def _with_items(self, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        return function(*(self._items(site, one) for one in args), **kwargs)
+
+    def _with_list(self, site: CallSite, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """What an iterator yields can be given to a function twice, the iterator cannot."""
+        given = [list(one) if isinstance(one, Iterator) else one for one in args[:1]]
+        return self.program.call(self.scope, site, function, *given, *args[1:], **kwargs)
 
     def _call_site(self, at: int) -> CallSite:
         site = self.sites[at]
@@ -79,6 +135,8 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self.skips = [0] * len(skipped)  # how often each was called
         self.entered: dict[str, int] = {}
         self.last: tuple[ScopeId, Site] | None = None
+        self.differentiating = 0  # how many transformations that differentiate are running
+        self.left = 0  # when the last function was over
 
     def run(self, target: Any, inputs: Mapping[str, Any]) -> Any:
         """Run a target on its inputs: followed, or itself one call that is checked."""
@@ -89,6 +147,7 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
             site = CallSite("", 0, "", spelled=name_of(target))
             function = CallListener(self, ScopeId(None, "", 0), (site,)).call(target, False, 0)
         result = function(*positional, **keywords)
+        self.results.add_second(self.calls)
         if inspect.isgenerator(result) or inspect.iscoroutine(result):
             result.close()
             raise NothingToDifferentiate(
@@ -104,14 +163,71 @@ class CheckedProgram(FollowedCalls[CallListener | None]):
         self.last = scope, site
         since = self.calls.now()
         made = self.calls.record(function, args, kwargs)
-        result = function(*args, **kwargs)
+        result = self._checked(scope, site, made, function(*args, **kwargs), since)
+        if isinstance(made, RecordedCall) and self.calls.now() > since:
+            self._check_inside(scope, site, function, args, kwargs)
+        return result
+
+    def _check_inside(
+        self, scope: ScopeId, site: CallSite, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:  # fmt: skip
+        """Check what a transform such as ``torch.func.grad`` differentiates, at the values that it is given."""
+        while (inside := self.calls.differentiated_by(function, args, kwargs)) is not None:
+            function, args, kwargs = inside
+            spelled = f"{name_of(function)}, inside {site.origin.expression or site.spelled},"
+            own = dataclasses.replace(site, origin=Origin(expression=spelled))
+            since, made = self.calls.now(), self.calls.record_inside(function, args, kwargs)
+            try:
+                with self.calls.unnoticed():
+                    result = function(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001  # it is made for what the transform gives it
+                made, result = Reason("raises", {"error": first_line(error)}), None
+            self._checked(scope, own, made, result, since)
+
+    def _checked(
+        self, scope: ScopeId, site: CallSite, made: RecordedCall | Reason | None, result: Any, since: int
+    ) -> Any:  # fmt: skip
         if isinstance(made, RecordedCall):
             made = made.returned(result)
         elif self.calls.now() == since:
             made = None
+        until = self.calls.now()
         if made is not None:
             self.calls.account_for(since)
-            self.results.add(scope, site, made)
+            is_twice = bool(self.differentiating) if self.calls.has_transforms else None
+            self.results.add(scope, site, made, since, until, is_twice=is_twice)
+        return result
+
+    def compute(self, scope: ScopeId, site: CallSite, function: Any, /, *args: Any) -> Any:
+        """Do what the program does without a call, and check it if it is differentiated."""
+        since = self.calls.now()
+        made = self.calls.record(function, args, {})
+        result = function(*args)
+        if self.calls.now() == since:  # it was there already, as ``x.grad`` is
+            return result
+        return self._checked(scope, site, made, result, since)
+
+    def differentiate(
+        self, scope: ScopeId, site: CallSite, depth: int, function: Any, followed: Any, /, *args: Any, **kwargs: Any
+    ) -> Any:  # fmt: skip
+        """Call what computes derivatives: right if the calls that it makes meanwhile have right second derivatives.
+
+        What it does after the last of the program's functions is over is its backward pass.
+        """
+        since = self.left = self.calls.now()
+        self.differentiating += depth
+        try:
+            result = (followed or function)(*args, **kwargs)
+            if followed is None:
+                self._check_inside(scope, site, function, args, kwargs)
+        finally:
+            self.differentiating -= depth
+        if self.calls.now() > since:
+            self.calls.differentiates_twice = True
+            again = self.differentiating + depth > 1
+            said = Reason("derives_again" if again else "computes_derivatives")
+            self.results.add(scope, site, said, since, since, is_twice=False)
+        self.calls.account_for(max(since, self.left))
         return result
 
     def skip(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -173,6 +289,16 @@ def runs_user_code(kind: type) -> bool:
         if not file.startswith("<") and package(file) is None:
             return True
     return False
+
+
+def users_property(owner: Any, name: str) -> Any:
+    """The getter of a property that the user wrote, bound to its object; None for any other attribute."""
+    kind = next((kind for kind in type(owner).__mro__ if name in vars(kind)), None)
+    getter = None if kind is None else getattr(vars(kind)[name], "fget", None)
+    if not isinstance(getter, FunctionType):
+        return None
+    inner = innermost(getter)
+    return MethodType(getter, owner) if inner and package(inner.__code__.co_filename) is None else None
 
 
 METHODS = (MethodType, BuiltinMethodType)

@@ -51,6 +51,7 @@ class Wrong:
     size: int = 0
     like: Input | None = None  # the input that should get this gradient
     outputs: tuple[int, ...] = ()  # through which of several outputs it is wrong, where not through all
+    is_of_sum: bool = False  # are the numbers gradients of the sum of the outputs, and not of random weights of them?
 
 
 def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence[Any]) -> Wrong | None:
@@ -69,8 +70,25 @@ def locate_error(call: CheckedCall, at: int, cotangent: Any, gradients: Sequence
     looks = _looks(call, at, elements, off, numeric if whole else None, gradient)
     like = None if looks or not whole else _meant_for(call, at, cotangent, gradients)
     outputs = _through(call, at, cotangent)
-    shown = tuple(off[:SHOWN])
-    return Wrong(call.inputs[at], error, looks, shown, len(off), len(elements), value.size, like, outputs)
+    summed = _of_sum(call, at, cotangent, off[:SHOWN])
+    shown = summed or tuple(off[:SHOWN])
+    return Wrong(
+        call.inputs[at], error, looks, shown, len(off), len(elements), value.size, like, outputs, bool(summed)
+    )  # fmt: skip
+
+
+def _of_sum(call: CheckedCall, at: int, cotangent: Any, off: Sequence[Element]) -> tuple[Element, ...]:
+    """Elements with the numbers that anyone finds again: gradients of the sum of the outputs.
+
+    None where an output is complex or was not checked, or where the error does not show in the sum.
+    """
+    if not cotangent.all() or any(map(numpy.iscomplexobj, call.outputs)):
+        return ()
+    ones = numpy.ones_like(cotangent)
+    gradient = call.pull(ones)[at]
+    places = [int(numpy.ravel_multi_index(element.index, gradient.shape)) if element.index else 0 for element in off]
+    found = tuple(_element(call, at, ones, gradient, place) for place in places)
+    return found if all(element.is_off for element in found) else ()
 
 
 def _element(call: CheckedCall, at: int, cotangent: Any, gradient: Any, place: int) -> Element:

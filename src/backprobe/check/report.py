@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from backprobe.findings.report import Finding, Report
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WrongDerivative(Finding):
     """A call whose derivative with respect to one of its inputs is not what differences give.
 
@@ -19,13 +19,14 @@ class WrongDerivative(Finding):
     error: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckReport(Report):
     """The report of ``bp.check``: the wrong derivatives, how many calls were checked, and what was not.
 
     ``judged`` counts the calls whose derivative was compared with differences, ``error`` is the largest difference
-    among those that are right, relative to what was compared. ``unjudged`` are the calls that could not be checked, a
-    sentence each; they are among the ``notes``, with what was done so that the others could be.
+    among those that are right, along a random direction and relative to what was compared. ``unjudged`` is what could
+    not be checked, or not in every respect, a sentence each; they are among the ``notes``, with what was done so that
+    the others could be. ``ok`` is False if anything is wrong, True if all was judged and is right, else None.
     """
 
     judged: int = 0
@@ -33,6 +34,8 @@ class CheckReport(Report):
     unjudged: tuple[str, ...] = ()
 
     @property
-    def ok(self) -> bool:
-        """Was something checked, and is every derivative of it right?"""
-        return self.judged > 0 and not self.findings
+    def ok(self) -> bool | None:
+        """Is every derivative right? None where nothing is wrong, and not all was judged."""
+        if self.findings:
+            return False
+        return True if self.judged and not self.unjudged else None

@@ -10,15 +10,37 @@ from backprobe.backends.recheck import Input, Recheck, RecordedCall
 from backprobe.check import text
 from backprobe.check.locate_error import Wrong
 from backprobe.check.report import CheckReport, WrongDerivative
+from backprobe.check.second_derivative import GradientCall
 from backprobe.check.verdict import check_call
-from backprobe.findings.phrasing import place, shorten
+from backprobe.findings.phrasing import shorten
+from backprobe.record.brief import place
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.sites import CallSite
 from backprobe.tracing.values import ScopeId
 
-PARTIAL = frozenset({"captured", "derives", "unseen_own", "hooked", "skipped"})
+UNJUDGED = frozenset({
+    "captured", "derives", "derives_off", "unseen_own", "hooked", "input_unsettled", "gradient_not_finite", "spread",
+    "outputs_unsettled",
+})  # fmt: skip
+"""Codes of remarks that leave a part unjudged."""
+PARTIAL = UNJUDGED | {"skipped"}
 """Codes of remarks after which the heading claims no more than what was checked."""
+
+
+MOST_TWICE = 64  # calls whose second derivatives are checked, where the program differentiates gradients
+LARGEST_TWICE = 2**20  # elements of what they are given: copies of it are kept until the program is over
+
+
+@dataclass(frozen=True)
+class RightCall:
+    """One call whose derivative is right, and when it was made: the second derivative is checked afterwards."""
+
+    scope: ScopeId
+    site: CallSite
+    call: RecordedCall
+    since: int
+    until: int
 
 
 @dataclass(frozen=True)
@@ -36,7 +58,11 @@ class CheckResults:
     def __init__(self) -> None:
         self.error = 0.0  # the largest of derivatives that are right
         self.checked: Counter[CallSite] = Counter()
-        self.wrong: dict[tuple[CallSite, Input | None], list[WrongCall]] = {}
+        self.wrong: dict[tuple[CallSite, Input | None, bool], list[WrongCall]] = {}  # is it a second derivative?
+        self.right: dict[CallSite, RightCall] = {}
+        self.too_many: dict[CallSite, tuple[int, int]] = {}  # right ones that are not kept, and when they were made
+        self.derivatives: Counter[str] = Counter()  # places where the program computes derivatives
+        self.second: Counter[tuple[str, Reason]] = Counter()  # what of second derivatives was not checked
         self.unchecked: Counter[tuple[str, Reason]] = Counter()
         self.remarks: Counter[tuple[str, Reason]] = Counter()
         self.notes: dict[Note, None] = {}  # on functions that were not followed
@@ -44,25 +70,71 @@ class CheckResults:
     def note(self, code: str, **fields: str) -> None:
         self.notes[Note(code, fields)] = None
 
-    def add(self, scope: ScopeId, site: CallSite, made: RecordedCall | Reason) -> None:
-        """Check a call that was made, unless there is a reason why it can't be."""
-        called = shorten(_expression(site))
-        where = f"{place(scope.file, site.line)}, {called}" if site.line else called
+    def add(
+        self, scope: ScopeId, site: CallSite, made: RecordedCall | Reason, since: int, until: int, *,
+        is_twice: bool | None,
+    ) -> None:  # fmt: skip
+        """Check a call that was made, unless there is a reason why it can't be.
+
+        ``is_twice`` says whether its gradient is differentiated, None where that is not known yet: it was made between
+        two numbers, and of those the backend will know.
+        """
+        where = _where(scope, site)
         if isinstance(made, Reason):
-            self.unchecked[where, made] += 1
+            if made.code == "computes_derivatives":
+                self.derivatives[where] += 1
+            else:
+                self.unchecked[where, made] += 1
             return
-        verdict = check_call(made, {one for one in made.inputs.values() if (site, one) in self.wrong})
+        verdict = check_call(made, {one for one in made.inputs.values() if (site, one, False) in self.wrong})
         for reason, of in verdict.remarks:
-            wrt = "" if of is None else f" with respect to {input_text(site, of)}"
-            self.remarks[where, Reason(reason.code, {**reason.fields, "wrt": wrt})] += 1
+            self.remarks[where, _about(reason, site, of)] += 1
         if verdict.unchecked is not None:
             self.unchecked[where, verdict.unchecked] += 1
             return
         self.checked[site] += 1
         self.error = max(self.error, verdict.error)
-        for wrong in verdict.wrong:
-            found = WrongCall(scope, scope.counts.get(site.local, 0), wrong)
-            self.wrong.setdefault((site, wrong.input), []).append(found)
+        self._blame(scope, site, verdict.wrong, is_second=False)
+        if verdict.wrong or site in self.right:
+            return
+        right = RightCall(scope, site, made, since, until)
+        if is_twice:
+            self._check_second(right)
+        elif is_twice is None:
+            self._keep(right)
+
+    def _keep(self, right: RightCall) -> None:
+        size = sum(value.size for kept in (*self.right.values(), right) for value in kept.call.values)
+        if len(self.right) < MOST_TWICE and size <= LARGEST_TWICE:
+            self.right[right.site] = right
+        else:
+            self.too_many[right.site] = right.since, right.until
+
+    def _blame(self, scope: ScopeId, site: CallSite, found: Sequence[Wrong], *, is_second: bool) -> None:
+        for wrong in found:
+            one = WrongCall(scope, scope.counts.get(site.local, 0), wrong)
+            self.wrong.setdefault((site, wrong.input, is_second), []).append(one)
+
+    def add_second(self, calls: Recheck) -> None:
+        """Where the program differentiates gradients, check the derivatives of those that it computed."""
+        if not calls.differentiates_twice:
+            return
+        for right in self.right.values():
+            if calls.is_differentiated_twice(right.since, right.until):
+                self._check_second(right)
+        missing = sum(calls.is_differentiated_twice(*when) for when in self.too_many.values())
+        if missing:
+            self.second.update((where, Reason("too_many", {"count": f"{missing}"})) for where in self.derivatives)
+
+    def _check_second(self, right: RightCall) -> None:
+        where, verdict = _where(right.scope, right.site), check_call(GradientCall(right.call))
+        self.error = max(self.error, verdict.error)
+        self._blame(right.scope, right.site, verdict.wrong, is_second=True)
+        for reason, of in verdict.remarks:
+            if reason.code in UNJUDGED:
+                self.second[where, _about(reason, right.site, of)] += 1
+        if verdict.unchecked is not None:
+            self.second[where, verdict.unchecked] += 1
 
     def add_unseen(self, calls: Recheck) -> None:
         """What the run differentiated outside the calls that were followed."""
@@ -75,37 +147,55 @@ class CheckResults:
 
     def report(self, of: str, remedy: str, entered: dict[str, int]) -> CheckReport:
         """The report on a target, when the program is over; ``remedy`` helps where nothing was differentiated."""
-        findings = tuple(self._finding(site, one, found, entered) for (site, one), found in self.wrong.items())
+        findings = tuple(self._finding(*key, found, entered) for key, found in self.wrong.items())
         unchecked = tuple(text.remark(key, count, "not checked, ") for key, count in self.unchecked.items())
-        remarks = [text.remark(key, count) for key, count in self.remarks.items()]
-        notes = (*unchecked, *remarks, *map(str, self.notes))
+        second = tuple(text.remark(key, count, "second derivatives: ") for key, count in self.second.items())
+        remarks = {key: text.remark(key, count) for key, count in self.remarks.items()}
+        partly = {key: said for key, said in remarks.items() if key[1].code in UNJUDGED}
+        notes = (*unchecked, *second, *remarks.values(), *map(str, self.notes))
+        unjudged = (*unchecked, *second, *partly.values(), *map(str, self.notes))
+        places = [
+            *(where for where, _ in (*self.unchecked, *self.second, *partly)),
+            *(note.fields.get("name", "") for note in self.notes),
+        ]
         checked, codes = self.checked.total(), Counter(reason.code for _, reason in self.remarks.elements())
         heading = text.heading(
             of, wrong=len(findings), checked=checked, unchecked=self.unchecked.total(), own=codes["not_derivative"],
-            error=self.error, is_partial=bool(unchecked or self.notes or codes.keys() & PARTIAL),
+            error=self.error, is_partial=bool(unjudged or codes.keys() & PARTIAL), unjudged=places,
         )  # fmt: skip
         if not checked and not notes:
             nothing = "no call computed anything that depends on a differentiated value"
             notes = (f"{nothing}; {remedy}" if remedy else nothing,)
-        return CheckReport(heading, findings, notes, checked, self.error, unchecked)
+        return CheckReport(heading, findings, notes, checked, self.error, unjudged)
 
     def _finding(
-        self, site: CallSite, one: Input | None, found: Sequence[WrongCall], entered: dict[str, int]
+        self, site: CallSite, one: Input | None, is_second: bool, found: Sequence[WrongCall], entered: dict[str, int]
     ) -> WrongDerivative:
         scope, wrong = found[0].scope, found[0].wrong
         of = "" if one is None else input_text(site, one)
         facts = text.facts(wrong, None if wrong.like is None else input_text(site, wrong.like))
-        if len(found) < self.checked[site]:
+        if len(found) < self.checked[site] and not is_second:
             facts.append(f"it is wrong in {len(found)} of {self.checked[site]} calls of this line")
         local, within = site.local or f"{site.op or site.spelled}()", scope.printed(entered)
         if scope.counts.get(site.local, 0) > 1:
             local = f"{local}#{found[0].count}"
         return WrongDerivative(
             "wrong_derivative", f"{within}:{local}" if within else local,
-            text.wrong_derivative(_expression(site), of, wrong.error),
+            text.wrong_derivative(_expression(site), of, wrong.error, is_second=is_second),
             Source(scope.file, site.line, site.text) if site.line else None, tuple(facts),
             remedy=text.INTENDED.format(_skipped(site)), input=of, error=wrong.error,
         )  # fmt: skip
+
+
+def _where(scope: ScopeId, site: CallSite) -> str:
+    called = shorten(_expression(site))
+    return f"{place(scope.file, site.line)}, {called}" if site.line else called
+
+
+def _about(reason: Reason, site: CallSite, of: Input | None) -> Reason:
+    """A remark with the input that it is about."""
+    wrt = "" if of is None else f" with respect to {input_text(site, of)}"
+    return Reason(reason.code, {**reason.fields, "wrt": wrt})
 
 
 def _expression(site: CallSite) -> str:

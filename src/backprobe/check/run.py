@@ -13,9 +13,10 @@ from backprobe.check.listener import CheckedProgram
 from backprobe.check.report import CheckReport
 from backprobe.check.results import CheckResults
 from backprobe.errors import BackprobeError, BadOption
-from backprobe.findings.phrasing import place, plural
+from backprobe.findings.phrasing import plural
 from backprobe.probe.form import home
-from backprobe.probe.request import name_of
+from backprobe.probe.request import given, name_of
+from backprobe.record.brief import place
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
@@ -44,6 +45,9 @@ def run_check(
             scope, site = program.last
             note += f"; the last call was made at {place(scope.file, site.line)}: {site.text}"
         error.add_note(note)
+        if isinstance(error, KeyboardInterrupt):
+            results.note("interrupted", error="KeyboardInterrupt", known="")
+            error.so_far = results.report(name, calls.remedy, program.entered)  # type: ignore[attr-defined]
         raise
     finally:
         for put_back in reversed(undo):
@@ -73,6 +77,6 @@ def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
     except TypeError as error:
         raise BadOption(
             f"{name_of(target)} cannot be called with these arguments: {error}",
-            asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+            asked=given(args, kwargs),
             found=f"{name_of(target)}{signature}", next="the arguments that the function itself takes",
         ) from error  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.check.locate_error import Element, Wrong
+from backprobe.check.second_derivative import OF_OUTPUT
 from backprobe.findings.phrasing import listed, plural, shorten
 from backprobe.record import reasons
 from backprobe.record.reasons import Reason
@@ -13,6 +14,8 @@ SENTENCES = {
     # why a call was not checked: it is not called again
     "held": "what it differentiates is held by it, not passed as an argument",
     "computes_derivatives": "it computes derivatives, and derivatives of those are not checked",
+    "derives_again": "it may differentiate derivatives again, and third derivatives are not checked",
+    "too_many": "those of {count} of the calls that it differentiates were not checked: there are too many of them",
     "inside_transform": "it runs inside a transform of torch.func",
     "traced": (
         "it runs inside a transformation, where values have no numbers; the call of that transformation is checked as "
@@ -45,6 +48,10 @@ SENTENCES = {
     # what of a call was not checked, or how coarsely
     "captured": "derivatives with respect to variables captured by closures were not checked",
     "derives": "it differentiates itself: only how its result changes was checked, not whether that is the derivative",
+    "derives_off": (
+        "it differentiates itself, and its gradient{wrt} is not the derivative of what it computes{size}: "
+        "a backward in it may be written by hand, or constant by definition"
+    ),
     "random_restored": "it is random: the random state was restored before each repetition",
     "raises_in_double": "in double precision it raises {error}, so it was checked in its own precision",
     "other_outputs_in_double": "in double precision it gives other outputs, so it was checked in its own precision",
@@ -52,7 +59,7 @@ SENTENCES = {
     "outputs_too_large": "{count} of its {of} outputs are so large, as in a mask, that changes are lost in rounding",
     "outputs_unsettled": "finite differences of {count} of its {of} outputs do not converge",
     "input_unsettled": "finite differences{wrt} do not converge",
-    "gradient_not_finite": "{count} elements of its gradient{wrt} are not finite, nor do differences converge there",
+    "gradient_not_finite": "elements of its gradient{wrt} are not finite ({count}), nor do differences converge there",
     "coarse": "a relative error below {size} of its gradient{wrt} would not have shown",
     "spread": (
         "its gradient{wrt} is off along a random direction (relative error {size}), but no element of it by more than "
@@ -65,11 +72,17 @@ SENTENCES = {
     ),
     # what was not checked besides the calls that were followed
     "unseen_custom": (
-        "it was called where backprobe follows no calls, as in a property, an operator or an iterator of a class"
+        "it was called where backprobe follows no calls, as in an iterator or a context manager of a class"
     ),
-    "unseen_own": "not checked, run by an attribute, an element assignment, iteration or the like, and not by a call",
+    "unseen_own": (
+        "not checked, run where backprobe sees no call of them: in an iterator or a context manager of a class, by a "
+        "loop such as scan, or the like"
+    ),
     "hooked": "it has hooks, and what they do to values and gradients is not checked",
     "skipped": "skipped as asked, {calls}",
+    # what the numbers of a finding are gradients of
+    "of_sum": " (of the sum of its outputs)",
+    "of_weights": " (of its outputs with random weights)",
     # what a wrong gradient looks like
     "not_finite_elements": "{count} of its elements are not finite, although differences are",
     "zero": "it is zero, but the outputs change with this input",
@@ -84,6 +97,7 @@ SENTENCES = {
 
 INTENDED = "correct it; if it is intended (a straight-through estimator, a reversed gradient): bp.check(f, skip=[{}])"
 MOST = 6
+NAMED = 2  # places in a heading
 
 
 def sentence(reason: Reason) -> str:
@@ -100,21 +114,34 @@ def remark(about: tuple[str, Reason], count: int, said: str = "") -> str:
     return f"{where}: {said}{sentence(reason)}" + (f" ({count} times)" if count > 1 else "")
 
 
-def heading(of: str, *, wrong: int, checked: int, unchecked: int, own: int, error: float, is_partial: bool) -> str:
-    """What a check found, in a sentence. ``own`` counts the framework's calls whose gradient is another."""
+def heading(
+    of: str, *, wrong: int, checked: int, unchecked: int, own: int, error: float, is_partial: bool,
+    unjudged: Sequence[str],
+) -> str:  # fmt: skip
+    """What a check found, in a sentence. ``own`` counts the framework's calls whose gradient is another; ``unjudged``
+    are the places of what was not judged, or not in every respect.
+    """
     counts = [f"{plural(checked, 'call')} checked", f"{unchecked} not checked" if unchecked else ""]
-    counts = [*counts, f"largest error of the right ones {error:.1e}"] if checked else counts[1:]
+    largest = f"largest error of the right ones {error:.1e} along random directions"
+    counts = [*counts, largest] if checked else counts[1:]
     right = "every derivative that was checked is right" if is_partial else "every derivative is right"
     right += f", except {own} of the framework's own" if own else ""
     said = right if checked else "nothing was checked"
     if wrong:
         said = f"{plural(wrong, 'derivative')} {'are' if wrong > 1 else 'is'} wrong"
-    return f"{of}: {said}" + (f" ({', '.join(filter(None, counts))})" if any(counts) else "")
+    said = f"{of}: {said}" + (f" ({', '.join(filter(None, counts))})" if any(counts) else "")
+    places = list(dict.fromkeys(filter(None, unjudged)))
+    return said + (f"; not judged: {'; '.join(places[:NAMED])}" + _more(places) if places and checked else "")
 
 
-def wrong_derivative(call: str, input: str, error: float) -> str:
-    of = f" with respect to its input {input}" if input else ""
-    return f"the derivative of {shorten(call)}{of} is wrong{relative_error(error)}"
+def _more(places: Sequence[str]) -> str:
+    return f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+
+
+def wrong_derivative(call: str, input: str, error: float, *, is_second: bool = False) -> str:
+    wrt = input if input.startswith(OF_OUTPUT) else f"its input {input}"
+    of = f" with respect to {wrt}" if input else ""
+    return f"the {'second ' * is_second}derivative of {shorten(call)}{of} is wrong{relative_error(error)}"
 
 
 def facts(wrong: Wrong, like: str | None) -> list[str]:
@@ -128,6 +155,8 @@ def facts(wrong: Wrong, like: str | None) -> list[str]:
     if shown and wrong.size > 1:
         among = f"{wrong.seen} elements" + (f" looked at, of {wrong.size}," if wrong.seen < wrong.size else "")
         shown = f"{wrong.count} of {among} {'is' if wrong.count == 1 else 'are'} wrong: {shown}"
+    if shown and any(element.numeric == element.numeric for element in wrong.off):
+        shown += sentence(Reason("of_sum" if wrong.is_of_sum else "of_weights"))
     return [*found, *filter(None, [shown])]
 
 

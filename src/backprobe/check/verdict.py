@@ -12,6 +12,7 @@ from backprobe.backends.recheck import Input, RecordedCall
 from backprobe.check.checked_call import MATTERS, CheckedCall, Comparison, Outline, Uncheckable
 from backprobe.check.differences import TRUSTED
 from backprobe.check.locate_error import Element, Wrong, locate_error
+from backprobe.check.second_derivative import GradientCall
 from backprobe.check.text import relative_error
 from backprobe.record.reasons import Reason
 
@@ -38,7 +39,7 @@ class Verdict:
         self.remarks.append((Reason(code, fields), of))
 
 
-def check_call(operation: RecordedCall, known: Set[Input] = frozenset()) -> Verdict:
+def check_call(operation: RecordedCall | GradientCall, known: Set[Input] = frozenset()) -> Verdict:
     """Compare the derivative of a call with differences of it.
 
     For ``known`` inputs, whose error was located in an earlier call, it is not located again.
@@ -124,10 +125,12 @@ class _InputCheck:
 
     def _blame(self, wrong: Wrong) -> None:
         """A gradient is not the derivative: by definition, unless it was written by hand."""
-        if self.call.operation.is_custom:
+        operation = self.call.operation
+        if operation.is_custom:
             self.verdict.wrong.append(wrong)
         else:
-            self.verdict.remark("not_derivative", wrong.input, size=relative_error(wrong.error))
+            code = "derives_off" if operation.derives else "not_derivative"
+            self.verdict.remark(code, wrong.input, size=relative_error(wrong.error))
 
     def _is_right_if_symmetric(self) -> bool:
         """Is the input a symmetric matrix, and the derivative right as long as it stays one?

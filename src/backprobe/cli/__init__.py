@@ -12,10 +12,10 @@ import click
 import backprobe as bp
 from backprobe.cli import program as programs
 from backprobe.cli import script
-from backprobe.cli.arguments import arguments
-from backprobe.cli.refusal import Verbs
+from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.draw import check_path
-from backprobe.errors import BadOption, NothingToDifferentiate
+from backprobe.errors import BadOption, NothingToDifferentiate, installed
+from backprobe.show.printing import echo
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
@@ -26,7 +26,7 @@ def main() -> None:
     \b
     backprobe probe toy.py:f x=3 w=2 b=1
 
-    Exit status: 0, 1 if something was found or the program raised, 2 for bad input.
+    Exit status: 0 if nothing was found, 1 if something was, 2 for bad input, 3 if the program raised.
     """
 
 
@@ -65,13 +65,14 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
     backprobe probe toy.py:f x=3 w=2 b=1
     backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]' --save toy.recording
 
-    A value is a Python literal; a list of numbers becomes a tensor. If nothing is floating point, integers are taken
-    as floating point. An exception of the function comes out with its traceback.
+    A value is a Python literal, or a text without quotes. A list of numbers becomes a tensor, and so does
+    randn(2,3), zeros(2,3), ones(2,3) or @file.npy. If nothing is floating point, integers are taken as floating
+    point. An exception of the function comes out with its traceback.
     """
     recording = programs.probed(program, words, **options)
-    click.echo(str(recording))
+    echo(str(recording))
     if path is not None:
-        _save(recording, path, overwrite)
+        recording.save(path, overwrite=overwrite)
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
@@ -87,15 +88,16 @@ def explain(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     backprobe explain toy.recording u             of a saved recording
     backprobe explain train.py --lr 0.1           a whole script
 
-    A script runs as "python train.py --lr 0.1" would, must use PyTorch, and must call backward() itself. The first
-    iteration of its loop that does is explained, or with --nonfinite the first one with NaN or Inf; then the script
-    is stopped. An option of the script that is spelled like one of ours goes behind "--".
+    A script runs as "python train.py --lr 0.1" would, and takes its gradients itself: by backward(), tape.gradient,
+    model.fit or jax.grad. The first iteration of its loop that does is explained, or with --nonfinite the first one
+    with NaN or Inf; then the script is stopped. TensorFlow and JAX run without compiling for that. An option of the
+    script that is spelled like one of ours goes behind "--".
 
     The exit status is 1 if something was found.
     """
     if ":" in program or programs.is_saved(program):
         _answer(_explained(program, words, **options))
-    _answer(script.explained(program, words, **options))
+    _answer(script.judged(program, words, **options))
 
 
 def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Report:
@@ -121,20 +123,40 @@ def _explained(program: str, words: tuple[str, ...], **options: Any) -> bp.Repor
 @click.option("--skip", multiple=True, metavar="NAME", help="Leave out this function or class of the file; "
               "may be repeated.")  # fmt: skip
 @click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several.")
-def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: str | None) -> NoReturn:
+@click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be checked.")
+def check(program: str, words: tuple[str, ...], skip: tuple[str, ...], backend: str | None, strict: bool) -> NoReturn:
     """Compare each derivative with finite differences.
 
     \b
     backprobe check toy.py:f x=3 w=2 b=1
 
-    The exit status is 1 if a derivative is wrong, or none could be checked.
+    The exit status is 1 if a derivative is wrong; with --strict also if some could not be checked.
     """
-    target = programs.load(program)
-    left_out = [programs.beside(target, program, name) for name in skip]
-    _answer(bp.check(target, skip=left_out, backend=backend)(**arguments(words)))
+    _answer(programs.checked(program, words, skip, backend), strict)
 
 
 @main.command()
+@click.argument("program", metavar="FILE:FUNCTION")
+@click.argument("words", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--bounds", multiple=True, metavar="NAME=RANGE", help="The range of an argument, as x='(-1, 1)', or "
+              "x=None to leave it as it is; may be repeated.")  # fmt: skip
+@click.option("--seed", type=int, default=0, show_default=True, help="What random numbers begin from in each run.")
+@click.option("--steps", type=int, default=100, show_default=True, help="How many inputs are tried for an operand.")
+@click.option("--backend", metavar="NAME", help="torch, tensorflow or jax; needed if the file imports several.")
+def provoke(
+    program: str, words: tuple[str, ...], bounds: tuple[str, ...], seed: int, steps: int, backend: str | None
+) -> NoReturn:
+    """Search an input near this one that gives NaN or Inf.
+
+    \b
+    backprobe provoke toy.py:f x=3 w=2 b=1 --bounds x='(-3, 3)'
+
+    The exit status is 1 if one was found.
+    """
+    _answer(programs.provoked(program, words, bounds, seed, steps, backend))
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("program", metavar="PROGRAM")
 @probing
 def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
@@ -143,10 +165,13 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     \b
     backprobe health toy.py:f x=3 w=2 b=1
     backprobe health toy.recording
+    backprobe health train.py --lr 0.1           the first iteration of a whole script
 
     The exit status is 1 if something was found.
     """
-    _answer(bp.health(programs.recorded(program, words, **options)))
+    if ":" in program or programs.is_saved(program):
+        _answer(bp.health(programs.recorded(program, words, **options)))
+    _answer(script.judged(program, words, bp.health, **options))
 
 
 @main.command()
@@ -154,13 +179,15 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
 @click.argument("path", type=click.Path(dir_okay=False))
 @probing
 @click.option("--depth", type=int, metavar="N", help="Collapse modules and functions N deep; 1 is the outermost.")
+@click.option("--open", multiple=True, metavar="NAME", help="Open this module or function all the same; may be "
+              "repeated.")  # fmt: skip
 @click.option("--roll", is_flag=True, help="Draw repeated modules, and bindings of a loop, as one.")
 @click.option("--contributions", is_flag=True, help="Write upstream × local = contribution on the edges.")
 @click.option("--apart", type=int, metavar="N", default=12, show_default=True,
               help="Name a value that flows into N others beside each of them instead.")  # fmt: skip
 @click.option("--direction", metavar="WAY", help="right or down: the way in which values flow.")
 def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> None:
-    """Draw the circuit into PATH, an .svg or .png file.
+    """Draw the circuit into PATH: .svg, .png or .html.
 
     \b
     backprobe draw toy.py:f toy.svg x=3 w=2 b=1
@@ -169,9 +196,9 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
     A function is recorded with --partials true, so that edges have numbers.
     """
     check_path(path)
-    drawn = {name: options.pop(name) for name in ("depth", "roll", "contributions", "apart", "direction")}
+    drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
     bp.draw(programs.recorded(program, words, by_default="true", **options), path, **drawn)
-    click.echo(f"the circuit: {path}")
+    echo(f"the circuit: {path}")
 
 
 @main.command()
@@ -197,7 +224,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
         )  # fmt: skip
     of, words = _first_name(words)
     recording = programs.recorded(program, words, by_default="true", **options)
-    click.echo(str(bp.derive(recording, name, *of)))
+    echo(str(bp.derive(recording, name, *of)))
 
 
 @main.command()
@@ -205,6 +232,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
               help="The folder for the drawings.")  # fmt: skip
 def demo(into: str) -> None:
     """Show a toy graph, the chain rule, and the inside of a GPT-2."""
+    installed("torch", extra="torch", asked="backprobe demo")
     from backprobe import demo as shown  # imports PyTorch, which no other command needs
 
     shown.run(Path(into))
@@ -216,16 +244,9 @@ def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
     return words[:count], words[count:]
 
 
-def _answer(report: bp.Report | bp.CheckReport) -> NoReturn:
-    click.echo(str(report))
-    sys.exit(0 if report.ok else 1)
-
-
-def _save(recording: bp.Recording, path: str, overwrite: bool) -> None:
-    try:
-        recording.save(path, overwrite=overwrite)
-    except OSError as error:
-        raise BadOption(
-            f"the recording cannot be saved into {path}", asked=f"--save {path}", found=str(error),
-            next="--save with another folder",
-        ) from error  # fmt: skip
+def _answer(report: bp.Report | bp.CheckReport, strict: bool = False) -> NoReturn:
+    """Print a report, and exit with whether something was found."""
+    echo(str(report))
+    if report.ok is None and not strict and INTERRUPTED not in click.get_current_context().meta:
+        echo("not everything could be checked; with --strict the exit status would be 1", err=True)
+    sys.exit(int(bool(report.findings) or (strict and not report.ok)))

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
 import backprobe as bp
+from backprobe.backends.discover import BACKENDS
 from backprobe.cli.arguments import arguments, literal
-from backprobe.errors import BadOption
+from backprobe.cli.call import called_with
+from backprobe.cli.progress import progress
+from backprobe.cli.refusal import INTERRUPTED
+from backprobe.errors import BadOption, NoBackend
 from backprobe.record.names import nearest
+from backprobe.show.printing import echo
 
+T = TypeVar("T")
 PARTIALS = {None: False, "true": True, "false": False}
 
 
@@ -42,7 +50,61 @@ def probed(
     given = {name: value for name, value in options.items() if value is not None}
     if cotangent is not None:
         given["cotangent"] = literal("cotangent", cotangent)
-    return bp.probe(load(program), select or None, wrt=wrt or None, partials=wanted, **given)(**arguments(words))
+    target = load(program)
+    args, kwargs = called_with(target, words)
+    probe = bp.probe(target, select or None, wrt=wrt or None, partials=wanted, **given)
+    with progress(lambda: f"{program} runs"), _inferring(program, words), so_far(bp.Recording) as made:
+        return probe(*args, **kwargs)
+    return made[0]
+
+
+def checked(program: str, words: Sequence[str], skip: Sequence[str], backend: str | None) -> bp.CheckReport:
+    """The report of ``check`` on a function. Raises BadOption, and what the function itself and ``check`` raise."""
+    target = load(program)
+    check = bp.check(target, skip=[beside(target, program, name) for name in skip], backend=backend)
+    args, kwargs = called_with(target, words)
+    with progress(lambda: f"{program} is checked"), _inferring(program, words), so_far(bp.CheckReport) as made:
+        return check(*args, **kwargs)
+    return made[0]
+
+
+def provoked(
+    program: str, words: Sequence[str], bounds: Sequence[str], seed: int, steps: int, backend: str | None
+) -> bp.Provocations:
+    """The report of ``provoke`` on a function. Raises BadOption, and what the function and ``provoke`` raise."""
+    target = load(program)
+    provoke = bp.provoke(target, steps=steps, backend=backend)
+    args, kwargs = called_with(target, words)
+    with _inferring(program, words), so_far(bp.Provocations) as made:
+        return provoke(*args, **kwargs, bounds=arguments(bounds) or None, seed=seed)
+    return made[0]
+
+
+@contextmanager
+def _inferring(program: str, words: Sequence[str]) -> Iterator[None]:
+    """Where the framework cannot be inferred, the message says what to type here, and not in Python."""
+    try:
+        yield
+    except NoBackend as error:
+        named = next((name for name in BACKENDS if f'backend="{name}"' in error.next), None)
+        if named is not None:
+            error.next = asked(program, *words, "--backend", named)
+        raise
+
+
+@contextmanager
+def so_far(kind: type[T]) -> Iterator[list[T]]:
+    """Within this context Ctrl-C ends the run alone: what was made until then is in the list that is given."""
+    made: list[T] = []
+    try:
+        yield made
+    except KeyboardInterrupt as stop:
+        found = getattr(stop, "so_far", None)
+        if not isinstance(found, kind):
+            raise
+        made.append(found)
+        click.get_current_context().meta[INTERRUPTED] = True
+        echo("stopped by Ctrl-C; what is known so far:", err=True)
 
 
 def _refuse_beside_recording(program: str, words: Sequence[str], options: dict[str, Any]) -> None:
@@ -58,10 +120,18 @@ def load(program: str) -> Any:
     """What ``FILE:FUNCTION`` names; the file is imported, with its own folder on the path. Raises BadOption."""
     text, colon, name = program.rpartition(":")
     file = Path(text)
+    if not colon and Path(program).is_file() and program.endswith(".py"):
+        raise BadOption(
+            f"{program} is a whole script, and this takes a function in it", asked=asked(program),
+            why="a script computes more values than can be shown at once",
+            next=f"{asked(program)}:f x=3, for a function f in it; backprobe explain {program} or "
+            f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
+        )  # fmt: skip
     if not colon or not file.is_file():
+        meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else "toy.py:f"
         raise BadOption(
             f"{program!r} does not name a function in a file", asked=asked(program),
-            found="no colon" if not colon else f"no file {text!r}", next=asked("toy.py:f", "x=3"),
+            found="no colon" if not colon else f"no file {text!r}", next=asked(meant, "x=3"),
         )  # fmt: skip
     module = _imported(text, program)
     found: Any = module
@@ -75,7 +145,22 @@ def load(program: str) -> Any:
                 next=asked(f"{text}:{close[0]}") if close else f"define a function in {text}",
             )  # fmt: skip
         found = getattr(found, step)
+    if isinstance(found, type):
+        raise BadOption(
+            f"{name} is a class, and what is probed is an object of it, or a function", asked=asked(program),
+            found=f"class {name} in {text}",
+            next=f"write {found.__name__.lower()} = {found.__name__}(...) into {text}, and type "
+            + asked(f"{text}:{found.__name__.lower()}"),
+        )  # fmt: skip
     return found
+
+
+def _meant(text: str, name: str) -> str:
+    """What was probably meant by the name of a file that is not there."""
+    folder = Path(text).parent
+    there = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
+    close = nearest(Path(text).stem, there)
+    return f"{folder / close[0]}.py:{name}" if close else "toy.py:f"
 
 
 def _imported(text: str, program: str) -> ModuleType:
@@ -105,4 +190,4 @@ def beside(target: Any, program: str, name: str) -> Any:
 
 def asked(*words: str) -> str:
     """The command that runs, with these words behind it, as messages show it."""
-    return " ".join(["backprobe", click.get_current_context().info_name or "", *words])
+    return shlex.join(["backprobe", click.get_current_context().info_name or "", *words])

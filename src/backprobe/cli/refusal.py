@@ -1,29 +1,38 @@
-"""Bad input on the command line: one of our errors on standard error, and exit status 2."""
+"""How a command ends that does not end well: bad input and errors of the program on standard error, and Ctrl-C.
+
+Bad input is shown as one of our errors, with exit status 2.
+"""
 
 from __future__ import annotations
 
 import shlex
-import sys
 from typing import IO, Any
 
 import click
 
+from backprobe.cli.program_error import REFUSED, shown
+from backprobe.cli.spelling import for_shell
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.record.names import nearest
+from backprobe.show.printing import echo
 
+INTERRUPTED = "backprobe.interrupted"
+"""In a command's context: Ctrl-C has ended the program."""
+STOPPED = 130
+"""The exit status after Ctrl-C: 128 and the number of its signal, as shells have it."""
 RENAMED = {"run": "probe"}
 
 
 class Refusal(click.ClickException):
     """One of our errors, as click reports it."""
 
-    exit_code = 2  # 1 is for findings
+    exit_code = REFUSED
 
     def __init__(self, error: BackprobeError) -> None:
         super().__init__("\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.message, file=file or sys.stderr)
+        echo(self.message, err=True)
 
 
 class Verb(click.Command):
@@ -41,9 +50,33 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
         except BackprobeError as error:
+            if not _is_own(error) and not error.next.startswith("backprobe "):
+                error.next = for_shell(error.next)
             raise Refusal(error) from error
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            echo("stopped by Ctrl-C", err=True)
+            raise SystemExit(STOPPED) from None
+        except SystemExit:
+            if INTERRUPTED in ctx.meta:
+                raise SystemExit(STOPPED) from None
+            raise
+        except Exception as error:
+            raise SystemExit(shown(error)) from error
+        if INTERRUPTED in ctx.meta:
+            raise SystemExit(STOPPED)
+        return result
+
+
+def _is_own(error: BackprobeError) -> bool:
+    """Was it raised here, where messages are spelled for a shell already?"""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    return step is not None and step.tb_frame.f_globals.get("__package__") == __package__
 
 
 class Verbs(click.Group):

@@ -20,6 +20,7 @@ SHAPES = frozenset({
     "size", "dim", "numel", "nelement", "len", "isinstance", "type", "id", "hasattr", "zeros_like", "ones_like",
     "empty_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_empty", "print", "is_tensor", "stride",
     "data_ptr", "is_floating_point", "is_complex", "rank", "result_type", "get_device", "shape_as_list", "repr", "str",
+    "randint_like", "is_same_size", "is_contiguous", "element_size", "nbytes", "is_cuda", "storage_offset",
 })  # fmt: skip
 """Attributes and functions that tell of a value only what does not depend on its numbers, or show it to people."""
 
@@ -37,7 +38,7 @@ CUTTERS = {
     "ge": "comparison", "isnan": "comparison", "isinf": "comparison", "isfinite": "comparison",
     "equal": "comparison", "isclose": "comparison", "allclose": "comparison", "greater": "comparison",
     "less": "comparison", "logical_not": "comparison",
-    "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample",
+    "sample": "sample", "normal": "sample", "bernoulli": "sample", "poisson": "sample", "categorical": "sample",
     "checkpoint": "checkpoint", "checkpoint_sequential": "checkpoint",
     "gradient": "differentiated", "batch_jacobian": "differentiated",
 }  # fmt: skip
@@ -68,12 +69,19 @@ OTHER_DTYPE = {"float": "", "complex": "", "int": "integer", "bool": "integer", 
 """Methods that make a tensor of another dtype. Python's own functions of some of these names make a number."""
 
 CASTS = frozenset({"to", "type", "astype", "cast", "asarray", "as_tensor", "view"})
+JOINING = frozenset({"asarray", "as_tensor"})
+"""Those that keep the history of one tensor, and in PyTorch copy the numbers of those in a container."""
+LIKE_ARGUMENT = frozenset({"to", "type", "type_as", "view", "view_as", "expand_as", "reshape_as"})
+"""Methods that give the tensor that they belong to, with the dtype, device or shape of their argument."""
+WITHOUT_HISTORY = frozenset({"detach", "data", "stop_gradient"})
+"""What gives a tensor without history, of which another cutter may make something that could have none."""
+WITHOUT_DERIVATIVE = frozenset({"number", "numpy", "copied", "parameter", "index", "comparison", "integer", "sample"})
 INTEGER = re.compile(r"\b(?:u?int\d*|long|short|bool|bool_|byte|LongTensor|IntTensor|BoolTensor)\b")
 
 
 LIBRARY = SHAPES | CASTS | CUTTERS.keys() | OTHER_DTYPE.keys() | frozenset(dir(builtins))
 """Names of functions and methods that give nothing with a history of its own."""
-MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "keras", "jnp", "jax", "math")
+MODULES = ("torch", "nn", "F", "np", "numpy", "tf", "keras", "jnp", "jax", "math", "random")
 """What libraries are called, of which an expression uses functions and settings."""
 
 
@@ -130,6 +138,21 @@ def uses(text: str, spelled: str, followed: tuple[str, ...] = ()) -> tuple[Use, 
     reporting = called - library - LIBRARY if set(followed) - called else set(followed)
     found = (_use(node, leaf, above, reporting) for node in places)
     return tuple(use for use in found if use is not None)
+
+
+def use_of(text: str, part: str) -> Use | None:
+    """What a statement does with a part of it; None where it has no such part, or makes nothing of it at all.
+
+    >>> use_of("h = torch.relu(self.enc(x)).detach()", "self.enc(x)").kind, use_of("self.enc(x)", "self.enc(x)")
+    ('detach', None)
+    """
+    tree = parsed(text)
+    parts = [] if tree is None else parts_of(tree, part)
+    nodes = [node for node in parts if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
+    if tree is None or not nodes:
+        return None
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return None if isinstance(above[nodes[0]], ast.Expr) else _use(nodes[0], "", above, ())
 
 
 def as_called(use: Use, calls: Sequence[str]) -> Use:
@@ -264,16 +287,35 @@ def _use(node: ast.AST, leaf: str, above: dict[ast.AST, ast.AST], followed: Coll
             return None
         if isinstance(node, ast.comprehension) and child is node.iter:
             return _of_items(node, _items(node.target, node.iter, value, above), above, call, is_conditional)
-        kind = _kind(node, child)
+        kind = "copied" if is_taken and _joins(node, child, bool(steps)) else _kind(node, child)
         if isinstance(node, ast.Call):
             call = ast.unparse(node)
             flat = flat or (call if _last(node.func) in STEPS else "")
         if kind:
             whole = above.get(node)
             text = whole if isinstance(whole, ast.Call) and whole.func is node else node
-            return Use(kind, ast.unparse(text), call, is_argument, is_conditional)
+            found = Use(kind, ast.unparse(text), call, is_argument, is_conditional)
+            return (_cut_again(text, above, followed) if kind in WITHOUT_HISTORY else None) or found
         is_conditional |= isinstance(node, ast.BoolOp) or (isinstance(node, ast.IfExp) and child is not node.test)
     return Use(call=call, is_argument=is_argument, is_conditional=is_conditional, flat=flat)
+
+
+def _joins(node: ast.AST, child: ast.AST, is_item: bool) -> bool:
+    """Is it a call that makes one tensor of those in a container?"""
+    is_container = is_item or isinstance(child, ast.List | ast.Tuple | ast.ListComp)
+    is_joining = isinstance(node, ast.Call) and _last(node.func) in JOINING and _root(node.func) not in NUMPY
+    return is_container and is_joining
+
+
+def _cut_again(node: ast.AST, above: dict[ast.AST, ast.AST], followed: Collection[str]) -> Use | None:
+    """What cuts a value once more that has lost its history: ``u.detach().item()`` is a number, detached or not.
+
+    Not where the value without history is given a name, by which it is used elsewhere.
+    """
+    use, around = _use(node, "", above, followed), above.get(node)
+    while around is not None and not isinstance(around, ast.NamedExpr):
+        around = above.get(around)
+    return use if use is not None and use.kind in WITHOUT_DERIVATIVE and around is None else None
 
 
 def _items(target: ast.expr, over: ast.expr, value: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.expr:
@@ -313,6 +355,8 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
             return "shape" if name in SHAPES else OTHER_DTYPE.get(name, CUTTERS.get(name, ""))
         case ast.Call(func=function, args=given, keywords=named) if child is not function or _last(function) in CASTS:
             name = _last(function)
+            if _is_like_argument(function, child, given):
+                return "shape"
             of_numpy = "numpy" if _root(function) in NUMPY and child is not function else ""
             if name in CASTS:
                 dtypes = [ast.unparse(one) for one in (*given, *(word.value for word in named)) if one is not child]
@@ -335,6 +379,15 @@ def _kind(node: ast.AST, child: ast.AST) -> str:
         case ast.UnaryOp(op=ast.Not()):
             return "comparison"
     return ""
+
+
+def _is_like_argument(function: ast.expr, child: ast.AST, given: Sequence[ast.expr]) -> bool:
+    """Does a call read the dtype, device or shape of what it is given, and none of its numbers?"""
+    is_method = isinstance(function, ast.Attribute) and _root(function) not in MODULES
+    is_first = bool(given) and child is given[0]
+    return child is not function and (
+        (is_method and _last(function) in LIKE_ARGUMENT) or (_last(function) == "full_like" and is_first)
+    )
 
 
 def _last(function: ast.AST) -> str:

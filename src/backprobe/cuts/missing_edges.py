@@ -8,7 +8,7 @@ to that value, the derivative is lost there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import islice
@@ -201,6 +201,12 @@ class Dataflow:
                 found.setdefault(mention.source, mention)
         return found
 
+    def replaced(self, after: Mapping[int, int | None]) -> list[Mention]:
+        """Where these values went into one that ``replace=`` put another into the place of."""
+        targets = [at for at in after if self.entries[at].replaced]
+        mentions = (mention for at in targets for mention in self.mentions[at] if mention.source in after)
+        return [mention for mention in mentions if not self._flows(mention.source, mention.target)]
+
     def left_out(self, at: int) -> list[Cut]:
         """The first mention on a way to an output that nothing leads back from, and that may be no use: under a
         condition, in what a call is given, or where the value is given to what makes an object that holds no tensor.
@@ -229,18 +235,20 @@ class Dataflow:
                 continue
             flows = self._flows(mention.source, mention.target)
             kinds = {use.kind for use in mention.uses}
-            is_cut = not flows and target.status in (GradStatus.DETACHED, GradStatus.NO_GRAD)
+            is_cut = not flows and target.status in (GradStatus.DETACHED, GradStatus.NO_GRAD) and kinds != {"sample"}
             if is_cut or not kinds.isdisjoint(CERTAIN if flows else LOSING):
                 found.append(mention)
         return found
 
     def _cut(self, mention: Mention) -> Cut | None:
         source, target = self.entries[mention.source], self.entries[mention.target]
+        if target.replaced:
+            return None  # the line computed another value
         if mention.use.kind == DIFFERENTIATED and not _is_first_order(mention.use, target):
             return None
         if self.has_history(mention.source):
             arrived = self.has_run and source.status is GradStatus.OK
-            connected = arrived or self._flows(mention.source, mention.target)
+            connected = arrived or self._flows(mention.source, mention.target) or _is_rewritten(source, target)
             return None if connected or self._may_be_left_out(mention) else Cut(mention)
         if mention.use.kind == CHECKPOINT and source.status is target.status is GradStatus.FROZEN:
             return Cut(mention) if "use_reentrant=False" not in mention.use.text else None
@@ -293,6 +301,13 @@ def _modules_of(name: str) -> list[str]:
     """The paths of the modules that a parameter lies in, the whole model first; none for any other name."""
     segments = partition(name, ".") if split(name)[1] is None else ()
     return [".".join(segments[:length]) for length in range(len(segments))]
+
+
+def _is_rewritten(source: Entry, target: Entry) -> bool:
+    """Is one leaf a later version of the other, as an initialisation writes it? A leaf has no history to cut off."""
+    names = (frozenset(map(strip, (each.name, *each.aliases))) for each in (source, target))
+    is_older = source.is_because("written_since") and bool(target.is_leaf)
+    return is_older and bool(frozenset.intersection(*names))
 
 
 def _is_one_of_several(entry: Entry) -> bool:

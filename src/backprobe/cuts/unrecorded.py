@@ -54,6 +54,13 @@ def hidden_beside(entry: Entry) -> list[Hidden]:
     return [one for one in _in_its_line(entry, nested=True) if one.use.kind in FIRM] if may else []
 
 
+def may_lose(cut: Hidden) -> bool:
+    """May a history be lost in it? A NumPy array has none; of numbers for an index, only what a call gives may."""
+    if cut.use.kind in ("index", "integer"):
+        return cut.text.endswith(")")
+    return f"from_numpy({cut.text})" not in cut.use.text
+
+
 def unseen_calls(entry: Entry) -> list[str]:
     """The calls in an entry's own line of what is not recorded, such as a model."""
     return [one.text for one in _in_its_line(entry) if one.text.endswith(")")]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.backends.discover import load_arrays
-from backprobe.errors import BadOption
+from backprobe.errors import BadOption, installed
+from backprobe.record.brief import kind, written
 from backprobe.recording import Recording
 
 
@@ -33,6 +34,7 @@ def derive(recording: Recording, name: str, of: str | None = None) -> Derivation
     NoGradient, UnknownName and AmbiguousName as the recording does; BadRecording for values that flow in a circle.
     """
     _check(recording, name)
+    installed("sympy", extra="derive", asked="bp.derive(rec, ...)")
     from backprobe.derive.notation import Latex, Text  # here: what derives takes longer to import than all the rest
     from backprobe.derive.page import Page
     from backprobe.derive.question import asked
@@ -88,8 +90,8 @@ class Derivation:
 def _check(recording: Any, name: str) -> None:
     if not isinstance(recording, Recording):
         raise BadOption(
-            f"derive takes a recording, not {type(recording).__name__}",
-            asked=f"bp.derive({type(recording).__name__}, {name!r})",
+            f"derive takes a recording, not {kind(recording)}",
+            asked=f"bp.derive({written(recording)}, {name!r})",
             next="bp.derive(bp.probe(f, partials=True)(x), 'x')",
         )  # fmt: skip
     if recording.path_sums is None:

@@ -97,9 +97,9 @@ def _read(graph: Graph, at: int) -> Known:
 def _refuse_numbers(entry: Entry) -> None:
     """Only real, dense numbers that are still there can be checked."""
     if entry.status is GradStatus.NOT_TENSOR:
-        if not isinstance(entry.held_value, int | float):
+        if not isinstance(entry.held, int | float):
             raise Unwritten(f"{entry.name} is not a real number")
-    elif entry.shape is None or entry.held_value is None:
+    elif entry.shape is None or entry.held is None:
         raise Unwritten(f"{entry.name} has no numbers to check against")
     elif "complex" in (entry.dtype or ""):
         raise Unwritten(f"{entry.name} is complex")

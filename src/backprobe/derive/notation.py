@@ -1,4 +1,4 @@
-"""How formulas, names and rows look: in plain text, and in LaTeX.
+"""The notation of formulas, names and rows: in plain text, and in LaTeX.
 
 Everything that a derivation shows is a tree. A notation says how each leaf and each operation looks, by a form to fill
 in (``forms``), by a sign between operands (``joins``), or else as a function of its operands.

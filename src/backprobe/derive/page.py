@@ -17,9 +17,10 @@ from backprobe.derive.formula import Unwritten
 from backprobe.derive.notation import Row, rounded
 from backprobe.derive.tree import Apply, Leaf, Tree, apply, named
 from backprobe.errors import BackprobeError
-from backprobe.findings.phrasing import listed, place
+from backprobe.findings.phrasing import listed
+from backprobe.record.brief import SMALL, place, sizes
 from backprobe.record.entries import Entry, GradStatus, plain_text
-from backprobe.show.text import SMALL, describe
+from backprobe.show.text import describe
 
 MOST_FACTORS = 24  # of a product, or terms of a sum, that are written in full
 ENDS = 4  # factors at either end of a product that is not
@@ -179,7 +180,7 @@ class Page:
 
     def _magnitude(self, factor: Factor) -> Tree:
         elements = size(self.chain.entries[factor.of])
-        shape = "×".join(map(str, self.chain.entries[factor.of].shape or ()))
+        shape = sizes(self.chain.entries[factor.of].shape or ())
         sampled = f" at {factor.numbers.size:,} of {elements:,} elements" if factor.numbers.size < elements else ""
         with numpy.errstate(all="ignore"):
             rms, largest = math.sqrt(float(numpy.mean(factor.numbers**2))), float(numpy.max(numpy.abs(factor.numbers)))
@@ -245,7 +246,7 @@ def _first(rows: Sequence[Row]) -> list[Row | Tree]:
 
 def _number(entry: Entry) -> str | None:
     if entry.status is GradStatus.NOT_TENSOR:
-        return plain_text(entry.held_value)
+        return plain_text(entry.held)
     try:
         return rounded(single(entry.value))
     except (Unwritten, BackprobeError):

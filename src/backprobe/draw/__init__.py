@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
-from itertools import product
+from collections.abc import Sequence
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from backprobe.draw.circuit import Circuit, Draft, View
-from backprobe.draw.layout import png, svg
+from backprobe.draw.circuit import View
+from backprobe.draw.fit import DIRECTIONS, Drawn, drawn
+from backprobe.draw.grouping import opened_by
+from backprobe.draw.layout import png
+from backprobe.draw.page import page
 from backprobe.errors import BadOption
+from backprobe.findings.phrasing import plural
+from backprobe.markup import framed, pictured
+from backprobe.record.brief import kind, written
+from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
+from backprobe.record.graph import Graph
 from backprobe.recording import Recording
-
-CROWDED = 250  # nodes that a drawing is collapsed to where nothing was asked: what dot lays out well in a second
-MOST = 2500  # nodes that are drawn at all: dot needs minutes beyond
-ROW, NARROW = 14, 32  # nodes, and characters of a line, up to which a drawing goes from left to right
-DIRECTIONS = {"right": "LR", "down": "TB"}
 
 
 def draw(
@@ -25,13 +29,14 @@ def draw(
     path: str | os.PathLike[str] | None = None,
     *,
     depth: int | None = None,
+    open: str | Sequence[str] = (),
     roll: bool = False,
     contributions: bool = False,
     apart: int = 12,
     direction: str | None = None,
 ) -> Drawing:
-    """Draw a recording as a circuit; with ``path``, an ``.svg`` or ``.png``, write it there too. It shows itself in a
-    notebook.
+    """Draw a recording as a circuit; with ``path``, an ``.svg``, ``.png`` or ``.html``, write it there too. It shows
+    itself in a notebook.
 
     >>> import torch, backprobe as bp
     >>> def f(x, w, b):
@@ -50,17 +55,22 @@ def draw(
     dashed edge is a value that is read and carries no derivative. Without ``partials=True`` in the probe, edges carry
     no numbers.
 
-    ``depth`` collapses the boxes of modules and called functions that lie this deep, from 1 for the outermost;
-    ``roll`` draws repeated modules and the bindings of a loop, from three on, as one; ``contributions`` writes upstream
-    × local = contribution on the edges; a value that flows into ``apart`` others or more, such as a mask, is named
-    beside each of them instead. ``direction`` is ``"right"`` or ``"down"``. A recording of more than 250 nodes is
-    collapsed by itself where nothing was asked, and says so.
+    ``depth`` collapses the boxes of modules and called functions that lie this deep, from 1 for the outermost; ``open``
+    is a pattern, or several, of boxes that are opened all the same: ``open="h.0"``; ``roll`` draws repeated modules and
+    the bindings of a loop, from three on, as one; ``contributions`` writes upstream × local = contribution on the
+    edges; a value that flows into ``apart`` others or more, such as a mask, is named beside each of them instead.
+    ``direction`` is ``"right"`` or ``"down"``. Where ``depth`` is not given, boxes are opened as far as fits a page,
+    and the drawing says how to open more.
 
-    Raises BadOption, and BadRecording for a recording whose values flow in a circle.
+    An ``.html`` is a page to explore: boxes open and close, and a click on a value shows its line of code, histograms,
+    partials and the chain rule. It needs no Graphviz, has no most number of values, and of the options takes ``depth``.
+
+    Raises BadOption, NothingMatched for an ``open`` that matches no box, and BadRecording for a recording whose values
+    flow in a circle.
     """
     if not isinstance(recording, Recording):
         raise BadOption(
-            f"draw draws a recording, not {type(recording).__name__}", asked=f"bp.draw({recording!r})",
+            f"draw draws a recording, not {kind(recording)}", asked=f"bp.draw({written(recording)})",
             next="bp.draw(bp.probe(f, partials=True)(x))",
         )  # fmt: skip
     _check(depth, apart, direction, roll, contributions)
@@ -71,72 +81,98 @@ def draw(
             "the recording has no contributions", asked="contributions=True", found="a recording without partials",
             next="bp.probe(f, partials=True)",
         )  # fmt: skip
-    view = View(depth, roll, apart, contributions)
-    made = _drafted(recording.record, view).circuit()
-    drawing = Drawing(made, DIRECTIONS[direction] if direction else _direction(made))
+    opened = opened_by(open, Graph.of(recording.record)) if open else frozenset[str]()
+    view = View(depth, opened, roll, apart, contributions)
+    is_page = _ending(path) == ".html" if path is not None else find_spec("pygraphviz") is None
+    drawing = Drawing(recording.record, view, direction, is_page=is_page)
+    if not is_page:
+        drawing.svg  # noqa: B018  # what cannot be drawn is refused here
     if path is not None:
         drawing.save(path)
     return drawing
 
 
 class Drawing:
-    """A drawn circuit: ``svg`` is its text, ``png()`` its picture; ``save`` writes either.
+    """A drawn circuit: ``svg`` is its text, ``png()`` its picture, ``page`` the text of the page to explore it.
+
+    ``save`` writes one of them.
 
     >>> import torch, backprobe as bp
     >>> drawing = bp.draw(bp.probe(lambda x: x * 3)(torch.tensor(2.0)))
-    >>> drawing.svg.startswith("<svg"), drawing.png()[1:4]
-    (True, b'PNG')
+    >>> drawing.svg.startswith("<svg"), drawing.png()[1:4], drawing.page.startswith("<!doctype html>")
+    (True, b'PNG', True)
     """
 
-    def __init__(self, circuit: Circuit, direction: str) -> None:
-        self._circuit, self._direction = circuit, direction
-        self.svg = svg(circuit, direction)
+    def __init__(self, record: Record, view: View, direction: str | None, *, is_page: bool) -> None:
+        self._record, self._view, self._asked, self._is_page = record, view, direction, is_page
+
+    @cached_property
+    def _drawn(self) -> Drawn:
+        return drawn(self._record, self._view, self._asked)
+
+    @property
+    def svg(self) -> str:
+        """The drawing as the text of an SVG file."""
+        return self._drawn.svg
+
+    @cached_property
+    def page(self) -> str:
+        """The page to explore the recording, as the text of an HTML file."""
+        return page(self._record, self._view.depth, self._view.opened)
 
     def png(self) -> bytes:
         """The drawing as the bytes of a PNG file."""
-        return png(self._circuit, self._direction)
+        return png(self._drawn.circuit, self._drawn.direction)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write an ``.svg`` or ``.png`` file, replacing one that is there. Raises BadOption for another ending."""
+        """Write an ``.svg``, ``.png`` or ``.html`` file, replacing one that is there.
+
+        Raises BadOption for another ending.
+        """
         check_path(path)
-        target = Path(path)
-        data = self.png() if target.suffix.lower() == ".png" else self.svg.encode()
+        target, ending = Path(path), _ending(path)
+        data = self.png() if ending == ".png" else (self.page if ending == ".html" else self.svg).encode()
         try:
             target.write_bytes(data)
         except OSError as error:
-            raise _unwritable(target, str(error)) from error
+            raise unwritable(
+                "the drawing", target, error, asked=f"path={str(path)!r}", call="path={!r}", smaller="another disk"
+            ) from error  # fmt: skip
 
     def __repr__(self) -> str:
-        nodes, edges = len(self._circuit.nodes), len(self._circuit.arrows)
-        return f"<backprobe.Drawing of {nodes} node{'s' * (nodes != 1)} and {edges} edge{'s' * (edges != 1)}>"
+        if self._is_page:
+            return f"<backprobe.Drawing of {plural(len(self._record.entries), 'value')}, as a page>"
+        nodes, edges = len(self._drawn.circuit.nodes), len(self._drawn.circuit.arrows)
+        return f"<backprobe.Drawing of {plural(nodes, 'node')} and {plural(edges, 'edge')}>"
 
-    def _repr_svg_(self) -> str:
-        return self.svg
+    def _repr_svg_(self) -> str | None:
+        return None if self._is_page else self.svg
 
     def _repr_html_(self) -> str:
-        return f'<div style="overflow-x: auto">{self.svg}</div>'
+        return framed(self.page) if self._is_page else pictured(self.svg)
 
 
 def check_path(path: Any) -> None:
     """Raise BadOption where no drawing can be written: before anything is laid out."""
-    if not isinstance(path, str | os.PathLike):
-        raise BadOption("path is a text", asked=f"path={path!r}", next="path='circuit.svg'")
-    target = Path(path)
-    kind = target.suffix.lower()
-    if kind not in (".svg", ".png"):
+    if not isinstance(path, str | os.PathLike) or "\0" in str(path):
+        found = kind(path) if not isinstance(path, str) else "the character NUL in it"
+        raise BadOption("path is a text", asked=f"path={path!r}", found=found, next="path='circuit.svg'")
+    target, ending = Path(path), _ending(path)
+    if ending not in (".svg", ".png", ".html"):
         raise BadOption(
-            "a drawing is saved as .svg or .png", asked=f"path={str(path)!r}",
-            found=f"the ending {kind!r}" if kind else "no ending", next=f"path={target.stem + '.svg'!r}",
+            "a drawing is saved as .svg, .png or .html", asked=f"path={str(path)!r}",
+            found=f"the ending {ending!r}" if ending else "no ending",
+            next=f"path={(target.stem or 'circuit') + '.svg'!r}",
         )  # fmt: skip
     if not target.parent.is_dir():
-        raise _unwritable(target, f"no folder {target.parent}")
+        raise BadOption(
+            f"the drawing cannot be written to {target}", asked=f"path={str(target)!r}",
+            found=f"no folder {target.parent}", next="a path in a folder that exists",
+        )  # fmt: skip
 
 
-def _unwritable(target: Path, found: str) -> BadOption:
-    return BadOption(
-        f"the drawing cannot be written to {target}", asked=f"path={str(target)!r}", found=found,
-        next="a path in a folder that exists",
-    )  # fmt: skip
+def _ending(path: str | os.PathLike[str]) -> str:
+    return Path(path).suffix.lower()
 
 
 def _check(depth: Any, apart: Any, direction: Any, roll: Any, contributions: Any) -> None:
@@ -148,30 +184,3 @@ def _check(depth: Any, apart: Any, direction: Any, roll: Any, contributions: Any
             raise BadOption(f"{name} is a whole number from 1 on", asked=f"{name}={value!r}", next=f"{name}=2")
     if direction is not None and direction not in list(DIRECTIONS):
         raise BadOption('direction is "right" or "down"', asked=f"direction={direction!r}", next='direction="down"')
-
-
-def _direction(made: Circuit) -> str:
-    narrow = all(len(line) <= NARROW for node in made.nodes for line in node.lines)
-    return "LR" if len(made.nodes) <= ROW and narrow else "TB"
-
-
-def _drafted(record: Record, view: View) -> Draft:
-    """The draft, collapsed as far as it must be where the caller left that open. Raises BadOption if that is none.
-
-    The most detailed one is taken that is not crowded: boxes collapsed, then loops rolled up as well.
-    """
-    draft = Draft(record, view)
-    if view.depth is None and (len(draft.members) > CROWDED or len(draft.flows) > MOST):
-        depths = range(max((box.level for box in draft.graph.boxes.values()), default=0), 0, -1) or [None]
-        for roll, depth in product(dict.fromkeys((view.roll, True)), depths):
-            other = Draft(record, replace(view, depth=depth, roll=roll, collapsed=True))
-            if len(other.members) <= CROWDED and len(other.flows) <= MOST:
-                return other
-    if max(len(draft.members), len(draft.flows)) > MOST:
-        raise BadOption(
-            f"{len(draft.members):,} nodes and {len(draft.flows):,} edges are too many to draw",
-            asked=f"depth={view.depth}, roll={view.roll}",
-            found=f"{len(record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
-            next="bp.draw(rec, depth=1), roll=True, or a probe of fewer values: bp.probe(f, ['loss', 'h.*'])",
-        )  # fmt: skip
-    return draft

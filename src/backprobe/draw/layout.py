@@ -11,17 +11,21 @@ import html
 import math
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
 
-from backprobe.draw.circuit import Arrow, Circuit, Node, fitted
+from backprobe.draw.circuit import Arrow, Circuit, Node, Row, fitted
+from backprobe.errors import installed
 from backprobe.show.text import printable
 
 FONT, CODE = "Helvetica,Arial,sans-serif", "Courier New,Courier,monospace"
 ALARM = "#b00020"
 INK, FAINT, PAPER = "#1b1f24", "#5b6470", "#ffffff"
 FILLS = ("#fffaf3", "#fdf0de", "#fbe4c4", "#f8d5a4", "#f4c27c")  # light to dark: they survive a print without colour
+SHARP, LEGIBLE = 144, 84  # dots per inch of a PNG: twice a screen's, and where the small print can still be read
+PAGE = 1360, 1870  # the width and height in points of what fits a page: 1,600 x 2,200 legible pixels
+MARGIN = 8  # points around a drawing, both sides together
 MOST_PIXELS = 24_000_000  # of a PNG: what a viewer still opens at once
 PREAMBLE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->\n?", re.DOTALL)
@@ -40,20 +44,21 @@ def svg(circuit: Circuit, direction: str) -> str:
 
 
 def png(circuit: Circuit, direction: str) -> bytes:
-    """The drawing as PNG, on white: at twice a screen's resolution, at less where that would be a huge picture."""
+    """The drawing as PNG, on white: as sharp as a page holds, legible, and less only where that would be huge."""
     graph = graph_of(circuit, direction)
     graph.layout(prog="dot")
     left, bottom, right, top = map(float, graph.graph_attr["bb"].split(","))
-    inches = max(1e-3, (right - left) * (top - bottom) / 72**2)
-    graph.graph_attr["dpi"] = str(int(max(24, min(144, math.sqrt(MOST_PIXELS / inches)))))
+    size = max(1.0, right - left + MARGIN), max(1.0, top - bottom + MARGIN)
+    dots = max(LEGIBLE, SHARP * min(1.0, *(most / SHARP * LEGIBLE / own for own, most in zip(size, PAGE, strict=True))))
+    dots = min(dots, 72 * math.sqrt(MOST_PIXELS / math.prod(size)))
+    graph.graph_attr["dpi"] = str(int(dots))
     drawn: bytes = graph.draw(format="png", prog="nop2")
     return drawn
 
 
 def graph_of(circuit: Circuit, direction: str) -> Any:
     """The graph as pygraphviz holds it; every identifier is a number of ours."""
-    import pygraphviz
-
+    pygraphviz = installed("pygraphviz", extra="draw", asked="bp.draw(rec)")
     graph = pygraphviz.AGraph(directed=True, strict=False, name="circuit")
     graph.graph_attr.update(
         rankdir=direction, bgcolor=PAPER, fontname=FONT, fontsize="10", fontcolor=FAINT, labelloc="b", labeljust="l",
@@ -66,9 +71,9 @@ def graph_of(circuit: Circuit, direction: str) -> Any:
     place: dict[str | None, Any] = {None: graph}
     for number, cluster in enumerate(circuit.clusters):
         place[cluster.key] = place[cluster.around].add_subgraph(
-            name=f"cluster_{number}", id=f"bp_f{number}", label=_table([_text(cluster.label, size=11)]), labeljust="l",
-            labelloc="t", style="rounded", bgcolor="transparent", color=FAINT, fontname=FONT,
-            tooltip=_plain(cluster.label),
+            name=f"cluster_{number}", id=f"bp_f{number}", labeljust="l", labelloc="t", fontname=FONT,
+            label=_table([_text(cluster.label, size=11)], cluster.rows), style="rounded", bgcolor="transparent",
+            color=FAINT, tooltip=_plain(cluster.label),
         )  # fmt: skip
     numbers = {node.key: f"n{number}" for number, node in enumerate(circuit.nodes)}
     for node in circuit.nodes:
@@ -89,7 +94,7 @@ def _node(node: Node) -> dict[str, str]:
     rows = [_text(node.title, bold=True, size=12) + (_text(f" {node.aside}", size=9) if node.aside else "")]
     rows += [_text(line, code=True) for line in fitted(node.expression)] if node.expression else []
     rows += [_text(part) for line in node.lines for part in fitted(line)]
-    look = {"class": classes, "label": _table(rows), "tooltip": _plain(node.tooltip)}
+    look = {"class": classes, "label": _table(rows, node.rows), "tooltip": _plain(node.tooltip)}
     if node.level is not None:
         look["fillcolor"] = FILLS[node.level]
     return look | SHAPES.get(node.kind, {}) | BORDERS[node.grad]
@@ -116,6 +121,10 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
     if arrow.label:
         clear_of_the_line = '<td width="5"></td>'
         look["label"] = _table([_text(part) for part in fitted(arrow.label)], beside=clear_of_the_line)
+    if arrow.is_main:
+        look["weight"] = "20"
+    if arrow.is_back:
+        look["constraint"] = "false"
     if not arrow.carries:
         look |= {"style": "dashed", "arrowhead": "empty"}
     if not arrow.is_finite:
@@ -128,15 +137,33 @@ def _arrow(arrow: Arrow) -> dict[str, str]:
 # text for Graphviz
 
 
-def _table(rows: Iterable[str], beside: str = "") -> str:
-    cells = "".join(f'<tr>{beside}<td align="left">{row}</td></tr>' for row in rows)
+def _table(lines: Iterable[str], rows: Sequence[Row] = (), beside: str = "") -> str:
+    across = ' colspan="7"' if rows else ""
+    cells = "".join(f'<tr>{beside}<td align="left"{across}>{line}</td></tr>' for line in lines)
+    cells += "".join(map(_row, rows))
     return f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1">{cells}</table>>'
 
 
-def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None = None) -> str:
+def _row(row: Row) -> str:
+    """A parameter's row: a bar with the fill of its gradient, and its name, value and gradient below each other's.
+
+    The bar alone is filled: a filled cell would cover the end of the text before it where a viewer's font is wider.
+    """
+    if not row.value and not row.gradient:
+        return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
+    fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""
+    ink = {"nonfinite": ALARM, "missing": FAINT}.get(row.grad, INK)
+    texts = (_text(row.title, bold=True, size=10, ink=INK), _text(row.value, size=10, ink=INK),
+             _text(row.gradient, size=10, ink=ink))  # fmt: skip
+    cells = '<td width="8"></td>'.join(f'<td align="left">{text}</td>' for text in texts)
+    return f'<tr><td width="5"{fill}></td><td width="2"></td>{cells}</tr>'
+
+
+def _text(text: str, *, bold: bool = False, code: bool = False, size: int | None = None, ink: str | None = None) -> str:
     """One line of text, escaped for an HTML-like label."""
     escaped = html.escape(printable(text)).replace("\\", "\\\\") or " "
     font = (f' face="{CODE}"' if code else "") + (f' point-size="{size}"' if size else "")
+    font += f' color="{ink}"' if ink else ""
     escaped = f"<font{font}>{escaped}</font>" if font else escaped
     return f"<b>{escaped}</b>" if bold else escaped
 

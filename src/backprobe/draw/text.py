@@ -9,13 +9,15 @@ from typing import Any
 from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
+from backprobe.record.brief import SMALL, sizes
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split, strip
-from backprobe.show.text import SMALL, describe
+from backprobe.show.text import describe, forms
 
 LEVELS = 5  # decades of magnitude that look different
+BRIEF = 20  # characters of the numbers in a row
 SHORT = 12  # characters of a name that is still written into a ∂/∂
 
 
@@ -35,6 +37,17 @@ class Captions:
         own = split(written)[1]
         return own if own is not None else "return" if scope else written
 
+    def role(self, at: int) -> str:
+        """What a value is in the program: output, parameter, plain, value, or input."""
+        if at in self.record.outputs:
+            return "output"
+        if at in self.graph.parameters:
+            return "parameter"
+        entry = self.record.entries[at]
+        if entry.status is GradStatus.NOT_TENSOR:
+            return "plain"
+        return "value" if entry.inputs or entry.reads or (entry.source and entry.source.expression) else "input"
+
     def value(self, entry: Entry) -> str:
         try:
             held = entry.value
@@ -42,33 +55,65 @@ class Captions:
             return "value overwritten"
         return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else describe(held, self.arrays)
 
+    def brief_value(self, entry: Entry) -> str:
+        """The value where there is little room: of a large tensor its shape and rms."""
+        try:
+            held = entry.value
+        except Overwritten:
+            return "overwritten"
+        return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else self._brief(held)
+
+    def brief_gradient(self, entry: Entry) -> str:
+        """The gradient where there is little room: of a large one its rms, for its shape is the value's."""
+        if entry.status is not GradStatus.OK:
+            return "" if entry.status is GradStatus.NOT_TENSOR else f"no gradient: {entry.status}"
+        return f"gradient {self._brief(entry.grad, False)}" if self.kind(entry) != "zero" else "gradient is zero"
+
+    def _brief(self, tensor: Any, shaped: bool = True) -> str:
+        """A few numbers in full, of more the rms, and the shape if that is not known."""
+        text, with_shape, rms = forms(tensor, self.arrays)
+        summary = self.summary(tensor)
+        if summary is None or not 0 < summary.size <= SMALL:
+            return with_shape if shaped else rms
+        if len(text) <= BRIEF:
+            return text
+        rms = f"rms {summary.rms:.3g}"
+        return f"{sizes(self.arrays.describe(tensor).shape or ())} {rms}" if shaped else rms
+
     def kind(self, entry: Entry) -> str:
         """Which of four ways of drawing the gradient asks for: ok, zero, nonfinite, missing."""
         if entry.status is not GradStatus.OK:
             return "missing"
         return "nonfinite" if self.is_not_finite(entry.grad) else "zero" if self._is_zero(entry.grad) else "ok"
 
-    def gradient(self, at: int) -> list[str]:
-        """Lines about the gradient: its number, and in words what is special about it."""
+    def gradient(self, at: int, name: str) -> list[str]:
+        """Lines about the gradient of a value of this name: its number, and in words what is special about it."""
         entry = self.record.entries[at]
         if entry.status is GradStatus.NOT_TENSOR:
             return []
         if entry.status is not GradStatus.OK:
             return [f"no gradient: {entry.status}", entry.reason]
-        kind, line = self.kind(entry), self._number(at, entry.grad)
+        kind, line = self.kind(entry), self._number(entry.grad, name)
         if kind == "zero":
             return [line, f"zero: {self._why_zero(at)}"]
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
 
-    def _number(self, at: int, gradient: Any) -> str:
+    def _number(self, gradient: Any, name: str) -> str:
         """A small gradient in full, with what it is of; a large one by its size alone, for its shape is the value's."""
-        output, name = self.title(self.record.outputs[0]), self.title(at)
+        output = self._output
         symbol = f"∂{output}/∂{name}" if max(len(output), len(name)) <= SHORT else "gradient"
         summary = self.summary(gradient)
         if summary is None or summary.size <= SMALL:
             return f"{symbol} = {describe(gradient, self.arrays)}"
         bad = f", {summary.nonfinite} of {summary.size} not finite" if summary.nonfinite else ""
         return f"gradient rms {summary.rms:.3g} max {summary.largest:.3g}{bad}"
+
+    @cached_property
+    def _output(self) -> str:
+        """What the output is called in a ∂/∂: a module that returns it, by its own name."""
+        at = self.record.outputs[0]
+        box, title = self.graph.box_of[at], self.title(at)
+        return self.graph.boxes[box].label if box is not None and title == "return" else title
 
     def _onward(self, at: int) -> list[tuple[Entry, Edge]]:
         """The entries with a gradient that a value flows into, with the edges that lead there."""
@@ -105,7 +150,7 @@ class Captions:
         return summary is not None and bool(summary.nonfinite)
 
     def summary(self, tensor: Any) -> Summary | None:
-        return None if tensor is None else self.arrays.summarize(tensor)
+        return None if tensor is None else self.arrays.summary(tensor)
 
     # magnitudes
 
@@ -123,6 +168,13 @@ class Captions:
             return None
         decades = math.log10(summary.rms) - math.log10(self.largest)
         return max(0, min(LEVELS - 1, LEVELS - 1 + round(decades)))
+
+    def local(self, flow: Flow, *, upstream: bool) -> str:
+        """The label of an edge where its partial is a few numbers."""
+        partial = flow.edge.partial if flow.edge is not None else None
+        summary = self.summary(partial)
+        said = self.arrow(flow, upstream=upstream) if summary is not None and summary.size <= SMALL else ""
+        return said if len(said) <= (2 * BRIEF if upstream else BRIEF) else ""
 
     def arrow(self, flow: Flow, *, upstream: bool) -> str:
         """The label of an edge: the local partial, or upstream × local = contribution; of tensors what flows back."""

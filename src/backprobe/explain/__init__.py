@@ -6,7 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from backprobe.backends.discover import find_backend, load_arrays
+from backprobe.backends.discover import find_backend, is_tensor, load_arrays
 from backprobe.backends.refusals import refuse
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.errors import BadOption
@@ -16,8 +16,10 @@ from backprobe.explain.present_gradient import explain_present
 from backprobe.explain.text import say
 from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
+from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Record
 from backprobe.recording import Recording
+from backprobe.source.frames import forget, variables_in
 
 __all__ = ["explain"]
 
@@ -71,8 +73,8 @@ def _explain_recording(recording: Recording, name: Any) -> Report:
         return _explain_whole(recording.record)
     if not isinstance(name, str):
         raise BadOption(
-            "a recording knows names", asked=f"bp.explain(rec, {type(name).__name__})",
-            found=f"a {type(name).__name__}", next="bp.explain(rec, 'u')",
+            "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",
+            found=kind(name), next="bp.explain(rec, 'u')",
         )  # fmt: skip
     entry = recording[name]
     flow = Dataflow(recording.record)
@@ -96,16 +98,18 @@ def _explain_whole(record: Record) -> Report:
 
 
 def _explain_tensor(output: Any, tensor: Any, frame: FrameType) -> Report:
-    backend = find_backend(None, [output, tensor])
     for one in (output, tensor):
-        if not backend.arrays.is_tensor(one):
+        if not is_tensor(one):
             raise BadOption(
-                "explain takes a recording and a name, or a loss and a tensor", asked="bp.explain(...)",
-                found=f"a {type(one).__name__}", next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
+                "explain takes a recording and a name, or a loss and a tensor",
+                asked=f"bp.explain({written(output)}{'' if tensor is None else ', ' + written(tensor)})",
+                found=kind(one), next="bp.explain(rec, 'u'), or bp.explain(loss, u)",
             )  # fmt: skip
+    backend = find_backend(None, [output, tensor])
 
     def named(tensor: Any) -> str:
-        known = (*frame.f_locals.items(), *frame.f_globals.items())
+        known = (*variables_in(frame).items(), *frame.f_globals.items())
+        forget(frame)
         return next((name for name, value in known if value is tensor and name[0] != "_"), "")
 
     graph_facts = backend.graph_facts or refuse(backend, "graph_facts", "bp.explain(loss, tensor)")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.text import finding, say
-from backprobe.findings.phrasing import listed
+from backprobe.findings.phrasing import listed, uncommented
 from backprobe.findings.report import Finding, grouped
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
@@ -26,7 +26,7 @@ def about(
         "value": repr(entry.name), "target": repr(entry.name), "plain": own_name(entry.name),
         "reason": entry.reason, "dtype": str(entry.dtype), "mode": mode_of(entry),
         "outputs": listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "an output",
-        "text": "the checkpoint" if entry.cause is None else f"`{entry.cause.text.strip()}`",
+        "text": "the checkpoint" if entry.cause is None else f"`{uncommented(entry.cause)}`",
     }  # fmt: skip
     return finding(code, entry.name, source, flow.record.framework, facts=facts, chain=chain, **{**known, **fields})
 
@@ -37,8 +37,12 @@ def by_status(flow: Dataflow, entry: Entry) -> Finding:
     is_overwritten = entry.status is GradStatus.OPAQUE and line is not None and not entry.is_because("partly_updated")
     code = "not_float" if is_of_whole_numbers(entry) else "overwritten" if is_overwritten else str(entry.status)
     code = "checkpoint" if entry.is_because("reentrant_checkpoint") else code
+    code = "backward_not_run.block" if entry.is_because("block_not_differentiated") else code
+    code = "backward_not_run.raised" if entry.is_because("block_raised") else code
+    code = "backward_not_run.late" if entry.is_because("named_late") else code
     facts = [entry.reason] if code in ("overwritten", "checkpoint") else []
-    return about(flow, code, entry, line or entry.source, facts=facts)
+    instead = "" if entry.why is None else entry.why.fields.get("next", "")
+    return about(flow, code, entry, line or entry.source, facts=facts, instead=instead)
 
 
 def _rewriting(flow: Dataflow, entry: Entry) -> Source | None:
@@ -72,12 +76,24 @@ def as_one(findings: Sequence[Finding]) -> Finding:
     return with_fact(first, say("same_of", names=listed(names))) if names else first
 
 
+def is_said(line: Source | None, findings: Sequence[Finding]) -> bool:
+    """Is a line named by one of these findings?"""
+    said = {(one.source.file, one.source.line) for one in findings if one.source is not None}
+    return line is not None and (line.file, line.line) in said
+
+
 def mode_of(entry: Entry) -> str:
     """The mode in which gradients were switched off for an entry, as the framework's adapter reported it."""
     mode = "" if entry.why is None else entry.why.fields.get("mode", "")
     if mode == "torch.no_grad()":
         return f"under {mode} or set_grad_enabled(False)"  # which PyTorch does not tell apart
     return f"under {mode}" if mode else "while gradients were switched off"
+
+
+def is_none(entry: Entry) -> bool:
+    """Does its name hold None?"""
+    codes = ("not_tensor", "no_attention_weights")
+    return entry.is_because(*codes) and entry.why is not None and entry.why.fields.get("kind") == "None"
 
 
 def is_of_whole_numbers(entry: Entry) -> bool:

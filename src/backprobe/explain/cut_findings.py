@@ -5,43 +5,87 @@ A cut beside which gradients flow by other ways is a note, not a finding.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import POSITIONS
+from backprobe.cuts.cutting_operations import POSITIONS, STEPS, parsed
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.explain.about_entries import about, is_of_whole_numbers, own_name
+from backprobe.explain.about_entries import about, is_none, is_of_whole_numbers, own_name
 from backprobe.explain.text import instead_of_flat, say
-from backprobe.findings.phrasing import MOST, named, quoted
+from backprobe.findings.phrasing import MOST, location, named, quoted, uncommented
 from backprobe.findings.report import Finding
+from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
+
+NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
+"""Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
 
 def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Finding:
     """What a cut does, at its line."""
     source, target, use = flow.entries[cut.mention.source], flow.entries[cut.target], cut.mention.use
-    kind = code = _kind(cut, source, target, flow.record.framework)
+    kind = cause = _kind(cut, source, target, flow.record.framework)
     whole = target.name if target.source is None else target.source.expression or target.source.text.strip()
     call, text = use.call or whole, use.text or whole
-    flat = instead_of_flat((use.flat or call).partition("(")[0].rpartition(".")[2], flow.record.framework)
+    flat = instead_of_flat(_called(use.flat or call), flow.record.framework)
     function, line = call.partition("(")[0] or "f", cut.mention.place or target.cause or target.source
-    facts = _facts(kind, cut, source, target)
+    facts = [*_facts(kind, cut, source, target), *(_switched(flow, cut.target) if kind == "no_grad" else ())]
+    if kind == "no_derivative":
+        text = use.flat
     if kind == "inside" and (recorded := _followed(flow, call)):
-        code, function = "inside.recorded", recorded
+        cause, function = "inside.recorded", recorded
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
+    if kind == "number" and text.rstrip("()").endswith("tolist"):
+        cause = "number.list"
+    inside = converted(text) if kind == cause == "number" else ""
+    if inside and inside != own_name(source.name):
+        cause = "number.of"
+    if kind == "sample" and is_of_whole_numbers(target):
+        cause = "sample.discrete"
     if kind == "checkpoint":
         line = target.cause or line
     if kind in ("checkpoint", "limited"):  # which are not part of the line that computes the value
-        text = "the checkpoint" if line is None else line.text.strip()
+        text = "the checkpoint" if line is None else uncommented(line)
     found = about(
-        flow, code, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
+        flow, cause, target, line, facts=facts, chain=chain, value=repr(source.name), function=function,
         plain=own_name(source.name), text=f"`{text}`", call=f"`{call}`", instead=flat,
+        converted=f"`{inside}`",
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def converted(text: str) -> str:
+    """What a text converts into numbers; empty where that is not seen.
+
+    >>> converted("f(net(x)).item()"), converted("float(x.sum())"), converted("x.detach().item()")
+    ('f(net(x))', 'x.sum()', 'x')
+    """
+    match parsed(text):
+        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Attribute(value=inside, attr="item"), args=[]))]):
+            return _with_history(inside)
+        case ast.Module(body=[ast.Expr(value=ast.Call(func=ast.Name(id="float" | "int" | "bool"), args=[inside]))]):
+            return _with_history(inside)
+    return ""
+
+
+def _with_history(expression: ast.expr) -> str:
+    """The text of an expression without what would cut it off at its end."""
+    match expression:
+        case ast.Call(func=ast.Attribute(value=inside, attr="detach" | "cpu" | "numpy"), args=[]):
+            return _with_history(inside)
+        case ast.Attribute(value=inside, attr="data"):
+            return _with_history(inside)
+    return ast.unparse(expression)
+
+
+def _called(call: str) -> str:
+    """The last part of the name of what a text calls."""
+    return call.partition("(")[0].rpartition(".")[2]
 
 
 def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
@@ -52,6 +96,12 @@ def _facts(kind: str, cut: Cut, source: Entry, target: Entry) -> list[str]:
     if cut.mention.use.is_conditional or kind == "unknown":
         facts.append(say("conditional"))
     return facts
+
+
+def _switched(flow: Dataflow, at: int) -> list[str]:
+    """The line that switched gradients off for the call of a module, where it stands around that."""
+    calls = [call for one in flow.record.used_at if one.at == at for call in one.uses]
+    return [say("switched_at", at=location(call.switched)) for call in calls if call.switched is not None]
 
 
 def cut_findings(flow: Dataflow, at: int, cuts: Iterable[Cut]) -> list[Finding]:
@@ -85,9 +135,11 @@ def _kind(cut: Cut, source: Entry, target: Entry, framework: str) -> str:
     if target.status is GradStatus.NOT_FLOAT:
         return "index" if target.op in POSITIONS else "not_float"
     if target.status is GradStatus.NOT_TENSOR:
-        return "number"
-    if use.flat and framework != "torch":  # which has an edge there
+        return "unknown" if is_none(target) else "number"
+    if use.flat and framework not in ("torch", "tensorflow"):  # PyTorch has an edge there
         return "zero_derivative"
+    if framework == "tensorflow" and _called(use.flat) in NONE_IN_TENSORFLOW:
+        return "no_derivative"
     is_taken = use.is_argument or target.status not in HISTORY  # or it may be an index, or give a shape alone
     return "inside" if use.call and is_taken and not use.is_conditional else "unknown"
 
@@ -102,16 +154,21 @@ def _state(entry: Entry) -> str:
 
 def lost_beside(flow: Dataflow, mentions: Sequence[Mention]) -> list[str]:
     """Lines along which no gradient flows back, beside others along which it does. Often that is intended."""
-    lines: dict[str, dict[str, None]] = {}
+    lines: dict[tuple[str, str], dict[str, None]] = {}
     for mention in mentions:
         target = flow.entries[mention.target]
         if mention.place is not None or target.source is not None:
-            lines.setdefault(part_of_line(mention, target), {})[flow.entries[mention.source].name] = None
-    found = [say("lost_beside", at=at, names=quoted(list(names), len(names))) for at, names in lines.items()]
+            code = "lost_detached" if mention.use.kind in ("detach", "stop_gradient") else "lost_beside"
+            lines.setdefault((code, part_of_line(mention, target)), {})[flow.entries[mention.source].name] = None
+    found = [say(code, at=at, names=quoted(list(names), len(names))) for (code, at), names in lines.items()]
     return found[:MOST] + [say("lost_beside_more", more=len(found) - MOST)] * (len(found) > MOST)
 
 
 def part_of_line(mention: Mention, target: Entry) -> str:
     """The part of a line that a value is mentioned in, and which line that is."""
     line = mention.place or target.source
-    return repr(target.name) if line is None else f"`{mention.use.text or line.text.strip()}` ({line.file}:{line.line})"
+    return (
+        repr(target.name)
+        if line is None
+        else f"`{mention.use.text or line.text.strip()}` ({path(line.file, line.line)})"
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 WORDS = {
     "torch": {
+        "freeze": "requires_grad_(False)",
         "tensor": "a tensor of one element",
         "join": "torch.stack([...]) or torch.cat([...]) of tensors, clone() for a copy",
         "where": "torch.where",
@@ -21,6 +22,7 @@ WORDS = {
         "noise": "randn_like(mean)",
     },
     "tensorflow": {
+        "freeze": "trainable = False",
         "tensor": "a tensor of one element",
         "join": "tf.stack([...]) or tf.concat([...], 0) of tensors, tf.identity() for a copy",
         "where": "tf.where",
@@ -36,6 +38,7 @@ WORDS = {
         "noise": "tf.random.normal(mean.shape)",
     },
     "jax": {
+        "freeze": "jax.lax.stop_gradient",
         "tensor": "an array of one element",
         "join": "jnp.stack([...]) or jnp.concatenate([...]) of arrays, jnp.copy() for a copy",
         "where": "jnp.where",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from backprobe.backends.facts import Failure
+from backprobe.cuts.cutting_operations import MODULES, parsed
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import unseen_calls
 from backprobe.errors import labelled
@@ -14,11 +16,14 @@ from backprobe.explain.about_entries import is_returned, merged, own_name
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.text import say
+from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings
-from backprobe.findings.phrasing import MOST, location, quoted
+from backprobe.findings.phrasing import MOST, location, quoted, shorten, uncommented
 from backprobe.findings.report import grouped
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.names import strip
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
@@ -38,30 +43,51 @@ class FailureContext:
     savers: list[tuple[Entry, str]]
     writers: list[Entry]
     users: list[Entry]
+    carried: list[Entry]
+    in_place: Collection[str]  # the paths of modules that are set to write in place
 
     def say(self, code: str, **fields: object) -> str:
         """A sentence about the values."""
         words: dict[str, object] = {"value": "a value without a name", "name": "u"}
         for entry in self.values[:1]:
-            words = {"value": repr(entry.name), "name": own_name(entry.name)}
+            words = {"value": repr(entry.name), "name": spelling(entry) or "u"}
             words["described"] = f"{entry.dtype} of shape {entry.shape}"
         words["values"] = quoted([each.name for each in self.values], len(self.values))
         return say(code, **{**words, **fields})
 
 
-def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | None:
+def spelling(entry: Entry) -> str:
+    """A value as the program may write it: a name of its own, or an item of one; empty where it has neither."""
+    names = [own_name(name) for name in (entry.name, *entry.aliases)]
+    plain = [name for name in names if all(part.isidentifier() for part in name.split(".")) and name != "return"]
+    items = [re.sub(r"\.(\d+)", r"[\1]", name) for name in names if not name.startswith("return")]
+    bound = [name for name in names[:1] if name.endswith("]")]  # states[0] = ...: as an item, not by another name
+    return next(iter([*bound, *plain, *(name for name in items if name.isascii() and name[:1].isalpha())]), "")
+
+
+def note(
+    failure: Failure, record: Record, captured: Sequence[int], in_place: Collection[str] = ()
+) -> str | None:  # fmt: skip
     """What there is to say about an error; ``captured`` are the positions of the entries that the failure speaks of.
 
-    None where nothing more is known than the message says.
+    ``in_place`` are the paths of modules that are set to write in place. None where nothing more is known than the
+    message says.
     """
 
     def entries(positions: Iterable[int]) -> list[Entry]:
         return [record.entries[captured[at]] for at in positions][:MOST]
 
+    if failure.kind == "none_given":
+        return _none_given(record)
     savers = [(record.entries[captured[at]], operations) for at, operations in failure.savers][:MOST]
     context = FailureContext(
-        record, failure, entries(failure.values), savers, entries(failure.writers), entries(failure.users)
-    )
+        record, failure, entries(failure.values), savers, entries(failure.writers), entries(failure.users),
+        entries(failure.carried), in_place,
+    )  # fmt: skip
+    if failure.kind in ("leaf_written", "leaf_view_written", "view_written"):
+        return _refused(context)
+    if failure.kind == "no_history_in_backward":
+        return _note(context.say(failure.kind), [*_lines(context), ("next", context.say(f"{failure.kind}_next"))])
     if not context.values and failure.kind not in ("in_place", "integer_leaf") and failure.earlier is None:
         return None
     if failure.kind == "freed":
@@ -75,6 +101,15 @@ def note(failure: Failure, record: Record, captured: Sequence[int]) -> str | Non
     return _note(context.say(failure.kind), parts)
 
 
+def _none_given(record: Record) -> str | None:
+    """Why a tape of the program's own gave no gradient at all."""
+    parts = []
+    for found in none_given(record)[:MOST]:
+        line = "" if found.source is None else location(found.source)
+        parts += [("none", found.headline), ("at", line), ("next", found.remedy.partition(";\n")[0])]
+    return _note(say("all_none"), parts) if parts else None
+
+
 def _note(headline: str, parts: Parts, width: int = 9) -> str:
     return "\n".join([f"backprobe: {headline}", *labelled(parts, width)])
 
@@ -83,32 +118,99 @@ def _made(context: FailureContext) -> Parts:
     return [("made", _at(entry)) for entry in context.values]
 
 
+def _lines(context: FailureContext) -> Parts:
+    return [("at", location(line)) for line in context.failure.lines]
+
+
+def _refused(context: FailureContext) -> str | None:
+    """A write that is not allowed: what was to be written to, and where."""
+    failure = context.failure
+    module = shorten(failure.module)
+    if not context.values and not module:
+        return None
+    code = f"{failure.kind}.hook" if failure.hook else failure.kind
+    by = [("by", module)] if module else []
+    remedy = "write_of_module" if module and "inplace" in module else f"{code}_next"
+    return _note(context.say(code), [*_made(context), *_lines(context), *by,
+                                     ("next", context.say(remedy, module=module))])  # fmt: skip
+
+
 def _in_place(context: FailureContext) -> Parts:
     modules = {entry.name: path for entry in context.writers if (path := _module(context.record, entry))}
     written = [context.say("by_module", module=repr(modules[entry.name])) if entry.name in modules else _at(entry)
                for entry in context.writers]  # fmt: skip
     written += map(location, context.failure.lines[:MOST])
     return [
-        *(("saved", context.say("saved_for", at=_at(entry), operations=names)) for entry, names in context.savers),
+        *(("saved", context.say("saved_for", at=_way_to(entry), operations=names)) for entry, names in context.savers),
         *(("written", place) for place in written or [context.say("written_unseen")]),
         ("next", _without_writing(context, list(dict.fromkeys(modules.values())))),
     ]
 
 
+def _way_to(entry: Entry) -> str:
+    """Where an operation is that a value is computed by, or what goes into it: of a module no line is known."""
+    at = _at(entry)
+    return at if at != repr(entry.name) else f"on the way to {at}"
+
+
 def _without_writing(context: FailureContext, modules: Sequence[str]) -> str:
     """What to do instead of the write."""
     sources = [entry.source for entry in context.writers if entry.source is not None]
-    is_update = bool(context.values) and context.values[0].source is None
+    is_update = any(value.source is None or value.is_leaf for value in context.values[:1])
+    carried = context.carried if context.failure.lines else []
+    detach = detaching([entry for entry in carried if is_bound_again(context.record, entry)])
+    if detach:
+        return context.say("write_of_carried", detach=detach)
     if modules:
-        return context.say("write_of_modules", modules=quoted(modules, len(modules)))
+        code = "write_of_modules" if set(modules) <= {*context.in_place} else "write_in_modules"
+        return context.say(code, modules=quoted(modules, len(modules)))
     if is_update or context.failure.lines or any(".step(" in source.text for source in sources):
         return context.say("write_of_update")
-    if context.writers and not any(WRITES.search(source.statement) for source in sources):
+    if not sources:
+        is_module = any(entry.source is None for entry in (*context.writers, *(saver for saver, _ in context.savers)))
+        return context.say("write_unseen" if is_module else "write_unknown")
+    if not any(WRITES.search(source.statement) for source in sources):
         return context.say("write_in_call")
-    names = [own_name(entry.name) for entry in (*context.writers, *context.values)]
-    name = next((name for name in names if name.isidentifier() and name != "return"), "u")
-    text = next((f"`{source.text.strip()}`" for source in sources), "the write")
-    return context.say("write", name=name, text=text)
+    names = [name for entry in (*context.writers, *context.values) if (name := spelling(entry))]
+    written = [name for source in sources if (name := written_name(source.statement))]
+    text = next((f"`{uncommented(source)}`" for source in sources), "the write")
+    if not written and any("inplace=True" in source.statement for source in sources):
+        return context.say("write_flag", text=text)
+    return context.say("write", name=next(iter([*written, *names]), "u"), text=text)
+
+
+def written_name(statement: str) -> str:
+    """The name that a statement writes to in place; empty where it is not seen to do so.
+
+    >>> written_name("h[:, 0] = 0"), written_name("h += x"), written_name("h.mul_(2)"), written_name("y = f(h)")
+    ('h', 'h', 'h', '')
+    >>> written_name("z = F.relu_(h)"), written_name("torch.nn.init.zeros_(h)")
+    ('h', 'h')
+    """
+    tree = parsed(statement)
+    for node in ast.walk(tree) if tree is not None else ():
+        written: ast.AST | None = None
+        if isinstance(node, ast.AugAssign):
+            written = node.target
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            written = node.targets[0]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name = node.func.attr
+            is_method = name.endswith("_") and not name.startswith("_")
+            is_function = is_method and ast.unparse(node.func.value).partition(".")[0] in MODULES
+            written = next(iter(node.args), None) if is_function else node.func.value if is_method else None
+        while isinstance(written, ast.Subscript):
+            written = written.value
+        if isinstance(written, ast.Name | ast.Attribute):
+            return ast.unparse(written)
+    return ""
+
+
+def is_bound_again(record: Record, entry: Entry) -> bool:
+    """Has a later value one of the names of a value, as the state of a step has that of the state before?"""
+    at = record.entries.index(entry)
+    own = {strip(name) for name, position in record.names.items() if position == at}
+    return any(position > at and strip(name) in own for name, position in record.names.items())
 
 
 def _module(record: Record, entry: Entry) -> str:
@@ -129,20 +231,32 @@ def _freed(context: FailureContext) -> str:
         survived = [_at(value) for value in context.values] or ["a value without a name"]
         parts = [("freed", location(earlier)), *(("survived", each) for each in survived)]
     is_itself = bool(context.values) and not context.users
-    detach = "" if is_itself or context.failure.is_one_forward else _detaching(context)
-    code = "freed_carried" if detach else "freed" if call == "backward()" else "freed_by_grad"
+    is_other = is_itself or context.failure.is_one_forward
+    is_carried = not context.values or any(is_bound_again(context.record, value) for value in context.values)
+    detach = (detaching(context.values) or "detach() it") if is_carried and not is_other else ""
+    is_shared = not (is_other or is_carried) and bool(spelling(context.values[0]))
+    usual = "freed" if call == "backward()" else "freed_by_grad"
+    code = "freed_carried" if detach else "freed_shared" if is_shared else usual
     parts += [*(("used", _at(user)) for user in context.users), ("next", context.say(f"{code}_next", detach=detach))]
     return _note(context.say("freed_itself" if is_itself else "freed", call=call), parts, 10)
 
 
-def _detaching(context: FailureContext) -> str:
-    """What cuts a value off that is carried from one step over to the next."""
-    name = own_name(context.values[0].name) if context.values else ""
-    container, _, item = name.rpartition(".")
-    if item.isdigit() and container.isidentifier() and container != "return":
-        return f"{container} = tuple(part.detach() for part in {container})"
-    is_name = all(part.isidentifier() for part in name.split(".")) and name != "return"
-    return f"{name} = {name}.detach()" if is_name else "detach() it"
+def detaching(values: Sequence[Entry]) -> str:
+    """What cuts values off that are carried from one step over to the next; empty where there are none."""
+    containers = list(dict.fromkeys(filter(None, map(_container, values))))
+    names = list(dict.fromkeys(spelling(value) for value in values if not _container(value)))
+    if not values or not all(names):
+        return "detach() it" if values else ""
+    parts = [f"{name} = tuple(part.detach() for part in {name})" for name in containers]
+    alone = f"{', '.join(names)} = {', '.join(f'{name}.detach()' for name in names)}" if names else ""
+    return "; ".join(filter(None, [alone, *parts]))
+
+
+def _container(value: Entry) -> str:
+    """The container that a value is an item of, if it has no name of its own."""
+    names = [own_name(name).rpartition(".") for name in (value.name, *value.aliases)]
+    is_item = all(item.isdigit() and container.isidentifier() and container != "return" for container, _, item in names)
+    return names[0][0] if is_item else ""
 
 
 def _without_history(context: FailureContext) -> Parts:
@@ -175,6 +289,12 @@ def cut_note(record: Record) -> str | None:
     return _note(say("unconnected"), parts) if parts else None
 
 
+def frozen_note(read: Sequence[tuple[Reason, Source]]) -> str | None:
+    """The note about a result that was computed from Variables which are not differentiated."""
+    parts = [("read", f"{location(line)}\n{why}") for why, line in read[:MOST]]
+    return _note(say("unconnected"), [*parts, ("next", say("frozen_variables"))]) if parts else None
+
+
 def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
     cuts = [cut_finding(flow, cut) for cut in flow.severing(among, ends)] or hidden_findings(flow, among)
     # of one line one: that of a module of the framework's does it to each
@@ -182,7 +302,8 @@ def _cuts_among(flow: Dataflow, among: set[int], ends: Sequence[int]) -> Parts:
     parts = []
     for found, *_ in groups[:MOST]:
         line = "" if found.source is None else location(found.source)
-        parts += [("cut", found.headline), ("at", line), ("next", found.remedy.partition(";\n")[0])]
+        remedy = found.remedy if len(groups) == 1 else found.remedy.partition(";\n")[0]
+        parts += [("cut", found.headline), ("at", line), ("next", remedy)]
     return parts
 
 

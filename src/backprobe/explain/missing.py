@@ -7,20 +7,24 @@ or not used there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from backprobe.cuts.cutting_operations import has_part, unread
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.explain.about_entries import about, by_status, is_returned, merged, names_of, scopes_of, with_fact
 from backprobe.explain.cut_findings import cut_findings, lost_beside
+from backprobe.explain.loaded import loaded
+from backprobe.explain.module_calls import of_call
 from backprobe.explain.text import say
+from backprobe.explain.undifferentiated import CODE, last_cut
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import hidden_findings, made_leaves, without_history
 from backprobe.findings.phrasing import listed, named
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import LINES_OF_THEIR_OWN, Entry, GradStatus, Record
 from backprobe.record.names import split, strip
-from backprobe.record.reasons import WRITTEN_SINCE, Note
+from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE, Note
 
 CUT_BEFORE = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.FROZEN, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
 
@@ -37,9 +41,9 @@ def explain_missing(flow: Dataflow, entry: Entry) -> Report:
     elif entry.status in CUT_BEFORE:
         findings = without_history(flow, at)
     else:
-        findings = [by_status(flow, entry)]
+        findings = [*(last_cut(flow.record) if entry.is_because(CODE) else ()), by_status(flow, entry)]
     is_frozen = any(finding.kind in ("frozen", "frozen_leaf") for finding in findings)
-    is_otherwise = {GradStatus.FROZEN: not is_frozen, GradStatus.DETACHED: is_frozen}.get(entry.status, False)
+    is_otherwise = entry.is_because("frozen") and not is_frozen
     heading = say("missing" if is_otherwise else "missing_because", value=repr(entry.name), status=entry.status,
                   reason=entry.reason)  # fmt: skip
     findings = merged([*findings, *made_leaves(flow)]) + none_given(flow.record, entry.name)
@@ -53,8 +57,29 @@ def not_connected(flow: Dataflow, at: int) -> list[Finding]:
 
 
 def _cut(flow: Dataflow, at: int, after: After) -> list[Finding]:
-    """Every cut on a way to an output."""
-    return cut_findings(flow, at, flow.cuts(at))
+    """Every cut on a way to an output, and each value on one that took the place of another."""
+    replaced = {mention.target: mention for mention in flow.replaced(after)}
+    return [
+        about(flow, "replaced", flow.entries[target], flow.entries[target].source, value=repr(flow.entries[at].name),
+              chain=(*flow.chain(after, mention.source), flow.entries[target].name))
+        for target, mention in replaced.items()
+    ] + cut_findings(flow, at, flow.cuts(at))  # fmt: skip
+
+
+def _in_graph(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """What the framework's graph, which knows more than the recording, has on every path to the output."""
+    entry = flow.entries[at]
+    if entry.why is not None and entry.is_because(*CUT_IN_GRAPH):
+        operations = entry.why.fields.get("operations")
+        code = "graph_cut" if operations else "graph_cut.by_hand"
+        yield about(flow, code, entry, entry.cause or entry.source, operations=operations or "")
+
+
+def _assigned(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """The assignment that cuts it off, where the framework told of it."""
+    entry = flow.entries[at]
+    if entry.is_because("assigned") and entry.cause is not None:
+        yield about(flow, "assigned", entry, entry.cause, text=f"`{entry.cause.text.strip()}`")
 
 
 def _differentiated(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -73,7 +98,8 @@ def _not_run(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     above = flow.modules_above(at) if len(after) == 1 else ()
     idle = next((flow.entries[one] for one in above if flow.entries[one].status is GradStatus.NOT_EXECUTED), None)
     if idle is not None:
-        yield about(flow, "not_executed.module", flow.entries[at], None, module=repr(idle.name))
+        facts = [say("unseen_run")] if flow.record.framework == "torch" else []
+        yield about(flow, "not_executed.module", flow.entries[at], None, facts=facts, module=repr(idle.name))
 
 
 def _written_since(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
@@ -155,15 +181,33 @@ def _other_call(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
                     others=listed([f"rec[{name!r}]" for name in others]))  # fmt: skip
 
 
+def _called(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """The lines of the program that take on what modules returned, where no more is recorded of it."""
+    used = {one.at: one.uses for one in flow.record.used_at}
+    for end in after if used else ():
+        for call in used.get(end, ()):
+            found = of_call(flow, flow.entries[at].name, call)
+            yield replace(found, chain=flow.chain(after, end) if end != at else ())
+
+
 def _unused(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
     """No recorded value leads on, as far as the selection lets see."""
-    end, facts = _last(flow, after), _ends(flow, at, after)
+    end, facts = _last(flow, after), [*_ends(flow, at, after), *_replaced(flow)]
     chain = flow.chain(after, end) if end != at else ()
     if end != at and is_returned(flow, end) and not any(entry.source for entry in flow.entries):
         yield about(flow, "unknown.callers", flow.entries[at], None, chain=chain, facts=[*facts, say("callers")])
     else:
         code = "unknown.selection" if _is_partial(flow, end) else "unused"
         yield about(flow, code, flow.entries[at], flow.entries[end].source, chain=chain, facts=facts)
+
+
+def _loaded(flow: Dataflow, at: int, after: After) -> Iterator[Finding]:
+    """A line in the file that loads the value, or what was computed from it and leads no further, into a module."""
+    for each in after:
+        found = list(loaded(flow, each))
+        if found:
+            yield replace(found[0], chain=flow.chain(after, each))
+            return
 
 
 def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
@@ -175,11 +219,17 @@ def _ends(flow: Dataflow, at: int, after: After) -> list[str]:
     return [say("ends_at", at=listed([named(flow.entries[each]) for each in ends], 3))]
 
 
+def _replaced(flow: Dataflow) -> list[str]:
+    """What went on in the place of other values, which may have been computed from one that leads nowhere."""
+    names = [repr(entry.name) for entry in flow.entries if entry.replaced]
+    return [say("replaced_values", names=listed(names, 3))] if names else []
+
+
 def _last(flow: Dataflow, after: After) -> int:
     return next((each for each in after if not flow.consumers[each]), next(iter(after)))
 
 
 EXPLANATIONS: Sequence[Callable[[Dataflow, int, After], Iterable[Finding]]] = (
-    _cut, _differentiated, _not_run, _written_since, _made_again, _out_of_sight, _as_others, _other_call, _left_out,
-    _unused,
+    _cut, _in_graph, _assigned, _differentiated, _not_run, _written_since, _made_again, _out_of_sight, _as_others,
+    _other_call, _left_out, _loaded, _called, _unused,
 )  # fmt: skip

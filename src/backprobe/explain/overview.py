@@ -3,55 +3,90 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from itertools import takewhile
 
 from backprobe.cuts.mentions import DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
-from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts
-from backprobe.explain.about_entries import as_one, by_status, is_of_whole_numbers, is_returned, merged, with_fact
+from backprobe.cuts.unrecorded import hidden_beside, hidden_cuts, may_lose
+from backprobe.explain.about_entries import (
+    as_one,
+    by_status,
+    is_of_whole_numbers,
+    is_returned,
+    is_said,
+    merged,
+    with_fact,
+)  # fmt: skip
 from backprobe.explain.cut_findings import cut_finding, lost_beside, part_of_line
+from backprobe.explain.loaded import loaded_steps
 from backprobe.explain.missing import not_connected, passing_on_many
+from backprobe.explain.raised import raised
 from backprobe.explain.text import say
+from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, undifferentiated
+from backprobe.explain.untrained import heading as heading_of
+from backprobe.explain.untrained import trained_leaves, with_parameters
 from backprobe.explain.user_tapes import none_given
 from backprobe.explain.without_history import made_leaves
-from backprobe.findings.phrasing import MOST, listed, named
+from backprobe.findings.phrasing import MOST, listed, location, named
 from backprobe.findings.report import Finding, Report, grouped
-from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import reached
 from backprobe.record.names import partition, split, strip
-from backprobe.record.reasons import WRITTEN_SINCE
+from backprobe.record.reasons import CUT_IN_GRAPH, WRITTEN_SINCE
 from backprobe.record.source import Source
 from backprobe.source.user_code import package
 
 
 def explain_all(flow: Dataflow) -> Report:
-    """Every cause in a recording, each once, with the names whose gradients are missing because of it."""
+    """Every cause in a recording, each once, with the names whose gradients are missing because of it.
+
+    Leaves that were trained, or were not to be, lack nothing.
+    """
     missing = [at for at, entry in enumerate(flow.entries) if entry.status is not GradStatus.OK]
-    lost = {at for at in missing if flow.entries[at].status is GradStatus.NOT_CONNECTED}
+    lost = {at for at in missing if flow.entries[at].status is GradStatus.NOT_CONNECTED} - trained_leaves(flow)
     severed, explained, updates, spared = _severed(flow, lost)
     rest, is_replaced, returned = lost - explained, _replaced(flow), _returned_beside(flow)
-    leaves = {
-        at for at in rest if _is_leaf(flow, at) and not is_replaced({at}) and not returned & flow.after(at).keys()
-    }
-    findings = [*severed, *_of_leaves(flow, leaves)]
+    ends = {at for at in rest if _is_leaf(flow, at) or flow.entries[at].is_because("assigned")}
+    leaves = {at for at in ends if not is_replaced({at}) and not returned & flow.after(at).keys()}
+    findings = [*severed, *_of_leaves(flow, leaves), *loaded_steps(flow, missing)]
     known = {finding.source for finding in findings}  # of a checkpoint at a line of which something was said, no more
     in_vain = [each for each in flow.entries if each.is_because("reentrant_checkpoint") and each.cause not in known]
     faults, unfelt = _by_reason(flow, missing)
     findings += merged([by_status(flow, entry) for entry in in_vain])
-    findings += [*faults, *made_leaves(flow), *none_given(flow.record)]
+    findings += [*faults, *made_leaves(flow)]
+    asked = none_given(flow.record, findings=findings)
+    failed = raised(flow.record)
+    findings += [*asked, *undifferentiated(flow, [*findings, *asked, *failed])]
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
-    if not _has_run(flow, missing):  # no output is known
+    if not _has_run(flow, missing) and not undifferentiated(flow):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
+    findings = with_parameters(flow, findings)
+    told = "\n".join(fact for one in failed for fact in one.facts)
+    beside = [mention for mention in beside if not is_said(mention.place, findings)
+              and not (mention.place is not None and location(mention.place) in told)]  # fmt: skip
     notes = [*lost_beside(flow, beside), *([say("assigned_between", places=listed(updates))] if updates else ()),
              *unfelt, *_without(flow, missing, rest - leaves), *_hidden(flow, missing)]  # fmt: skip
-    return Report(_heading(flow, missing, lost), tuple(findings), tuple(notes))
+    return Report(_heading(flow, missing, lost), (*failed, *findings), tuple(notes))
 
 
 def _heading(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> str:
+    training = flow.record.training
+    if training is not None:
+        return heading_of(training)
     there = len(flow.entries) - len(missing)
-    heading = say("overview", there=there, all=len(flow.entries))
+    replaced = _replaced_leaves(flow)
+    others = sum(_may_have_one(flow.entries[at], there > 0) for at in missing if at not in replaced)
+    heading = say("overview", there=there, all=there + others)
+    lost = lost - replaced
     return f"{heading}; {say('lost', count=len(lost))}" if lost else heading
+
+
+def _may_have_one(entry: Entry, is_any: bool) -> bool:
+    """May a value have a gradient? Inputs, labels and counters may not, unless nothing has one."""
+    if entry.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_EXECUTED) or is_of_whole_numbers(entry):
+        return False
+    return entry.status is not GradStatus.FROZEN or not is_any
 
 
 def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], list[str], list[Mention]]:
@@ -63,9 +98,13 @@ def _severed(flow: Dataflow, lost: set[int]) -> tuple[list[Finding], set[int], l
     is_replaced = _replaced(flow)
     for group in _by_line(flow, flow.severing(flow.leading)):
         behind = flow.before([cut.mention.source for cut in group]) & lost
+        if not behind and any(cut.is_silent for cut in group):
+            continue
         explained |= behind
         if all(cut.mention.use.kind == "assigned" for cut in group) and is_replaced(behind):
             updates.append(part_of_line(group[0].mention, flow.entries[group[0].target]))
+        elif not behind and all(cut.is_behind for cut in group):
+            continue  # nothing that is differentiated lies before it, as before the first state of a recurrence
         elif behind and _are_leaves_reached(flow, behind) and not any(cut.is_silent for cut in group):
             spared += [cut.mention for cut in group]
         else:
@@ -93,10 +132,16 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     """
     entries = [flow.entries[at] for at in missing]
     opaque = [entry for entry in entries if entry.status is GradStatus.OPAQUE and not is_of_whole_numbers(entry)]
-    not_run = [entry for entry in entries if entry.status is GradStatus.BACKWARD_NOT_RUN]
+    not_run = [entry for entry in entries if entry.status is GradStatus.BACKWARD_NOT_RUN
+               and not entry.is_because(*NOT_DIFFERENTIATED)]  # fmt: skip
     groups = grouped([*opaque, *not_run], lambda entry: (entry.status, entry.why, entry.cause))
+    if flow.record.training is not None:
+        groups = [group for group in groups if not group[0].is_because("named_late")]  # as in a loop that clips
     found = [as_one([by_status(flow, entry) for entry in group]) for group in groups]
-    harmless = ("opaque", "backward_not_run") if _has_run(flow, missing) else ("opaque",)
+    training = flow.record.training
+    is_trained = training is not None and training.stepped and not (training.untrained or training.cleared)
+    is_known = bool(_has_run(flow, missing) or raised(flow.record) or is_trained)  # why backward did not run
+    harmless = ("opaque", "backward_not_run") if is_known else ("opaque",)
     notes = ["; ".join([one.headline, *one.facts]) for one in found if one.kind in harmless]
     return [one for one in found if one.kind not in harmless], notes
 
@@ -105,8 +150,10 @@ def _of_leaves(flow: Dataflow, lost: set[int]) -> Iterator[Finding]:
     """Why leaves have no gradient that no cut explains; of what is computed from them that is not said again."""
 
     def cause(one: tuple[int, Finding]) -> object:
-        is_of_library = one[1].kind == "no_grad" and _is_of_library(one[1].source)
-        return one[1].kind, None if is_of_library else one[1].source
+        found = one[1]
+        if found.source is None:  # that may be another line for each
+            return found.kind, found.chain[-1:]
+        return found.kind, None if found.kind == "no_grad" and _is_of_library(found.source) else found.source
 
     explained = [(at, found) for at in sorted(lost) for found in not_connected(flow, at)]
     for group in grouped([one for one in explained if one[1].kind != DIFFERENTIATED], cause):
@@ -132,6 +179,8 @@ def _is_leaf(flow: Dataflow, at: int) -> bool:
     entry = flow.entries[at]
     is_made = entry.op or (entry.source is not None and entry.source.expression)
     is_leaf = entry.is_leaf or not (is_made or is_returned(flow, at))  # an argument is a view of what it was given
+    if entry.leaves_reached:  # or those that it comes from want no gradient
+        return False
     is_first = not any(flow.entries[source].status in HISTORY for source in flow.sources(at))
     return is_leaf and is_first and at <= max(flow.record.outputs, default=at)
 
@@ -147,22 +196,56 @@ def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator
 
     Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used.
     """
-    derived = {at for at in lost if at in flow.derived}
+    untrained = {one.name for one in flow.record.training.untrained} if flow.record.training is not None else set()
+    asked = {one.at for one in flow.record.none_given}  # these are named to be differentiated, and not used by that
+    derived = {at for at in lost if at in flow.derived and at not in asked}
     cut_off = reached([at for at in missing if hidden_cuts(flow.entries[at])], flow.consumers.__getitem__)
     status = {at: flow.entries[at].status for at in missing}
-    groups = {
+    in_graph = {at for at in lost if flow.entries[at].is_because(*CUT_IN_GRAPH)}
+    unused = lost - in_graph - flow.before(derived) - _replaced_leaves(flow)
+    groups: dict[str, Collection[int]] = {
         "only_derivative": derived,
-        "not_used": [at for at in lost - flow.before(derived) if not _is_item(flow.entries[at])],
-        "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
-        "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
-        "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
-        "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
+        "cut_in_graph": in_graph,
+        "not_used" if _are_outputs_read(flow) else "not_seen_used": [
+            at for at in unused if not _is_item(flow.entries[at])
+        ],
     }
+    if flow.record.training is None:  # which says what is not trained: the rest needs no gradient
+        groups |= {
+            "frozen_all": [at for at in missing if status[at] is GradStatus.FROZEN and at not in cut_off],
+            "not_tensors": [at for at in missing if status[at] is GradStatus.NOT_TENSOR],
+            "no_floats": [at for at in missing if is_of_whole_numbers(flow.entries[at])],
+            "never_computed": [at for at in missing if status[at] is GradStatus.NOT_EXECUTED],
+        }
+    versions = _versions(flow.record)
     for code, positions in groups.items():
-        counts = Counter(strip(flow.entries[at].name).removeprefix(":") for at in sorted(positions))
+        told = [
+            at for at in sorted(positions) if not _is_of_update(flow, at) and flow.entries[at].name not in untrained
+        ]
+        among = set(positions)
+        counts = Counter(_spelled(flow.entries[at].name, versions, among) for at in told)
         if counts:
             names = [name + (f" ({count} times)" if count > 1 else "") for name, count in counts.items()]
             yield say(code, names=listed(names))
+
+
+def _versions(record: Record) -> Mapping[str, Sequence[int]]:
+    """The values of each name without its count."""
+    found: dict[str, list[int]] = {}
+    for name, at in record.names.items():
+        found.setdefault(strip(name).removeprefix(":"), []).append(at)
+    return found
+
+
+def _spelled(full: str, versions: Mapping[str, Sequence[int]], among: Set[int]) -> str:
+    """A name without its count, unless another version of it is not among these."""
+    name = strip(full).removeprefix(":")
+    return name if all(other in among for other in versions.get(name, ())) else full.removeprefix(":")
+
+
+def _are_outputs_read(flow: Dataflow) -> bool:
+    """Is it known of each output what its line mentions? It is not of what has no name, nor of a module."""
+    return all(flow.entries[at].reads for at in flow.record.outputs)
 
 
 def _is_item(entry: Entry) -> bool:
@@ -195,15 +278,33 @@ def _replaced(flow: Dataflow) -> Callable[[set[int]], bool]:
     return lambda lost: all(at in later for at in lost if not lost & flow.sources(at).keys())
 
 
+def _replaced_leaves(flow: Dataflow) -> set[int]:
+    """Leaves as they were before, or are after, the version that was used: all of them are one parameter."""
+    trained = {strip(e.name) for e in flow.entries if e.is_leaf and e.status is GradStatus.OK}
+    return {at for at, e in enumerate(flow.entries)
+            if e.is_leaf and (strip(e.name) in trained or e.is_because(*WRITTEN_SINCE))}  # fmt: skip
+
+
 def _names(flow: Dataflow, positions: Collection[int]) -> str:
-    return listed([flow.entries[at].name for at in sorted(positions)])
+    return listed([flow.entries[at].name for at in sorted(positions) if not _is_of_update(flow, at)])
+
+
+def _is_of_update(flow: Dataflow, at: int) -> bool:
+    """Is it what a step of training names after its loss: gradients, and the parameters beside them?"""
+    return flow.record.training is not None and at > max(flow.record.outputs, default=at)
 
 
 def _hidden(flow: Dataflow, missing: Sequence[int]) -> Iterator[str]:
-    """Lines on the way to an output that cut off what is not recorded."""
-    cut_off = {at: found for at in missing if at in flow.to_outputs and (found := hidden_cuts(flow.entries[at]))}
-    beside = {at: found for at in sorted(flow.to_outputs) if (found := hidden_beside(flow.entries[at]))}
-    for at, cuts in list({**cut_off, **beside}.items())[:MOST]:
+    """Lines on the way to an output that would cut off what is not recorded, each once."""
+    training = flow.record.training
+    if training is not None and (training.stepped or training.untrained):  # which says what lacks its gradient
+        return
+    ways = [at for at in [*missing, *sorted(flow.to_outputs)] if at in flow.to_outputs]
+    hidden = {at: [*hidden_cuts(flow.entries[at]), *hidden_beside(flow.entries[at])] for at in ways}
+    losing = [(at, cuts) for at, found in hidden.items() if (cuts := [one for one in found if may_lose(one)])]
+    groups = grouped(losing, lambda one: tuple((cut.text, cut.use.kind, cut.line) for cut in one[1]))
+    for (at, cuts), *more in groups[:MOST]:
         kinds = ", ".join(dict.fromkeys(one.use.kind for one in cuts))
         parts = ", ".join(dict.fromkeys(f"`{one.text}`" for one in cuts))
-        yield say("hidden_cut", parts=parts, kinds=kinds, at=named(flow.entries[at]))
+        times = f" ({len(more) + 1} times)" if more else ""
+        yield say("hidden_cut", parts=parts, kinds=kinds, at=named(flow.entries[at]) + times)

@@ -36,7 +36,7 @@ def _notes(flow: Dataflow, entry: Entry, arrays: Arrays) -> list[str]:
         notes.append(say("aliases", names=listed(entry.aliases, len(entry.aliases))))
     if flow.edges[flow.position[entry.name]] and flow.record.framework == "torch":
         notes.append(say("own_grad", value=repr(entry.name)))
-    known = arrays.summarize(entry.held_grad)
+    known = arrays.summary(entry.held_grad)
     if known is not None and known.nonfinite:
         notes.append(say("not_finite", count=known.nonfinite, size=known.size))
     return [*notes, *map(str, flow.record.notes)]
@@ -54,7 +54,7 @@ def _overwritten(flow: Dataflow, at: int) -> list[Finding]:
 
 def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
     """Where a gradient that is zero everywhere became so: the nearest values that it comes from and that have one."""
-    if not _is_zero(arrays.summarize(flow.entries[at].held_grad)):
+    if not _is_zero(arrays.summary(flow.entries[at].held_grad)):
         return []
     found: list[Finding] = []
     before: dict[int, int | None] = {at: None}
@@ -66,7 +66,7 @@ def _zero(flow: Dataflow, at: int, arrays: Arrays) -> list[Finding]:
             if source not in flow.edges[target] or entry.status is not GradStatus.OK or target in before:
                 continue
             before[target] = source
-            if _is_zero(arrays.summarize(entry.held_grad)):
+            if _is_zero(arrays.summary(entry.held_grad)):
                 pending.append(target)
             elif cuts := _cut_in_a_loop(flow, target):
                 found += [cut_finding(flow, cut, flow.chain(before, target)) for cut in cuts]
@@ -89,7 +89,7 @@ def _became_zero(
     facts = [say("became_zero", target=repr(entry.name), value=repr(value.name))]
     if Note("hooked", about=value.name) in flow.record.notes:
         return about(flow, "hooked", value, value.source, facts=facts, chain=flow.chain(before, source))
-    if arrays.is_tensor(entry.held_value) and _is_zero(arrays.summarize(entry.held_value)):
+    if arrays.is_tensor(entry.held) and _is_zero(arrays.summary(entry.held)):
         facts.append(say("value_is_zero", target=repr(entry.name)))
     others = [each for each in flow.consumers[source] if source in flow.edges[each] and each != target]
     if others:

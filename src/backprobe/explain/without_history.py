@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from backprobe.cuts.cutting_operations import Use, uses
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
 from backprobe.cuts.unrecorded import hidden_cuts, unseen_calls
-from backprobe.explain.about_entries import about, by_status, is_returned, scopes_of
+from backprobe.explain.about_entries import about, by_status, is_none, is_returned, scopes_of
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import MOST, named, quoted
@@ -23,6 +24,8 @@ DIFFERENTIATED = "values that are differentiated"
 def without_history(flow: Dataflow, at: int) -> list[Finding]:
     """The cuts between differentiated values and an entry; or what it is computed from requires no gradient."""
     entry, flow = flow.entries[at], Dataflow(flow.record, has_run=False)
+    if is_none(entry):  # of which nothing was made: no line has cut it off
+        return [by_status(flow, entry)]
     before = flow.before([at])
     severing = flow.severing(before, {at})
     cuts = [cut for cut in severing if not flow.edges[cut.target]] or [cut for cut in severing if cut.target == at]
@@ -66,11 +69,14 @@ def _name_in(flow: Dataflow, at: int, line: int) -> str:
 
 def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
     entry = flow.entries[at]
+    first = _inherited(flow, at) if entry.is_because("inherited") else at
+    if first != at:
+        return replace(_no_history_seen(flow, first, before), chain=flow.chain(flow.after(first), at))
     if entry.status is GradStatus.NO_GRAD:
         return about(flow, "no_grad", entry, entry.source, value=DIFFERENTIATED)
     if entry.is_because("reentrant_checkpoint"):
         return by_status(flow, entry)
-    if entry.status is GradStatus.DETACHED and _uses_no_number(entry):
+    if entry.is_because("shape_only") or (entry.status is GradStatus.DETACHED and _uses_no_number(entry)):
         facts = [say("shape_only", names=quoted([read.name for read in entry.reads]))]
         return about(flow, "frozen_leaf", entry, entry.source, facts=facts)
     if entry.status is GradStatus.DETACHED:
@@ -86,6 +92,17 @@ def _no_history_seen(flow: Dataflow, at: int, before: set[int]) -> Finding:
         return about(flow, "frozen.call", entry, entry.source, facts=facts, chain=chain, text=text)
     code = "frozen" if flow.sources(at) or is_returned(flow, at) else "frozen_leaf"
     return about(flow, code, entry, entry.source, facts=facts or [entry.reason], chain=chain)
+
+
+def _inherited(flow: Dataflow, at: int) -> int:
+    """The value that was cut off first of those that one without a history is computed from."""
+    while flow.entries[at].is_because("inherited"):
+        status = flow.entries[at].status
+        before = next((one for one in flow.sources(at) if one < at and flow.entries[one].status is status), at)
+        if before == at:
+            return at
+        at = before
+    return at
 
 
 def _uses_no_number(entry: Entry) -> bool:

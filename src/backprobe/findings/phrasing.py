@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import sys
+import contextlib
+import io
+import tokenize
 from collections.abc import Sequence
 
+from backprobe.record.brief import path
 from backprobe.record.entries import Entry
 from backprobe.record.source import Source
 
@@ -50,17 +52,23 @@ def shorten(text: str, most: int = 60) -> str:
     return text[: most - 1] + "…" if len(text) > most else text
 
 
-def place(file: str, line: int) -> str:
-    """The name of a file and a line in it; of a notebook's cell its number, as in the notebook's own tracebacks."""
-    notebook = sys.modules.get("IPython")
-    shell = notebook.get_ipython() if notebook is not None else None
-    named = shell.compile.format_code_name(file) if shell is not None else None
-    return f"{named[1] if named is not None else os.path.basename(file)}:{line}"
-
-
 def location(source: Source) -> str:
-    """A line of code with its whole path, as editors and terminals link it."""
-    return f"{source.file}:{source.line}: {source.text.strip()}"
+    """A line of code with its path, as editors and terminals link it."""
+    return f"{path(source.file, source.line)}: {source.text.strip()}"
+
+
+def uncommented(source: Source) -> str:
+    """A line of code without a comment at its end.
+
+    >>> uncommented(Source("train.py", 1, "u = f('#')  # as in the paper"))
+    "u = f('#')"
+    """
+    text = source.text.strip()
+    with contextlib.suppress(tokenize.TokenError, SyntaxError):  # of a statement over several lines the first
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                text = text[: token.start[1]].rstrip()
+    return text
 
 
 def named(entry: Entry) -> str:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from backprobe.errors import indented, labelled
+from backprobe.markup import Html, element, facts, numbered, shown
+from backprobe.record.brief import path, place
 from backprobe.record.source import Source
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """One thing that was found: what it is, where, what was seen that shows it, and what would change it.
 
@@ -41,13 +43,28 @@ class Finding:
     remedy: str = ""
     fields: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        where = "" if self.source is None else f" ({place(self.source.file, self.source.line)})"
+        return f"<Finding {self.kind}: {self.headline}{where}>"
+
     def __str__(self) -> str:
-        line = "" if self.source is None else f"{self.source.file}:{self.source.line}\n  {self.source.text.strip()}"
-        parts = [("at", line), ("path", " -> ".join(self.chain)), *(("seen", fact) for fact in self.facts)]
-        return "\n".join([self.headline, *labelled([*parts, ("next", self.remedy)])])
+        return "\n".join([self.headline, *labelled(self._parts())])
+
+    def _repr_html_(self) -> str:
+        return shown(self._html())
+
+    def _html(self) -> Html:
+        return facts(self.headline, self._parts())
+
+    def _parts(self) -> list[tuple[str, str]]:
+        """What is said of it, each with its label."""
+        source = self.source
+        line = "" if source is None else f"{path(source.file, source.line)}\n  {source.text.strip()}"
+        seen = [("seen", fact) for fact in self.facts]
+        return [("at", line), ("path", " -> ".join(self.chain)), *seen, ("next", self.remedy)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """The answer to one question: what was found, the causes first, and in ``notes`` what could not be judged and why.
 
@@ -65,8 +82,8 @@ class Report:
     notes: tuple[str, ...] = ()
 
     @property
-    def ok(self) -> bool:
-        """Was nothing found?"""
+    def ok(self) -> bool | None:
+        """Was nothing found? None where that is not known: see ``bp.check``."""
         return not self.findings
 
     def of_kind(self, *kinds: str) -> Sequence[Finding]:
@@ -77,6 +94,15 @@ class Report:
         marks = [f"  {number}. " if len(self.findings) > 1 else "  " for number in range(1, len(self.findings) + 1)]
         found = [mark + indented(str(each), len(mark)) for mark, each in zip(marks, self.findings, strict=True)]
         return "\n".join([self.heading, *found, *(f"  note: {note}" for note in self.notes)])
+
+    def __repr__(self) -> str:
+        found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""
+        return f"<{type(self).__name__}: {self.heading}{found}>"
+
+    def _repr_html_(self) -> str:
+        found = numbered([each._html() for each in self.findings])
+        notes = [element("div", f"note: {note}", class_="note") for note in self.notes]
+        return shown(element("div", self.heading, class_="heading"), found, *notes)
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         printer.text(str(self))  # type: ignore[attr-defined]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from backprobe.backends.discover import load_arrays
 from backprobe.errors import BadOption
+from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
+from backprobe.record.brief import kind, written
 from backprobe.recording import Recording
 
 
@@ -29,7 +31,7 @@ def health(recording: Recording) -> Report:
     """
     if not isinstance(recording, Recording):
         raise BadOption(
-            f"health takes a recording, not {type(recording).__name__}", asked="bp.health(...)",
+            f"health takes a recording, not {kind(recording)}", asked=f"bp.health({written(recording)})",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
     from backprobe.health import depth, precision, units, zeros  # which import NumPy
@@ -40,7 +42,10 @@ def health(recording: Recording) -> Report:
     values, grads = (sum(each is not None for each in kept) for kept in (arrays.values, arrays.grads))
     nothing = "no other problems found" if arrays.not_finite else "no problems found"
     heading = f"{len(found)} findings" if len(found) > 1 else "1 finding" if found else nothing
-    return Report(f"{heading}: {values} values and {grads} gradients were checked", tuple(found), tuple(arrays.notes))
+    checked = f"{plural(values, 'value')} and {plural(grads, 'gradient')} were checked"
+    if not values and not grads:
+        heading, checked = "nothing was checked", "no value or gradient has numbers that can be read"
+    return Report(f"{heading}: {checked}", tuple(found), tuple(arrays.notes))
 
 
 __all__ = ["health"]

@@ -28,10 +28,9 @@ class RecordArrays:
         self.record, self.graph, self.backend = record, Graph.of(record), backend
         self.entries: Sequence[Entry] = record.entries
         self.not_finite: set[int] = set()
+        self.remarks: list[str] = []  # of checks: what was seen, and is no problem
         self.values = [
-            None
-            if entry.status in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
-            else self._finite(at, entry.held_value)
+            None if entry.status in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR) else self._finite(at, entry.held)
             for at, entry in enumerate(self.entries)
         ]
         self.grads = [self._finite(at, entry.grad_or_none) for at, entry in enumerate(self.entries)]
@@ -72,7 +71,7 @@ class RecordArrays:
             notes.append(SEVERAL_SCALES if len(self.record.scales) > 1 else UNKNOWN_SCALE)
         if self.not_finite:
             notes.append(NOT_FINITE.format(len(self.not_finite)))
-        return notes
+        return [*notes, *self.remarks]
 
 
 def rms(numbers: Any) -> float:

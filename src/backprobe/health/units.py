@@ -20,8 +20,8 @@ FEWEST = 8  # distinct rows: a healthy unit is 0 for all of them by chance once 
 def check(arrays: RecordArrays) -> Iterator[Finding]:
     """Check each entry that is a ReLU, a tanh or a sigmoid of its only input."""
     for at, (entry, value) in enumerate(zip(arrays.entries, arrays.values, strict=True)):
-        if value is None or value.dtype.kind == "c" or value.ndim < 2:
-            continue
+        if value is None or value.dtype.kind == "c" or value.ndim < 2 or arrays.grads[at] is None:
+            continue  # what no gradient comes to passes none on, whatever it is
         source = arrays.only_input(at)
         before = None if source is None else arrays.values[source]
         if _is_relu(entry.op, value, before):

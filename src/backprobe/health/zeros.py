@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from backprobe.findings.report import Finding
 from backprobe.health.precision import is_flushed
 from backprobe.health.record_arrays import RecordArrays
+from backprobe.health.rightly_zero import rightly_zero
 from backprobe.record.graph import reached
+from backprobe.record.names import strip
 
 ZERO = "zero means: every number of the gradient is exactly 0, whatever the scale"
 DERIVATIVE = "zero means: every number of the local partial is exactly 0"
@@ -20,13 +22,21 @@ def check(arrays: RecordArrays) -> Iterator[Finding]:
 
 
 def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
-    graph = arrays.graph
+    graph, calls = arrays.graph, _calls(arrays)
     zero = {at for at, grad in enumerate(arrays.grads) if grad is not None and not grad.any()}
     for at in sorted(zero, reverse=True):
         consumers = [one for one in graph.consumers[at] if arrays.grads[one] is not None]
         if is_flushed(arrays, at) or (consumers and zero.issuperset(consumers)):
             continue
         behind = reached([at], lambda one: zero.intersection(graph.inputs[one])) - {at}
+        if all(_is_of_few_calls(calls[_call(arrays, one)], zero, {at, *behind}) for one in (at, *behind)):
+            continue
+        rightly = rightly_zero(arrays, at, consumers)
+        if rightly:
+            arrays.remarks.append(
+                f"the gradient of {arrays.entries[at].name!r} is zero, which is not a finding: {rightly}"
+            )
+            continue
         facts = [ZERO]
         if consumers:
             facts.append(f"it comes from the gradient of {arrays.names(consumers)}, which is not zero")
@@ -36,6 +46,30 @@ def _gradients(arrays: RecordArrays) -> Iterator[Finding]:
         source = arrays.entries[consumers[0]].source if consumers else entry.source
         headline = f"the gradient of {entry.name!r} is zero everywhere"
         yield Finding("zero_gradient", entry.name, headline, source, tuple(facts))
+
+
+def _is_of_few_calls(calls: Sequence[int], zero: set[int], together: set[int]) -> bool:
+    """Is the gradient zero in less than half of the calls of one line, none of which leads into another?
+
+    So it is where samples are computed one by one, in a loop: for some of them no unit is active.
+    """
+    return 2 * sum(each in zero for each in calls) < len(calls) and sum(each in together for each in calls) < 2
+
+
+def _calls(arrays: RecordArrays) -> dict[object, list[int]]:
+    """The values that have a gradient, by what computed them."""
+    found: dict[object, list[int]] = {}
+    for at, grad in enumerate(arrays.grads):
+        if grad is not None:
+            found.setdefault(_call(arrays, at), []).append(at)
+    return found
+
+
+def _call(arrays: RecordArrays, at: int) -> object:
+    """The same for each call of a module, and for each time that one line runs."""
+    entry = arrays.entries[at]
+    line = entry.source
+    return strip(entry.name), line and (line.file, line.line)
 
 
 def _partials(arrays: RecordArrays) -> Iterator[Finding]:

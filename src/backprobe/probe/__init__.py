@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.facts import Options
@@ -17,6 +17,8 @@ def probe(
     of: str | int | Callable[[Any], Any] | None = None,
     wrt: str | Sequence[str] | None = None,
     cotangent: Any = None,
+    replace: Mapping[str, Any] | None = None,
+    replace_grad: Mapping[str, Any] | None = None,
     strategy: str = "edges",
     values: str = "alias",
     partials: bool | str = False,
@@ -49,7 +51,7 @@ def probe(
 
     A *block*, ``with bp.probe(model, select) as rec:`` or ``with bp.probe() as rec:``, records your own code as it
     stands, around a model or by its variables. In PyTorch you call ``backward()`` in it, once or several times; in
-    TensorFlow ``of`` names the variable of the block that is differentiated when the block is over.
+    TensorFlow ``of`` names the value of the block that is differentiated when the block is over.
 
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> with bp.probe() as rec:
@@ -58,10 +60,20 @@ def probe(
     >>> rec["u"].grad
     tensor(12.)
 
-    ``of`` is the path of what to differentiate in the return value, or a function of it. ``cotangent`` is the vector
+    ``of`` is the path of what to differentiate in the return value, or a function of it; or the name of any value that
+    the probe knows, also with an index: ``of="h.3.attn:scores[..., 0, 5]"``. ``cotangent`` is the vector
     of the vector-Jacobian product, shaped like the output, for one that is not a scalar. ``values="copy"`` copies
     every value at once. ``create_graph`` lets gradients be differentiated again. ``strategy`` is one of ``edges``,
     ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not show which it is.
+
+    ``replace`` puts other values into the place of named ones, and the program goes on with them: a tensor, a function
+    of the value, which is differentiated through, or an entry of another recording, by name or pattern. The entry has
+    ``replaced`` and, beside its ``value``, the ``original``. ``replace_grad`` does the same to gradients: what
+    the function returns flows on from the named value, and is the ``grad`` of its entry.
+
+    >>> rec = bp.probe(f, replace={"u": lambda u: u * 0})(3.0, 2.0, 1.0)
+    >>> rec["u"].value, rec["u"].original, rec["v"].value, rec["x"].grad
+    (tensor(0.), tensor(6.), tensor(1.), tensor(0.))
 
     ``partials=True`` also takes the derivative of each value with respect to each of its direct inputs alone: the edges
     of the circuit that ``bp.draw`` shows, and the factors of ``bp.derive``. Each value costs one short pass of its own,
@@ -83,4 +95,4 @@ def probe(
     Unsupported; what the program itself raises comes out as it is, with a note added.
     """
     options = Options(strategy, values, create_graph, partials, nonfinite)
-    return Probe(target, select, of, names_in(wrt), cotangent, options, backend, session)
+    return Probe(target, select, of, names_in(wrt), cotangent, replace, replace_grad, options, backend, session)

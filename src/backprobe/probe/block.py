@@ -20,15 +20,19 @@ from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BackprobeError, Unsupported
 from backprobe.probe.block_options import refuse_options_of_block
-from backprobe.probe.block_variables import computed_in, output_of
+from backprobe.probe.block_variables import outputs_of, why_not
+from backprobe.probe.error_notes import raised
 from backprobe.probe.form import Form
 from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
+from backprobe.probe.output import Output
+from backprobe.probe.replacements import refuse_unknown_paths
 from backprobe.probe.request import Request, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
+from backprobe.record.reasons import Reason
 from backprobe.recording import BlockRecording
 from backprobe.source.bytecode import names_loaded
-from backprobe.source.frames import name_in
+from backprobe.source.frames import forget, name_in
 from backprobe.tracing.finiteness import without_moved
 from backprobe.tracing.frame_observer import FrameObserver
 from backprobe.tracing.schema import Schema
@@ -73,38 +77,69 @@ class BlockRun(Form):
         return self.recording
 
     def exit(self, error: BaseException | None) -> None:
-        """End the block. Raises NothingMatched, and whatever choosing an output and differentiating it raise."""
+        """End the block. Raises NothingMatched, and BadOutput for an ``of`` or a cotangent that is not there."""
         try:
             self.installed.close()
             self.closing()
-            for name in self.tape.unseen():
-                self.trace.note("compiled_not_followed", name=name)
+            for unseen in self.tape.not_followed():
+                self.trace.note(unseen.code, **unseen.fields)
             if error is not None and not isinstance(error, BackprobeError):
-                self.add_notes(error)
+                why = raised(error, self.add_notes(error))
+                self.trace.note(why.code, **why.fields)
+            for one in self.replacing.missed() if self.replacing is not None else ():
+                self.trace.note("replaced_nothing", name=one.text, option=one.option)
             try:
-                if error is None and isinstance(self.tape, Differentiator):
-                    self.noting(partial(self._differentiate, self.tape))
+                if isinstance(self.tape, Differentiator):
+                    if error is None:
+                        self.differentiate(self.tape)
+                    else:
+                        self.tape.give_up(Reason("block_raised", {"error": type(error).__name__}))
             finally:
                 self.trace.close()
                 self.recording.settle(self._record())
-            if error is None:
+            is_read = all(note.code != "block_not_read" for note in self.trace.notes)
+            if error is None and is_read and not self.tape.unseen():
                 self.refuse_missed(self.schema)
+            if error is None and self.replacing is not None and self.replacing.failed is not None:
+                raise self.replacing.failed  # the program has caught it
         finally:
             self._release()
 
-    def _differentiate(self, differentiator: Differentiator) -> None:
-        """Run backward from a variable of the block."""
-        assert self.frame is not None
+    def differentiate(self, differentiator: Differentiator) -> None:
+        """Run backward from what the block has computed. Where that cannot be done, it is noted: a program that runs
+        without a block runs with one.
+        """
+        try:
+            self.noting(partial(self._run_backward, differentiator))
+        except Exception as error:
+            why = why_not(error, self.probe, self.tape)
+            if why is None:
+                raise
+            self.trace.note(why.code, **why.fields)
+            differentiator.give_up(why)
+
+    def _run_backward(self, differentiator: Differentiator) -> None:
         self.doing = "choosing the output of"
-        computed = computed_in(self.frame, self.tape, differentiator)
-        output = output_of(self.frame, computed, self.probe, self.tape, self.spelled())
-        local, dot, leaf = (output.path or "").lstrip(".").partition(".")
-        number = self.trace.hold(output.tensor, local, dot + leaf)
-        self.outputs[number] = None
+        outputs = self.to_differentiate(differentiator)
+        numbers = [self._held(output, differentiator.gives) for output in outputs]
+        self.outputs.update(dict.fromkeys(numbers))
         self.hold_unnamed()
         self.doing = "differentiating"
-        captures = self.trace.captures(self.trace.schema([number]))
-        differentiator.differentiate(Ran(None, self.trace.versions.tensors[number], output.cotangent, captures))
+        captures = self.trace.captures(self.trace.schema(numbers))
+        tensors = [self.trace.versions.tensors[number] for number in numbers]
+        (differentiated, cotangent) = (tensors[0], outputs[0].cotangent) if len(tensors) == 1 else (tensors, None)
+        differentiator.differentiate(Ran(None, differentiated, cotangent, captures))
+
+    def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
+        """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
+        assert self.frame is not None
+        return outputs_of(self.frame, differentiator, self.probe, self.trace, self.spelled(), self.backend.name)
+
+    def _held(self, output: Output, otherwise: str) -> int:
+        if output.name is not None:
+            return self.trace.hold_output(output.tensor, None, output.name)
+        local, dot, leaf = (output.path or otherwise).lstrip(".").partition(".")
+        return self.trace.hold(output.tensor, local, dot + leaf)
 
     def closing(self) -> None:
         """The program no longer reports; modules that never ran may still get a name."""
@@ -115,6 +150,8 @@ class BlockRun(Form):
         self.tape.release()
         self.outputs.clear()
         self.versions.clear()
+        if self.frame is not None:
+            forget(self.frame)
         self.frame = None
 
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
@@ -130,7 +167,7 @@ class BlockRun(Form):
         with self.tape.quiet():
             passed = self.tape.backward(self.trace.captures(self.schema))
         live = self.probe.options.create_graph
-        return self.judged(over(self.trace, self.backend, self.schema, passed, live=live))
+        return self.judged(over(self.trace, self.backend, self.schema, passed, live=live, code=self.code))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""
@@ -157,6 +194,10 @@ class ModelBlock(BlockRun):
             Modules(self, self.versions if self.probe.options.nonfinite else None),
             unfit_buffers(self),
         )
+        self.code = self.modules.code
+        models, target = models_of(self), self.probe.target
+        if self.replacing is not None:
+            refuse_unknown_paths(self.replacing, models.call(target, (), {}), models, target, in_block=True)
         observer, tape = self.modules.observer(), self.tape
         if isinstance(tape, Differentiator):
             observer = replace(observer, given=lambda inputs: tape.follow(_leaves(inputs)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from backprobe.errors import BadOption
 from backprobe.probe.request import Request, name_of
+from backprobe.record.brief import kind
 
 
 def refuse_options_of_block(probe: Request, is_run_backward: bool) -> None:
@@ -35,6 +36,6 @@ def refuse_options_of_block(probe: Request, is_run_backward: bool) -> None:
     if not (probe.of is None or isinstance(probe.of, str)):
         raise BadOption(
             "of is the name of a variable in a block", asked=f"with bp.probe({target}of={probe.of!r})",
-            found=f"a {type(probe.of).__name__}", why="a block returns nothing: it leaves variables behind",
+            found=kind(probe.of), why="a block returns nothing: it leaves variables behind",
             next='of="loss", with loss = ... in the block',
         )  # fmt: skip

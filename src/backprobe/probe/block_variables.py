@@ -1,4 +1,4 @@
-"""The variable of a block that is differentiated, where the program does not run backward itself."""
+"""The variables of a block in which the probe, and not the program, runs backward."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
+from backprobe.backends.protocol import BlockTape
 from backprobe.backends.tensors import Tensors
-from backprobe.errors import NothingToDifferentiate
+from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
+from backprobe.probe.inner_output import named_output
 from backprobe.probe.output import Output, Words, choose
 from backprobe.probe.request import Request
+from backprobe.record.reasons import Reason
 from backprobe.source.frames import UNKNOWN, name_in
+from backprobe.tracing.trace import Trace
 
-IN_BLOCK = Words(
-    "the block", "a last line that makes a scalar of it, loss = ...", "a last line that makes it real, loss = abs(...)"
-)
+SCALAR, REAL = "a last line that makes a scalar of it, loss = ...", "a last line that makes it real, loss = abs(...)"
+
+COMPILED = "it ran compiled, as a whole, and left no variable to differentiate"
+EAGERLY = "model.compile(..., run_eagerly=True) before fit: then its layers and its loss are recorded"
 
 
 class Variables(dict[str, Any]):
@@ -32,11 +37,27 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
     return Variables({name: variables[name] for name in sorted(made, key=made.__getitem__) if made[name]})
 
 
-def output_of(frame: FrameType, computed: Variables, probe: Request, tape: Tensors, asked: str) -> Output:
-    """The variable that ``of`` names, or a part of it; else the one that holds what was computed last.
+def outputs_of(
+    frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
+) -> list[Output]:  # fmt: skip
+    """The variable that ``of`` names, a part of it, or another value; else the one that holds what was computed last.
 
+    Where no variable will do, as around ``model.fit``, it is what the program itself asked gradients of, all together.
     Raises BadOutput or NothingToDifferentiate.
     """
+    try:
+        return [_output_of(frame, computed_in(frame, trace.tape, differentiator), probe, trace, asked, framework)]
+    except (BadOutput, NothingToDifferentiate):
+        own = differentiator.targets() if probe.of is None and probe.cotangent is None else ()
+        if not own:
+            raise
+        return [Output(tensor, None, None) for tensor in own]
+
+
+def _output_of(
+    frame: FrameType, computed: Variables, probe: Request, trace: Trace, asked: str, framework: str
+) -> Output:  # fmt: skip
+    words = Words("the block", SCALAR, REAL, framework)
     if probe.of is None and not computed:
         raise NothingToDifferentiate(
             "the block computes nothing that can be differentiated", asked=asked,
@@ -48,4 +69,19 @@ def output_of(frame: FrameType, computed: Variables, probe: Request, tape: Tenso
     name = of.partition(".")[0]
     value = name_in(frame, name)
     held = computed if value is UNKNOWN else Variables({**computed, name: value})
-    return choose(held, of, probe.cotangent, tape, IN_BLOCK)
+    return named_output(trace, held, of, probe.cotangent, words) or choose(held, of, probe.cotangent, trace.tape, words)
+
+
+def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
+    """Why a block was not differentiated; None for an error about what the probe was asked for, which is raised."""
+    if not isinstance(error, BackprobeError):
+        said = str(error).partition("\n")[0].strip("'\"")
+        known = [note.removeprefix("backprobe: ") for note in getattr(error, "__notes__", ())[1:]]
+        return Reason("block_not_differentiated", {"why": f"{type(error).__name__}: {said}", "next": "\n".join(known)})
+    is_unknown = isinstance(error.__cause__, KeyError)
+    if not isinstance(error, BadOutput | NothingToDifferentiate) or is_unknown or probe.cotangent is not None:
+        return None
+    if any(one.code == "keras_compiled" for one in tape.not_followed()):
+        return Reason("block_not_differentiated", {"why": COMPILED, "next": EAGERLY})
+    found = f" ({error.found})" if isinstance(error, BadOutput) else ""
+    return Reason("block_not_differentiated", {"why": error.headline + found, "next": error.next})

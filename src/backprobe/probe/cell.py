@@ -126,6 +126,10 @@ class CellRun(Run):
     def cell(self) -> Cell:
         return self.probe.target  # type: ignore[no-any-return]
 
+    def inner_names(self) -> tuple[str, ...]:
+        """None: the output is a variable that the cell leaves behind."""
+        return ()
+
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         with refusing_depth(self.cell.file):
             scope = self.trace.use_root(partial(CellScope, self.cell, self._tensors_read()))

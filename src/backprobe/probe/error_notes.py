@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Protocol
@@ -13,8 +13,10 @@ from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.cuts.cutting_operations import parsed
 from backprobe.errors import BackprobeError
-from backprobe.explain.graph_errors import cut_note, note
+from backprobe.explain.graph_errors import cut_note, frozen_note, note
+from backprobe.probe.request import Request
 from backprobe.record.entries import Record
+from backprobe.record.reasons import Reason
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
 from backprobe.tracing.schema import kept
@@ -31,6 +33,7 @@ class Running(Protocol):
     backend: Backend
     tape: Tape
     trace: Trace
+    probe: Request
 
 
 def explained(run: Running, error: BaseException) -> str | None:
@@ -58,7 +61,13 @@ def _explained(run: Running, error: BaseException) -> str | None:
     if outputs:
         held = run.trace.captures(run.trace.schema_so_far(outputs))
         failure = replace(failure, values=(held.index(run.trace.versions.captures[outputs[0]]),))
-    return note(failure, record, captured)
+    return note(failure, record, captured, _in_place(run))
+
+
+def _in_place(run: Running) -> Collection[str]:
+    """The paths of the modules of the model that is probed, if one is, that are set to write in place."""
+    models, target = run.backend.models, run.probe.target
+    return models.in_place(target) if models is not None and models.is_model(target) else ()
 
 
 def explain_unconnected(run: Running, error: BackprobeError) -> None:
@@ -67,6 +76,8 @@ def explain_unconnected(run: Running, error: BackprobeError) -> None:
     returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
     record, _ = so_far(run, outputs=returned)
     said = None if record is None else cut_note(record)
+    if said is None and run.tape.undifferentiated is not None:
+        said = frozen_note(run.tape.undifferentiated())
     if said is not None:
         error.add_note(said)
 
@@ -83,6 +94,19 @@ def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] =
     with run.tape.quiet():
         passed = run.tape.unfinished(run.trace.captures(schema))
     return over(run.trace, run.backend, schema, passed).record(), list(schema.captured)
+
+
+def raised(error: BaseException, known: str) -> Reason:
+    """That a program raised this error: what it says, the innermost of the program's own lines, and what is known."""
+    said = next(iter(str(error).splitlines()), "")
+    fields = {"error": f"{type(error).__name__}: {said}" if said else type(error).__name__, "known": known}
+    if not isinstance(error, Exception):
+        return Reason("interrupted", fields)
+    at = _users(error.__traceback__)
+    if at is None:
+        return Reason("raised", fields)
+    file, line = at.tb_frame.f_code.co_filename, at.tb_lineno
+    return Reason("raised_at", {**fields, "at": f"{file}:{line}", "text": linecache.getline(file, line).strip()})
 
 
 def _users(step: TracebackType | None) -> TracebackType | None:

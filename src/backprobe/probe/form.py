@@ -10,15 +10,18 @@ from backprobe.backends.discover import BACKENDS
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError
-from backprobe.findings.phrasing import place
 from backprobe.probe.error_notes import explained
+from backprobe.probe.inner_output import names_in
+from backprobe.probe.replacements import replacing_of, texts_replaced
 from backprobe.probe.request import Request, name_of
+from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.record.names import strip
 from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.patterns import refuse_unmatched, selection
 from backprobe.source.user_code import innermost, package
 from backprobe.tracing.finiteness import judged
+from backprobe.tracing.module_code import NO_CODE
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.trace import Trace
 from backprobe.tracing.transcribe import Run
@@ -39,12 +42,19 @@ class Form:
         chosen = probe.select if probe.select is None or isinstance(probe.select, str) else tuple(probe.select)
         if chosen is None and probe.options.nonfinite:
             chosen = self.looked_into
-        self.selection = selection(chosen, self.in_function)
+        self.selection = selection(chosen, self.in_function, self.inner_names(), texts_replaced(probe))
         self.tape = self.opened()
+        self.replacing = replacing_of(probe, self.tape, backend, in_function=self.in_function)
         self.unfit: Mapping[str, Nonfinite] = {}  # buffers that hold NaN or Inf before the program runs
         self.undo: list[Callable[[], None]] = []  # what gives the caller's containers back as they were
         file = self.file()
-        self.trace = Trace(self.tape, self.selection, None if file is None else home(file))
+        self.trace = Trace(
+            self.tape, self.selection, None if file is None else home(file), replacing=self.replacing
+        )  # fmt: skip
+
+    def inner_names(self) -> tuple[str, ...]:
+        """The names of values that may turn out to be the output, though the program does not return them."""
+        return names_in(self.probe.of)
 
     def opened(self) -> Tape:
         refuse_options(self.backend, self.probe.options)
@@ -59,8 +69,11 @@ class Form:
         inner = innermost(self.starts_at())
         return None if inner is None else inner.__code__.co_filename
 
-    def add_notes(self, error: BaseException) -> None:
-        """Add notes to an error of the program: where the probe was, and what is known about the error."""
+    def add_notes(self, error: BaseException) -> str:
+        """Add notes to an error of the program: where the probe was, and what is known about the error.
+
+        Returns what is known.
+        """
         note = f"backprobe: raised while {self.doing} {self.subject()} under a probe"
         last = self.trace.read().last
         if last is not None and last[1].line:
@@ -68,9 +81,10 @@ class Form:
             where = place(scope.file, site.line)
             note += f"; the last name bound was {site.local or 'none'!r} ({where}: {site.text})"
         error.add_note(note)
-        for known in (explained(self, error), self.explain_error(error)):
-            if known:
-                error.add_note(known)
+        known = [said for said in (explained(self, error), self.explain_error(error)) if said]
+        for said in known:
+            error.add_note(said)
+        return "\n".join(said.removeprefix("backprobe: ") for said in known)
 
     def noting(self, step: Callable[[], T]) -> T:
         """Take a step; an error of the program gets its notes."""
@@ -81,6 +95,9 @@ class Form:
         except BaseException as error:
             self.add_notes(error)
             raise
+
+    code = NO_CODE
+    """What of the program's source is to be read where a gradient is missing."""
 
     def hold_unnamed(self) -> None:
         """Where NaN and Inf are looked for, differentiated values without a name are checked as well."""
@@ -99,11 +116,14 @@ class Form:
             return
         missed = schema.unmatched(self.selection)
         if missed:
-            known = {strip(name) for name in (*schema.names.positions, *schema.seen, *self.known_names())}
-            # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
-            spelled = [name.removeprefix(":") if self.in_function else name for name in known]
             why = " ".join(map(str, self.trace.notes | dict.fromkeys(schema.notes)))
-            refuse_unmatched(missed[0].text, spelled, self.subject(), self.spelled, why)
+            refuse_unmatched(missed[0].text, self.names(schema), self.subject(), self.spelled, why)
+
+    def names(self, schema: Schema) -> list[str]:
+        """The names of the program without counts, selected or not."""
+        known = {strip(name) for name in (*schema.names.positions, *schema.seen, *self.known_names())}
+        # in the function form a bare ``u`` is the local ``:u``, elsewhere it is a module
+        return [name.removeprefix(":") if self.in_function else name for name in known]
 
     def subject(self) -> str:
         """The recorded program, as messages call it."""

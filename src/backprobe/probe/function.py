@@ -9,7 +9,7 @@ from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
 from backprobe.probe.output import Output
-from backprobe.probe.request import name_of
+from backprobe.probe.request import given, name_of
 from backprobe.probe.run import Run
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
@@ -64,7 +64,7 @@ class FunctionRun(Run):
         except TypeError as error:
             raise BadOption(
                 f"{name_of(function)} cannot be called with these arguments: {error}",
-                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                asked=given(args, kwargs),
                 found=f"{name_of(function)}{signature}", next="the arguments that the function itself takes",
             ) from error  # fmt: skip
         unknown = (self.probe.wrt or frozenset()) - bound.arguments.keys()
@@ -81,8 +81,13 @@ class FunctionRun(Run):
         """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
         try:
             return super().output(result)
-        except (BadOutput, NothingToDifferentiate):
-            if not any(self.tape.is_tensor(leaf) and self.tape.is_floating(leaf) for leaf in self.arguments):
+        except (BadOutput, NothingToDifferentiate) as error:
+            if isinstance(error, NothingToDifferentiate) and self.probe.wrt is not None and not self.probe.wrt:
+                error.why, error.next = "wrt=[] differentiates no argument", "leave out wrt= to differentiate them all"
+                raise
+            tape, known = self.tape, self.trace.versions.tensors
+            is_other = any(tape.is_tensor(one) and tape.is_differentiated(one) for one in known)  # a Variable, say
+            if not is_other and not any(tape.is_tensor(leaf) and tape.is_floating(leaf) for leaf in self.arguments):
                 self._refuse_no_floating(self.arguments)
             raise
 

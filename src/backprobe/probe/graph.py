@@ -12,7 +12,7 @@ from backprobe.backends.discover import load_arrays, load_backend
 from backprobe.backends.facts import Backward, Node, Outcome
 from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOption
-from backprobe.probe.output import SUMMED, choose, weighed
+from backprobe.probe.output import SUMMED, Words, choose, weighed
 from backprobe.probe.request import Request
 from backprobe.record.entries import Entry, Lost, Record
 from backprobe.record.names import strip
@@ -60,7 +60,7 @@ class GraphRun:
     def _asked(self) -> tuple[Any, list[int]]:
         """The cotangent, and the positions of the nodes to record."""
         target, of = self.program.target(self.probe.of)
-        output = choose(target, of, SUMMED, self.program)
+        output = choose(target, of, SUMMED, self.program, Words(framework=self.program.framework))
         known = self.program.describe(output.tensor).shape is not None
         cotangent = (weighed if known else self._given)(output.tensor, self.probe.cotangent, self.program)
         self.nodes = self.program.nodes(output.tensor)

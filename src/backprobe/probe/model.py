@@ -9,14 +9,16 @@ from typing import Any
 from backprobe.backends.capabilities import ModelCall, Models, ModuleObserver, Staging
 from backprobe.errors import BadOption, NoSource
 from backprobe.probe.form import Form
+from backprobe.probe.replacements import refuse_unknown_paths
 from backprobe.probe.run import Run
 from backprobe.record.containers import leaves
 from backprobe.record.entries import GradStatus
-from backprobe.record.names import quote
+from backprobe.record.names import quote_path
 from backprobe.record.nonfinite import Nonfinite
 from backprobe.record.reasons import Reason
-from backprobe.source.reporting import reporting
+from backprobe.source.user_code import innermost
 from backprobe.tracing.finiteness import unfit
+from backprobe.tracing.module_code import ModuleCode
 
 OUTPUTS_AND_OWN = ("**", ":*")
 """Outputs of modules, parameters, and the arguments and locals of the model's own forward."""
@@ -31,15 +33,18 @@ class Modules:
     """The modules of one model, and how what they return and bind gets its names in a run."""
 
     def __init__(self, run: Form, versions: Versions | None = None) -> None:
-        self.tape, self.trace, self.selection = run.tape, run.trace, run.selection
+        self.tape, self.trace, self.plan = run.tape, run.trace, run.trace.plan
         self.executed: set[str] = {""}
+        self.code = ModuleCode()
         self.versions = versions
 
     def observer(self) -> ModuleObserver:
         """The observer to which the model's parameters and modules report while it runs."""
+        wants_parameter = self.plan.wants_parameter.of if self.versions is None else _always
         return ModuleObserver(
-            self._parameter, self._wants_output, self._wants_locals, self._rewritten, self._returned, self._writing,
-            self._written,
+            self._parameter, self.plan.wants_output.of, self.plan.wants_locals.of, self._rewritten,
+            self.trace.name_returned, self._writing, self._written, wants_parameter,
+            executed=self.executed, calls=self.code.calls, kinds=self.code.kinds,
         )  # fmt: skip
 
     def name_unseen(self, call: ModelCall, compiled: Sequence[str] = ()) -> None:
@@ -47,32 +52,22 @@ class Modules:
 
         They may have run in one of the compiled functions.
         """
-        hidden = call.hidden_paths()
-        for path in call.module_paths():
-            if path not in self.executed and self._wants_output(path):
-                inside = Reason("in_compiled", {"functions": ", ".join(compiled)}) if compiled else None
-                why = hidden.get(path, inside)
-                self.trace.absent(_quoted(path), *(NOT_RUN if why is None else (GradStatus.OPAQUE, why)))
-
-    def _returned(self, path: str, output: Any) -> Any:
-        self.executed.add(path)
-        return self.trace.name_returned(_quoted(path), output)
+        wanted = self.plan.wants_output
+        unseen = [path for path in call.module_paths() if path not in self.executed and wanted[path]]
+        hidden = call.hidden_paths() if unseen else {}
+        inside = Reason("in_compiled", {"functions": ", ".join(compiled)}) if compiled else None
+        for path in unseen:
+            why = hidden.get(path, inside)
+            self.trace.absent(quote_path(path), *(NOT_RUN if why is None else (GradStatus.OPAQUE, why)))
 
     def _parameter(self, path: str, tensor: Any) -> Any:
         if self.versions is not None:
-            self.versions[_quoted(path)] = tensor, self.trace.versions.version(tensor)
-        return self.trace.name_path(_quoted(path), tensor)
-
-    def _wants_output(self, path: str) -> bool:
-        return self.selection.wants_return(_quoted(path))
-
-    def _wants_locals(self, path: str) -> bool:
-        scope = _quoted(path)
-        return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
+            self.versions[quote_path(path)] = tensor, self.trace.versions.version(tensor)
+        return self.trace.name_path(quote_path(path), tensor)
 
     def _rewritten(self, path: str, forward: Any) -> Any:
         try:
-            return reporting(forward, self.trace.module_opener(_quoted(path)), operations=self.trace.operations)
+            return self.trace.reporting_forward(quote_path(path), forward)
         except NoSource as error:
             self.trace.note("locals_unseen", name=path or "the model", why=error.headline)
             return None
@@ -89,13 +84,18 @@ class Modules:
         return [leaf for _, leaf in leaves(inputs) if self.tape.is_tensor(leaf)]
 
 
+def _always(path: str) -> bool:
+    """With ``nonfinite`` the version of each parameter is noted, and not only of those that were selected."""
+    return True
+
+
 def unfit_buffers(run: Form) -> Mapping[str, Nonfinite]:
     """The buffers of a model that hold NaN or Inf before it runs, where that is asked for."""
     buffers = models_of(run).buffers
     if buffers is None or not run.probe.options.nonfinite:
         return {}
     held = buffers(run.probe.target)
-    return unfit({_quoted(path): buffer for path, buffer in held.items()}, run.backend.arrays)
+    return unfit({quote_path(path): buffer for path, buffer in held.items()}, run.backend.arrays)
 
 
 def models_of(run: Form) -> Models:
@@ -107,7 +107,7 @@ def models_of(run: Form) -> Models:
 
 def names_in(call: ModelCall) -> list[str]:
     """The names of the modules and parameters of a model."""
-    return [_quoted(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
+    return [quote_path(path) for path in (*call.module_paths(), *call.parameter_paths()) if path]
 
 
 class ModelRun(Run):
@@ -122,27 +122,27 @@ class ModelRun(Run):
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.probe.wrt is not None:
             raise BadOption(
-                "wrt is for functions: in the model form nothing is altered", asked=f"wrt={sorted(self.probe.wrt)}",
-                why="the requires_grad flags of parameters and inputs are used as they are",
-                next="x.requires_grad_() for an input, or bp.probe(lambda x: model(x), wrt='x')",
+                "wrt is for functions, and a model is recorded as it is", asked=f"wrt={sorted(self.probe.wrt)}",
+                why="what is differentiated is what the model's own parameters and inputs say",
+                next="x.requires_grad_() for an input, or " * (self.backend.name == "torch")
+                + "bp.probe(lambda x: model(x), wrt='x')",
             )  # fmt: skip
         self.unfit = unfit_buffers(self)
         self.call = models_of(self).call(self.probe.target, args, kwargs)
+        if self.replacing is not None:
+            refuse_unknown_paths(self.replacing, self.call, models_of(self), self.probe.target)
         return self.call.inputs
 
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         modules = Modules(self)
         run = functools.partial(self.tape.staged, self.call.run) if isinstance(self.tape, Staging) else self.call.run
+        self.code = modules.code
         returned = self.trace.following.call_settled(run, inputs, modules.observer())
         result = self.call.finish(returned, self.undo)
         modules.name_unseen(self.call)
         return result
 
     def known_names(self) -> Sequence[str]:
-        return names_in(self.call)
-
-
-@functools.lru_cache(65536)
-@functools.lru_cache(65536)
-def _quoted(path: str) -> str:
-    return ".".join(quote(segment) for segment in path.split(".")) if path else ""
+        forward = innermost(self.starts_at())
+        own = () if forward is None else forward.__code__.co_varnames[1:]
+        return [*names_in(self.call), *(f":{name}" for name in own)]

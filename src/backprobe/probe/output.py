@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
+from backprobe.record.brief import kind, written
 from backprobe.record.containers import at_path, leaves
-from backprobe.record.names import nearest
+from backprobe.record.names import COUNT, nearest
 
 SUMMED = object()
 """The cotangent that is 1 everywhere, whatever the shape of the output."""
 
 
 @dataclass(frozen=True)
+class Weighing:
+    """A cotangent that depends on the output: a function that makes it of the tensor, when that has its numbers."""
+
+    weigh: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
 class Output:
-    """The tensor to differentiate, its path in the return value (None if computed from it), and the cotangent."""
+    """The tensor to differentiate, its path in the return value (None if computed from it), and the cotangent.
+
+    An element of a named value has a ``name``.
+    """
 
     tensor: Any
     path: str | None
     cotangent: Any
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,35 +44,66 @@ class Words:
     holder: str = "the return value"
     scalar: str = "of=lambda result: result[{at}]"
     real: str = "of=lambda result: abs(result)"
+    framework: str = ""
 
 
 RETURNED = Words()
+ONES = {"torch": "torch.ones({})", "tensorflow": "tf.ones({})", "jax": "jnp.ones({})"}
+CUT_OFF = {
+    "torch": (
+        "no argument or parameter requires a gradient, or the graph was cut on the way (detach, no_grad)",
+        "requires_grad_() on an input or parameter; in the function form, remove what cuts the graph",
+    ),
+    "tensorflow": (
+        "it was computed from no argument and no trainable Variable, or was cut off on the way (tf.stop_gradient, "
+        "NumPy, an integer or bool dtype)",
+        "remove what cuts it off; or trainable=True for a Variable that it is computed from",
+    ),
+    "jax": (
+        "it was computed from no argument of the function, or was cut off on the way (jax.lax.stop_gradient, NumPy, an "
+        "integer or bool dtype)",
+        "remove what cuts it off; or give the function what it is computed from as an argument",
+    ),
+}
+"""Why an output leads back to nothing, and what to do, in the words of each framework."""
 
 
 def choose(
-    result: Any, of: str | int | Callable[[Any], Any] | None, cotangent: Any, tape: Tensors, words: Words = RETURNED
+    result: Any,
+    of: str | int | Callable[[Any], Any] | None,
+    cotangent: Any,
+    tape: Tensors,
+    words: Words = RETURNED,
+    names: Callable[[], Collection[str]] = tuple,
 ) -> Output:
-    """The output of a program. Raises BadOutput or NothingToDifferentiate."""
+    """The output of a program, whose names are there for suggestions. Raises BadOutput or NothingToDifferentiate."""
     floating = [(path, leaf) for path, leaf in leaves(result) if tape.is_tensor(leaf) and tape.is_floating(leaf)]
     if of is None:
         path, tensor = _only(result, floating, tape, words)
     elif callable(of):
         path, tensor = None, of(result)
     else:
-        path, tensor = _at(result, str(of), floating, words)
+        path, tensor = _at(result, str(of), floating, tape, words, names)
+    return differentiated(tensor, path, of, floating, cotangent, tape, words)
+
+
+def differentiated(
+    tensor: Any, path: str | None, of: Any, floating: list[tuple[str, Any]], cotangent: Any, tape: Tensors, words: Words
+) -> Output:
+    """A tensor as the output. Raises BadOutput or NothingToDifferentiate."""
     if not tape.is_tensor(tensor) or not tape.is_floating(tensor):
         raise BadOutput(
-            "the selected output is not a floating-point tensor", asked=f"of={of!r}",
-            found=f"{type(tensor).__name__}", next=_choices(floating),
+            "the selected output is not a floating-point tensor", asked=f"of={written(of)}",
+            found=_kind(tensor, tape), next=_choices(floating),
         )  # fmt: skip
     if not tape.is_differentiated(tensor):
+        why, next = CUT_OFF.get(words.framework, CUT_OFF["torch"])
         raise NothingToDifferentiate(
             "the output does not depend on any differentiated value",
             asked=f"the gradients of {words.holder}" + (f" at {path.lstrip('.')!r}" if path else ""),
             found="an output without history",
-            why="no argument or parameter requires a gradient, or the graph was cut on the way "
-            "(detach, no_grad, stop_gradient)",
-            next="requires_grad_() on a PyTorch input or parameter; in the function form, remove what cuts the graph",
+            why=why,
+            next=next,
         )
     return Output(tensor, path, weighed(tensor, cotangent, tape, words))
 
@@ -72,7 +115,7 @@ def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Wo
         return next(iter(distinct.values()))
     if not floating:
         raise BadOutput(
-            f"{words.holder} holds no floating tensor", found=f"{type(result).__name__}",
+            f"{words.holder} holds no floating tensor", found=_kind(result, tape),
             why="a gradient is the derivative of a floating output", next="return a tensor made from the arguments",
         )  # fmt: skip
     raise BadOutput(
@@ -83,17 +126,39 @@ def _only(result: Any, floating: list[tuple[str, Any]], tape: Tensors, words: Wo
     )  # fmt: skip
 
 
-def _at(result: Any, of: str, floating: list[tuple[str, Any]], words: Words) -> tuple[str, Any]:
+def _at(
+    result: Any, of: str, floating: list[tuple[str, Any]], tape: Tensors, words: Words,
+    names: Callable[[], Collection[str]],
+) -> tuple[str, Any]:  # fmt: skip
     try:
         return f".{of}", at_path(result, of)
     except KeyError as error:
-        paths = [path.lstrip(".") for path, _ in floating]
-        close = nearest(of, paths) or paths
+        paths = [path.lstrip(".") for path, _ in floating if path]
+        inside = _inside(of, names())
+        close = nearest(of, paths) or inside or paths
+        otherwise = "leave out of=" if floating else "return a tensor made from the arguments"
         raise BadOutput(
-            f"{words.holder} has nothing at {of!r}", asked=f"of={of!r}",
-            found=f"{type(result).__name__} with {', '.join(paths) or 'no floating tensor'}; no {error}",
-            next=f"of={close[0]!r}" if close else "return a tensor",
+            f"{words.holder} has nothing at {of!r}" + (", and no value has that name" if inside else ""),
+            asked=f"of={of!r}",
+            found=_kind(result, tape) + (f" with {', '.join(paths)}; no {error}" if paths else "")
+            + (f"; the nearest names: {', '.join(inside)}" if inside else ""),
+            next=f"of={close[0]!r}" if close else otherwise,
         ) from error  # fmt: skip
+
+
+def _inside(of: str, names: Collection[str]) -> list[str]:
+    """The names in the program that are most like this one: the same as a local first."""
+    asked = COUNT.sub("", of).partition("[")[0].lstrip(":")
+    inner = [name for name in names if not name.startswith("return")]
+    return [name for name in inner if name.lstrip(":") == asked] or nearest(of, inner)
+
+
+def _kind(value: Any, tape: Tensors) -> str:
+    """What a value is, in words that are the same in every framework and while it is being traced."""
+    if not tape.is_tensor(value):
+        return kind(value)
+    known = tape.describe(value)
+    return f"a tensor of shape {known.shape} and dtype {known.dtype}"
 
 
 def _choices(floating: list[tuple[str, Any]]) -> str:
@@ -108,6 +173,8 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
         import numpy
 
         return None if shape is None else tape.cotangent(tensor, numpy.ones(shape))
+    if isinstance(cotangent, Weighing):
+        return tape.cotangent(tensor, cotangent.weigh(tape.concrete(tensor)))
     if cotangent is None:
         if str(dtype).startswith("complex"):
             raise BadOutput(
@@ -115,14 +182,25 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
                 why="only a real scalar has one gradient",
                 next=f"cotangent=1.0, or {words.real}",
             )  # fmt: skip
+        if shape is not None and math.prod(shape) == 0:
+            raise BadOutput(
+                "the output has no elements", asked="its gradient", found=f"shape {shape}",
+                why="a gradient is the derivative of a number",
+                next="an output that is computed from one element or more",
+            )  # fmt: skip
         if shape is None or math.prod(shape) != 1:
             raise BadOutput(
                 "the output is not a scalar", asked="its gradient", found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=f"cotangent=numpy.ones({shape}), or "
+                next=f"cotangent={ONES.get(words.framework, 'numpy.ones({})').format(shape)}, or "
                 + words.scalar.format(at=", ".join("0" * len(shape or ()))),
             )  # fmt: skip
         return None
+    if _is_complex(cotangent) and not str(dtype).startswith("complex"):
+        raise BadOutput(
+            "the cotangent is complex, and the output is not", asked=f"cotangent={written(cotangent)}",
+            found=f"an output of dtype {dtype}", next="a cotangent of real numbers",
+        )  # fmt: skip
     made = tape.cotangent(tensor, cotangent)
     if tape.describe(made).shape != shape:
         raise BadOutput(
@@ -130,3 +208,9 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
             found=f"output of shape {shape}", next=f"a cotangent of shape {shape}",
         )  # fmt: skip
     return made
+
+
+def _is_complex(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_is_complex, value))
+    return isinstance(value, complex) or "complex" in str(getattr(value, "dtype", ""))

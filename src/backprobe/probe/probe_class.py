@@ -10,12 +10,15 @@ from typing import Any
 
 from backprobe.backends.discover import find_backend, find_program, is_model
 from backprobe.backends.refusals import refuse
-from backprobe.errors import BadOption
+from backprobe.errors import BadOption, Unsupported
+from backprobe.markup import facts, shown
 from backprobe.probe.block import BlockRun, ModelBlock, PlainBlock
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.graph import GraphRun
 from backprobe.probe.model import ModelRun
-from backprobe.probe.request import Request, name_of
+from backprobe.probe.replacements import OPTIONS, check_replacing
+from backprobe.probe.request import Request, name_of, refuse_class
+from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves
 from backprobe.recording import BlockRecording, Recording
 from backprobe.source.bytecode import names_loaded
@@ -27,23 +30,44 @@ from backprobe.source.user_code import package
 class Probe(Request):
     """A function or model ready to be recorded: call it with its arguments, or open a block with it."""
 
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        super().__post_init__()
+        for option in OPTIONS:
+            check_replacing(option, getattr(self, option))
+
     open_blocks: dict[int, list[BlockRun]] = field(default_factory=dict, repr=False, compare=False)  # by thread
+
+    def __repr__(self) -> str:
+        return f"<Probe of {', '.join([self._about(), *(f'{name}={value}' for name, value in self._asked())])}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"Probe of {self._about()}", self._asked()))
+
+    def _about(self) -> str:
+        return name_of(self.target) if self.target is not None else "a block"
+
+    def _asked(self) -> list[tuple[str, str]]:
+        asked = ((option, getattr(self, option)) for option in ("select", "of", *OPTIONS))
+        return [(name, repr(value)) for name, value in asked if value is not None]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Recording:
         """Run the target once with these arguments and backward once. Returns the ``Recording``."""
         program = find_program(self.backend, self.target, self.session)
         if program is not None:
+            self._refuse_replacing("a graph", "its values were fixed when it was made")
             return GraphRun(self, program).record(args, kwargs)
         if self.session is not None:
             raise BadOption(
                 "session runs the tensors of a TensorFlow graph",
                 asked=f"bp.probe({name_of(self.target)}, session=...)",
-                found=f"a target of type {type(self.target).__name__}", next=f"bp.probe({name_of(self.target)})",
+                found=kind(self.target), next=f"bp.probe({name_of(self.target)})",
             )  # fmt: skip
+        refuse_class(self.target, "probe")
         if not callable(self.target):
             raise BadOption(
-                f"{type(self.target).__name__} is neither a function nor a model", asked=f"bp.probe({self.target!r})",
-                found="an object that cannot be called", next="bp.probe(f)(x), with f a function",
+                f"{kind(self.target)} is neither a function nor a model", asked=f"bp.probe({written(self.target)})",
+                found="an object that cannot be called", next="bp.probe(f)(x), with f a function or a model",
             )  # fmt: skip
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(self.backend, [self.target, *values])
@@ -74,18 +98,30 @@ class Probe(Request):
         opened.remove(run)
         run.exit(error)
 
+    def _refuse_replacing(self, target: str, why: str) -> None:
+        for option in OPTIONS:
+            if getattr(self, option):
+                raise Unsupported(
+                    f"{option} is not available in {target}", asked=f"bp.probe(..., {option}=...)", why=why,
+                    next=f"rec = bp.probe(f, {option}=...)(x), with the program in a function f",
+                )  # fmt: skip
+
     def _block(self, frame: FrameType) -> BlockRun:
         if self.target is None:
+            self._refuse_replacing("a block without a model", "it runs unmodified, and is observed from outside")
             held = [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
             found = find_backend(self.backend, [*held, frame], mixed=False, spelled="with bp.probe({}) as rec:")
             return PlainBlock(self, found, frame)
-        backend = find_backend(self.backend, [self.target])
+        refuse_class(self.target, "probe")
         asked = f"with bp.probe({name_of(self.target)})"
-        (backend.blocks or refuse(backend, "blocks", asked)).refuse(self.target, asked)
-        if not is_model(backend, self.target):
+        is_plain = isinstance(self.target, str | int | float)
+        backend = None if is_plain else find_backend(self.backend, [self.target])
+        if backend is not None:
+            (backend.blocks or refuse(backend, "blocks", asked)).refuse(self.target, asked)
+        if backend is None or not is_model(backend, self.target):
             raise BadOption(
-                "`with bp.probe(...)` takes a model, or nothing", asked=f"with bp.probe({name_of(self.target)})",
-                found=f"a target of type {type(self.target).__name__}",
+                "`with bp.probe(...)` takes a model, or nothing", asked=asked,
+                found=kind(self.target),
                 next="with bp.probe() as rec: around what calls it, or rec = bp.probe(f)(x)",
             )  # fmt: skip
         return ModelBlock(self, backend, frame)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.backends.facts import Options
 from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
 
 STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
@@ -23,6 +24,8 @@ class Request:
     of: str | int | Callable[[Any], Any] | None = None
     wrt: frozenset[str] | None = None
     cotangent: Any = None
+    replace: Mapping[str, Any] | None = None
+    replace_grad: Mapping[str, Any] | None = None
     options: Options = field(default_factory=Options)
     backend: str | None = None
     session: Any = None
@@ -31,16 +34,23 @@ class Request:
         """Raises BadOption."""
         options, of = self.options, self.of
         for name, value, allowed in (("strategy", options.strategy, STRATEGIES), ("values", options.values, VALUES)):
-            if value not in allowed:
+            if not isinstance(value, str) or value not in allowed:
                 raise BadOption(
-                    f"{name} is one of {', '.join(allowed)}", asked=f"{name}={value!r}", next=f"{name}={allowed[0]!r}"
+                    f"{name} is one of {', '.join(allowed)}",
+                    asked=f"{name}={written(value)}",
+                    next=f"{name}={allowed[0]!r}",
                 )
         _check_partials(options.partials, options.strategy)
         _check_nonfinite(options.nonfinite, options.strategy)
         _check_texts("select", self.select)
-        if not (of is None or isinstance(of, str | int) or callable(of)):
+        if not isinstance(options.create_graph, bool):
             raise BadOption(
-                f"of is a path, a position or a function, not {type(of).__name__}", asked=f"of={of!r}", next="of='loss'"
+                "create_graph is True or False", asked=f"create_graph={written(options.create_graph)}",
+                next="create_graph=True",
+            )  # fmt: skip
+        if isinstance(of, bool) or not (of is None or isinstance(of, str | int) or callable(of)):
+            raise BadOption(
+                f"of is a path, a position or a function, not {kind(of)}", asked=f"of={written(of)}", next="of='loss'"
             )
 
 
@@ -51,16 +61,22 @@ def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:
 
 
 def _check_texts(name: str, texts: Any) -> None:
-    if not (texts is None or isinstance(texts, str | Sequence | set | frozenset)):
+    if texts is None or isinstance(texts, str):
+        return
+    is_list = isinstance(texts, Sequence | set | frozenset) and not isinstance(texts, bytes)
+    other = next((text for text in texts if not isinstance(text, str)), "") if is_list else texts
+    if not isinstance(other, str):
         raise BadOption(
-            f"{name} is a text or a list of texts, not {type(texts).__name__}", asked=f"{name}={texts!r}",
-            next=f"{name}='x'",
+            f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
+            asked=f"{name}={written(texts)}", next=f"{name}='x'",
         )  # fmt: skip
 
 
 def _check_partials(partials: Any, strategy: str) -> None:
-    if partials not in PARTIALS:
-        raise BadOption('partials is True, False or "full"', asked=f"partials={partials!r}", next="partials=True")
+    if not isinstance(partials, bool | str) or partials not in PARTIALS:
+        raise BadOption(
+            'partials is True, False or "full"', asked=f"partials={written(partials)}", next="partials=True"
+        )
     if partials and strategy != "edges":
         raise BadOption(
             "partials are taken at gradient edges", asked=f"partials={partials!r}, strategy={strategy!r}",
@@ -70,7 +86,7 @@ def _check_partials(partials: Any, strategy: str) -> None:
 
 def _check_nonfinite(nonfinite: Any, strategy: str) -> None:
     if not isinstance(nonfinite, bool):
-        raise BadOption("nonfinite is True or False", asked=f"nonfinite={nonfinite!r}", next="nonfinite=True")
+        raise BadOption("nonfinite is True or False", asked=f"nonfinite={written(nonfinite)}", next="nonfinite=True")
     if nonfinite and strategy != "edges":
         raise BadOption(
             "NaN and Inf are looked for in one pass over the gradient edges",
@@ -81,3 +97,19 @@ def _check_nonfinite(nonfinite: Any, strategy: str) -> None:
 def name_of(target: Any) -> str:
     """What a target is called in messages."""
     return str(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """What a function was called with, as messages count it."""
+    return f"{len(args)} positional argument{'s' * (len(args) != 1)}" + "".join(f", {name}=" for name in kwargs)
+
+
+def refuse_class(target: Any, verb: str) -> None:
+    """Raise BadOption for a class in the place of an object of it."""
+    if isinstance(target, type):
+        made = target.__name__.lower()
+        raise BadOption(
+            f"{target.__name__} is a class, and bp.{verb} takes an object of it, or a function",
+            asked=f"bp.{verb}({target.__name__})", found=kind(target),
+            next=f"{made} = {target.__name__}(...), and bp.{verb}({made})",
+        )  # fmt: skip

@@ -9,9 +9,11 @@ from typing import Any
 
 from backprobe.backends.facts import Backward, Ran
 from backprobe.errors import BadOutput, NothingToDifferentiate
-from backprobe.probe.error_notes import explain_unconnected
+from backprobe.probe.error_notes import explain_unconnected, so_far
 from backprobe.probe.form import Form
-from backprobe.probe.output import Output, choose
+from backprobe.probe.inner_output import named_output
+from backprobe.probe.output import Output, Words, choose
+from backprobe.probe.replacements import refuse_never_bound
 from backprobe.probe.request import name_of
 from backprobe.recording import Recording
 from backprobe.tracing.schema import Schema
@@ -27,11 +29,22 @@ class Run(Form):
     schema: Schema
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
-        """Run forward and backward; whatever happens, nothing is left behind."""
+        """Run forward and backward; whatever happens, nothing is left behind.
+
+        The KeyboardInterrupt of a user who stops it has the recording until then, as ``so_far``.
+        """
         try:
             inputs = self.inputs(args, kwargs)
             run = functools.partial(self.tape.run, self._program, inputs, self.probe.wrt, self.undo)
             return self._recording(*self.noting(run))
+        except (BadOutput, NothingToDifferentiate) as error:
+            explain_unconnected(self, error)
+            raise
+        except KeyboardInterrupt as stop:
+            record, _ = so_far(self)
+            if record is not None:
+                stop.so_far = Recording(record)  # type: ignore[attr-defined]
+            raise
         finally:
             for put_back in reversed(self.undo):
                 put_back()
@@ -41,12 +54,10 @@ class Run(Form):
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
         """The program itself, up to the choice of what is differentiated."""
         result = self.returned(self.forward(inputs))
+        if self.replacing is not None and self.replacing.failed is not None:
+            raise self.replacing.failed  # the program has caught it
         self.doing = "choosing the output of"
-        try:
-            output = self.output(result)
-        except (BadOutput, NothingToDifferentiate) as error:
-            explain_unconnected(self, error)
-            raise
+        output = self.output(result)
         self.doing = "differentiating"
         self.differentiated = self.hold(output)
         self.hold_unnamed()
@@ -67,13 +78,15 @@ class Run(Form):
         return result
 
     def _recording(self, result: Any, passed: Backward) -> Recording:
-        ran = over(self.trace, self.backend, self.schema, passed, live=self.probe.options.create_graph)
+        ran = over(self.trace, self.backend, self.schema, passed, live=self.probe.options.create_graph, code=self.code)
         self.refuse_missed(self.schema)
+        if self.replacing is not None:
+            refuse_never_bound(self.replacing, self.names(self.schema), self.subject())
         return Recording(self.judged(ran), result)
 
     def hold(self, output: Output) -> int:
         """The number of the value that is differentiated, which always has an entry."""
-        return self.trace.hold_output(output.tensor, output.path)
+        return self.trace.hold_output(output.tensor, output.path, output.name or "return")
 
     def inputs(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
         """What is to be made differentiable, by name."""
@@ -83,4 +96,8 @@ class Run(Form):
         raise NotImplementedError
 
     def output(self, result: Any) -> Output:
-        return choose(result, self.probe.of, self.probe.cotangent, self.tape)
+        words, of, cotangent = Words(framework=self.backend.name), self.probe.of, self.probe.cotangent
+        inner = named_output(self.trace, result, of, cotangent, words)
+        return inner or choose(
+            result, of, cotangent, self.tape, words, lambda: self.names(self.trace.schema_so_far(()))
+        )

@@ -2,27 +2,73 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
+from typing import Any
 
+from backprobe.backends.capabilities import Differentiator
+from backprobe.backends.protocol import Backend
 from backprobe.explain import explain
-from backprobe.findings.phrasing import place
+from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
-from backprobe.probe.block import PlainBlock
 from backprobe.probe.request import Request
-from backprobe.probe.training_loop import Stopped, TrainingLoop
+from backprobe.probe.script_gradients import ScriptGradients
+from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
+from backprobe.record.brief import place
 from backprobe.record.entries import Record
+from backprobe.recording import Recording
 
 STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
-CLEAN = "no NaN or Inf comes to an output or a gradient: {} values and {} gradients were checked, in {} iterations"
+CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
+CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
 NO_BACKWARD = "no backward() ran"
+GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
 MOST = 4  # of what was found before
+AGAIN = 8  # iterations in which a module may yet be called that an earlier one did not call
+CALLED_LATER = "modules that were not called in an earlier iteration were called in a later one"
+NEVER = "no module of these was called in any of {} iterations"
+
+
+OF = {"keras": "tensorflow", "equinox": "jax", "flax": "jax", "optax": "jax"}
+"""Libraries, and the framework that a script which imports them uses."""
+
+
+def imported(source: bytes) -> set[str]:
+    """The packages that a script imports; none where it is not Python."""
+    try:
+        nodes = [*ast.walk(ast.parse(source))]
+    except (SyntaxError, ValueError):
+        return set()
+    named = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    named += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in named}
+
+
+class ScriptBlock(Part):
+    """One of the blocks that a script is recorded in, of which its writer knows nothing."""
+
+    passed: Callable[[FrameType], None]
+    """Called with the frame that runs backward, when it has."""
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        if isinstance(self.tape, Differentiator):
+            self.tape.counts, self.tape.heard = True, self._heard
+        with (self.backend.uncompiled or nullcontext)(), super().watching():
+            yield
+
+    def _heard(self, targets: Sequence[Any], gradients: Any) -> None:
+        self.passed(sys._getframe(1))
+
+    def subject(self) -> str:
+        return "the script"
 
 
 class Script:
@@ -32,16 +78,30 @@ class Script:
     ``backward()``. Then the script is stopped: what it does afterwards repeats that or follows from it.
     """
 
-    def __init__(self, probe: Request, file: str, arguments: Sequence[str]) -> None:
+    def __init__(
+        self, probe: Request, file: str, arguments: Sequence[str], judge: Callable[[Recording], Report] = explain
+    ) -> None:
+        self.judge = judge
         self.probe, self.file, self.arguments = probe, file, [file, *arguments]
         self.answer: Report | None = None
         self.before: dict[str, None] = {}  # sentences about what was found where no backward ran
         self.last: Report | None = None  # of what ran without a backward
+        self.uncalled: set[str] | None = None  # the parameters without a gradient where some module was not called
         self.iterations = self.values = self.gradients = 0
+
+    def frameworks(self) -> list[str]:
+        """Those to listen to: the one that was asked for, or all, those that the script imports itself first."""
+        if self.probe.backend is not None:
+            return [self.probe.backend]
+        own = {OF.get(name, name) for name in imported(Path(self.file).read_bytes())}
+        return sorted(LISTENING, key=lambda name: name not in own)
 
     def run(self) -> None:
         """Run it to its end, or until enough is known. Its errors are raised here, also SystemExit with its status."""
-        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over)
+        loop = TrainingLoop(self.probe, os.path.abspath(self.file), self._over, self._opened, self.frameworks())
+        self.passed = loop.passed
+        gradients = ScriptGradients(self.probe, self._taken, self.judge)
+        loop.without_blocks = gradients.listen
         with self._as_main() as main:
             code = compile(Path(self.file).read_bytes(), str(main.__file__), "exec", dont_inherit=True)
             try:
@@ -50,12 +110,21 @@ class Script:
                     exec(code, vars(main))
                 finally:
                     loop.stop()
+                    gradients.stop()
+                    self.gradients += gradients.count
+                    self.values += gradients.count
             except Stopped:
                 assert self.answer is not None
-                self.answer = replace(self.answer, notes=(STOPPED.format(self.iterations), *self.answer.notes))
+                stopped = STOPPED.format(self.iterations) if self.iterations else GRADIENT.format(gradients.count)
+                self.answer = replace(self.answer, notes=(stopped, *self.answer.notes))
             except SystemExit as error:
                 if error.code:
                     raise
+
+    def _opened(self, probe: Request, backend: Backend, frame: FrameType) -> ScriptBlock:
+        block = ScriptBlock(probe, backend, frame)
+        block.passed = self.passed
+        return block
 
     @contextmanager
     def _as_main(self) -> Iterator[ModuleType]:
@@ -70,7 +139,7 @@ class Script:
         finally:
             sys.argv, sys.path[:], sys.modules["__main__"] = before
 
-    def _over(self, block: PlainBlock, error: BaseException | None) -> bool:
+    def _over(self, block: Part, error: BaseException | None) -> bool:
         """A part of the script is over. Is enough known?"""
         record = block.recording.record
         if not record.entries:
@@ -78,11 +147,40 @@ class Script:
         self.iterations += bool(record.outputs)
         if self.probe.options.nonfinite and self._is_clean(record):
             return False
-        report = explain(block.recording)
+        report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if record.outputs or error is not None:
-            return self._explained(report) and error is None
+            return self._explained(report) and error is None and not self._is_open(report, record)
         self._explained_before(report)
         return False
+
+    def _still_lacking(self, record: Record) -> Record:
+        """The record with those parameters alone that lacked their gradient in each iteration so far."""
+        training = record.training
+        if training is None or self.uncalled is None:
+            return record
+        kept = tuple(one for one in training.untrained if one.name in self.uncalled)
+        return replace(record, training=replace(training, untrained=kept))
+
+    def _is_open(self, report: Report, record: Record) -> bool:
+        """May a later iteration call a module that none has called so far, as one of several experts?"""
+        assert self.answer is not None
+        lacking = () if record.training is None else record.training.untrained
+        again = self.uncalled is not None
+        if again and report.ok:
+            self.answer = replace(self.answer, notes=(*self.answer.notes, CALLED_LATER))
+            return False
+        if not report.of_kind("never_called"):
+            return False
+        self.uncalled = {one.name for one in lacking if self.uncalled is None or one.name in self.uncalled}
+        if self.iterations >= AGAIN:
+            self.answer = replace(self.answer, notes=(*self.answer.notes, NEVER.format(self.iterations)))
+        return self.iterations < AGAIN
+
+    def _taken(self, report: Report) -> bool:
+        """A gradient of a function was explained. Is enough known?"""
+        if self.answer is None or not report.ok:
+            self.answer = report
+        return not report.ok
 
     def _explained(self, report: Report) -> bool:
         """Take a report for the answer, unless NaN and Inf were asked for and it has none."""
@@ -112,13 +210,10 @@ class Script:
         if self.answer is not None:
             return self.answer
         if self.probe.options.nonfinite and (self.iterations or self.last is None) and self.values:
-            heading = CLEAN.format(self.values, self.gradients, self.iterations)
+            if not self.iterations:
+                return Report(CLEAN_GRADIENTS.format(plural(self.gradients, "gradient")))
+            heading = CLEAN.format(
+                plural(self.values, "value"), plural(self.gradients, "gradient"), plural(self.iterations, "iteration")
+            )  # fmt: skip
             return Report(heading, (), tuple(self.before))
         return None if self.last is None else replace(self.last, notes=(*self.last.notes, NO_BACKWARD))
-
-    def shown(self, error: BaseException) -> BaseException:
-        """An error that the script has raised, with a traceback that begins in the script."""
-        step, own = error.__traceback__, os.path.abspath(self.file)
-        while step is not None and step.tb_frame.f_code.co_filename != own:
-            step = step.tb_next
-        return error.with_traceback(step)

@@ -2,7 +2,8 @@
 
 One block around a whole training run would hold every value that it ever computes. A block is opened in the function
 that is running. It ends when ``backward()`` has run in it and some function of the program begins another iteration of
-a loop, or when the function that it was opened in returns. The next one begins where the program goes on.
+a loop (not one called since then that runs no backward itself, such as a helper that freezes parameters), or when the
+function that it was opened in returns. The next one begins where the program goes on.
 """
 
 from __future__ import annotations
@@ -10,27 +11,33 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import takewhile
 from types import CodeType, FrameType
 from typing import Any
 
-from backprobe.backends.capabilities import Recompute
+from backprobe.backends.capabilities import Differentiator, Recompute
 from backprobe.backends.discover import load_backend
-from backprobe.errors import NoSource
+from backprobe.backends.protocol import Backend
+from backprobe.backends.user_lines import callers
+from backprobe.errors import NoSource, NothingToDifferentiate
 from backprobe.probe.block import PlainBlock
 from backprobe.probe.form import home
+from backprobe.probe.output import Output
 from backprobe.probe.request import Request
 from backprobe.source.bytecode import events
 from backprobe.source.locate import is_module
 from backprobe.source.user_code import package
 
-LISTENING = "torch"
-"""The framework whose programs run backward themselves, so that a block need not choose an output."""
+LISTENING = ("torch", "tensorflow", "jax")
+"""The frameworks that are listened to: the first of them that the program has imported."""
 MANY = 1000
 """The most values to keep where no ``backward()`` can reach any of them, as in an evaluation."""
-Over = Callable[[PlainBlock, BaseException | None], bool]
+Opened = Callable[[Request, Backend, FrameType], "Part"]
+"""What makes a block around where a frame stands."""
+Over = Callable[["Part", BaseException | None], bool]
 """Called with each block that has ended, and the error that ended it, if any. Returns whether to stop recording."""
 
 
@@ -38,27 +45,56 @@ class Stopped(SystemExit):
     """Raised in the program when nothing more needs to be recorded."""
 
 
+class Part(PlainBlock):
+    """One of these blocks. What is differentiated in it is what the program itself takes gradients of."""
+
+    @property
+    def passes(self) -> int:
+        """How many tensors the program has run backward from."""
+        return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
+
+    def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
+        found = [Output(tensor, None, None) for tensor in differentiator.targets()]
+        if not found:
+            raise NothingToDifferentiate("the program took no gradient", asked="a gradient", next="tape.gradient(...)")
+        return found
+
+
 class TrainingLoop:
     """Opens and closes the blocks while the program runs in this thread."""
 
-    def __init__(self, probe: Request, file: str, over: Over) -> None:
-        self.probe, self.over = probe, over
+    def __init__(
+        self, probe: Request, file: str, over: Over, opened: Opened = Part, frameworks: Sequence[str] = LISTENING
+    ) -> None:
+        self.probe, self.over, self.opened, self.frameworks = probe, over, opened, frameworks
         self.home = home(file)
-        self.block: PlainBlock | None = None
+        self.block: Part | None = None
         self.tracer: Any = None  # that of the open block
+        self.count = 0  # of the blocks opened so far
         self.before: Any = None  # what traced the thread
+        self.frame: FrameType | None = None  # where it started, and what traced that
+        self.traced: Any = None
         self.is_stopped = False
         self.process = os.getpid()
+        self.without_blocks: Callable[[Backend], None] = lambda backend: None  # called where there are none, each time
 
-    def start(self) -> None:
-        """Record from the next call of a function on, until another tracer replaces this one."""
+    def start(self, frame: FrameType | None = None) -> None:
+        """Record from the next call of a function on, or from where a frame stands, until another tracer comes."""
         self.before = sys.gettrace()
         sys.settrace(self._entered)
+        if frame is not None:
+            self.frame, self.traced = frame, frame.f_trace
+            frame.f_trace = _FrameTracer(self)
+            self.open(frame)
 
-    def stop(self) -> None:
-        """The program is over."""
-        self.close(None)
-        sys.settrace(self.before)
+    def stop(self, error: BaseException | None = None) -> None:
+        """The program is over, or what is recorded of it."""
+        try:
+            self.close(error)
+        finally:
+            sys.settrace(self.before)
+            if self.frame is not None:
+                self.frame.f_trace, self.frame = self.traced, None
 
     def close(self, error: BaseException | None) -> None:
         """End the open block, with the error that ended it, if any."""
@@ -69,24 +105,57 @@ class TrainingLoop:
 
     def open(self, frame: FrameType) -> bool:
         """Begin a block where a frame stands, if the framework is loaded and the frame's source can be read."""
-        if LISTENING not in sys.modules or not _can_hold(frame.f_code):
+        framework = next((one for one in self.frameworks if one in sys.modules), None)
+        if framework is None or not _can_hold(frame.f_code):
             return False
-        block = PlainBlock(self.probe, load_backend(LISTENING), frame)
+        backend = load_backend(framework)
+        if backend.blocks is None:
+            self.without_blocks(backend)
+            return False
+        block = self.opened(self.probe, backend, frame)
         block.enter()
-        self.block, self.tracer = block, sys.gettrace()
+        self.block, self.tracer, self.count = block, sys.gettrace(), self.count + 1
         return True
+
+    @property
+    def passes(self) -> tuple[int, int]:
+        """The number of the open block, and how many tensors the program has run backward from in it."""
+        return (0, 0) if self.block is None else (self.count, self.block.passes)
+
+    def is_of_training(self, entered: tuple[int, int]) -> bool:
+        """May a loop end the iteration? Not one of a function that was called after backward(), as one that freezes
+        parameters is, unless backward() has run in it too, or it computes many values.
+        """
+        block = self.block
+        is_after = block is not None and entered[1] > 0 and entered == self.passes
+        return not is_after or (block is not None and len(block.trace.versions.captures) > MANY)
 
     def begin_iteration(self) -> None:
         """Some loop of the program begins another iteration."""
-        if self.block is not None and self._is_over(self.block):
+        if self.block is not None and self.is_over(self.block):
             self.close(None)
 
-    def _is_over(self, block: PlainBlock) -> bool:
+    def passed(self, calling: FrameType) -> None:
+        """The program has run backward, called from here. Where a library does so, as in ``fit``, that ends the block:
+        the loop is not the program's own. Raises Stopped.
+        """
+        block = self.block
+        if block is None or not _is_of_library(calling, block.frame):
+            return
+        frame = block.frame
+        self.close(None)
+        if self.is_stopped:
+            raise Stopped
+        assert frame is not None
+        self.open(frame)
+
+    def is_over(self, block: Part) -> bool:
+        """Is a block over as another iteration begins?"""
         captures, tape = block.trace.versions.captures, block.tape
         is_backward = isinstance(tape, Recompute) and tape.repeated() is not None
         if is_backward or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
-        if block.outputs:
+        if block.passes:
             return True
         return len(captures) > MANY and not any(map(tape.has_history, captures))
 
@@ -110,13 +179,14 @@ class _FrameTracer:
     def __init__(self, loop: TrainingLoop) -> None:
         self.loop = loop
         self.at = -1
+        self.passes = loop.passes  # of the open block, when this frame was entered
         self.error: BaseException | None = None
 
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         loop = self.loop
         if event == "line":
             at, self.at, self.error = self.at, frame.f_lasti, None
-            if frame.f_lasti < at:
+            if frame.f_lasti < at and loop.is_of_training(self.passes):
                 loop.begin_iteration()
             if loop.is_stopped:
                 raise Stopped
@@ -127,6 +197,16 @@ class _FrameTracer:
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
             loop.close(self.error)
         return self
+
+
+LOOPING = ("keras",)
+"""Libraries with a training loop of their own, which differentiates."""
+
+
+def _is_of_library(calling: FrameType, until: FrameType | None) -> bool:
+    """Is one of the frames between two of these libraries?"""
+    between = takewhile(lambda frame: frame is not until, callers(calling))
+    return any(package(frame.f_code.co_filename) in LOOPING for frame in between)
 
 
 @lru_cache(4096)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import count
 from typing import Any
@@ -107,8 +107,8 @@ def _add_leaves(value: Any, path: str, around: list[int], seen: set[int], found:
         seen.add(id(value))
         around.append(id(value))
         for key, item in inside:
-            below = f"{path}.{quote(key)}"
-            if type(item) in SIMPLE:
+            below, kind = f"{path}.{quote(key)}", type(item)
+            if kind in SIMPLE or not (issubclass(kind, CONTAINERS) or hasattr(kind, "__dataclass_fields__")):
                 found.append((below, item))
             else:
                 _add_leaves(item, below, around, seen, found)
@@ -172,6 +172,31 @@ def at_path(value: Any, path: str) -> Any:
     return value
 
 
+def with_leaves(value: Any, new: Mapping[str, Any], path: str = "", depth: int = 0) -> Any:
+    """A value with other leaves at these paths. Only the containers around them are copies.
+
+    >>> with_leaves((1, {"k": 2}), {".1.k": 3})
+    (1, {'k': 3})
+    """
+    if path in new:
+        return new[path]
+    is_around = any(leaf.startswith(f"{path}.") for leaf in new)
+    inside = children(value) if is_around and depth < DEEPEST else None
+    if inside is None:
+        return value
+    items = [with_leaves(item, new, f"{path}.{quote(key)}", depth + 1) for key, item in inside]
+    if isinstance(value, tuple):
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    made = copy.copy(value)
+    if isinstance(value, dict | list):
+        for place, item in zip(list(dict.keys(made)) if isinstance(made, dict) else count(), items, strict=False):
+            made[place] = item
+    else:
+        for (name, _), item in zip(inside, items, strict=True):
+            object.__setattr__(made, name, item)
+    return made
+
+
 def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
     """A copy of the containers in a value with each leaf replaced; the value itself stays as it is.
 
@@ -186,5 +211,11 @@ def refilled(value: Any, replace: Callable[[Any], Any], depth: int = 0) -> Any:
         new = [new for _, new in pairs]
         return type(value)(*new) if hasattr(value, "_fields") else type(value)(new)
     made = copy.copy(value)
-    _put(made, [(old, new) for old, new in pairs if old is not new])
+    if isinstance(value, list):  # by position: one object may stand in several places, and be replaced by several
+        list.__setitem__(made, slice(None), [new for _, new in pairs])
+    elif isinstance(value, dict):
+        for key, (_, new) in zip(list(dict.keys(value)), pairs, strict=True):
+            made[key] = new
+    else:
+        _put(made, [(old, new) for old, new in pairs if old is not new])
     return made

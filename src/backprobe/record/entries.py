@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from backprobe.errors import NoGradient, Overwritten
+from backprobe.errors import NoGradient, Overwritten, labelled
+from backprobe.markup import facts, shown
+from backprobe.record.brief import brief, path, sizes
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import Finiteness, Nonfinite, Update
 from backprobe.record.positions import Position
-from backprobe.record.reasons import Note, Reason
+from backprobe.record.reasons import COPY, WHY_LOST, Note, Reason
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
+from backprobe.record.training import Training, UsedAt
 
 
 class GradStatus(StrEnum):
@@ -66,8 +69,34 @@ class WhyNone(StrEnum):
 
     NOT_WATCHED = "not_watched"  # it is not a trainable Variable and was not given to watch()
     OUTSIDE = "outside"  # something on the way was computed while the tape did not record
+    NOT_FLOAT = "not_float"  # it has no derivative
+    CUT = "cut"  # an operation on the way lets no gradient through
     NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
     UNKNOWN = "unknown"
+
+
+class CutBy(StrEnum):
+    """Why an operation of a framework lets no gradient through."""
+
+    DTYPE = "dtype"  # what it makes has a dtype without derivatives
+    STOP_GRADIENT = "stop_gradient"
+    STOPPED = "stopped"  # the tape did not record when it ran
+    ASSIGNED = "assigned"  # it writes into a Variable
+    NO_DERIVATIVE = "no_derivative"  # the framework has none for it
+
+
+@dataclass(frozen=True)
+class CutOperation:
+    """An operation, as the framework calls it, that lets no gradient through, and the user's line that ran it.
+
+    ``values`` are the entries nearest to it that go into it; ``dtype`` is that of what it makes.
+    """
+
+    operation: str
+    by: CutBy
+    dtype: str
+    source: Source
+    values: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,7 +104,9 @@ class NoneGiven:
     """A gradient that came back as None when the program asked one of its own tapes for it, at ``source``.
 
     ``name`` is the printed name of the entry ``at`` that it was asked for, or what the framework calls a Variable that
-    has no entry. ``outside`` are the entries on the way that were computed while the tape did not record.
+    has no entry. ``outside`` are the entries on the way that were computed while the tape did not record, ``cuts`` the
+    operations on the way that let no gradient through, ``targets`` what the tape differentiated, and ``dtype`` that of
+    what it was asked for.
     """
 
     at: Position | None
@@ -83,11 +114,15 @@ class NoneGiven:
     source: Source
     why: WhyNone
     outside: tuple[Position, ...] = ()
+    cuts: tuple[CutOperation, ...] = ()
+    targets: tuple[Position, ...] = ()
+    dtype: str = ""
+    is_variable: bool = False
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Stands for a value that was overwritten where no copy could be taken before."""
+    """Stands for a value that was overwritten where no copy could be taken before, or that could not be kept."""
 
     why: Reason
 
@@ -97,7 +132,34 @@ class Lost:
         return str(self.why)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, slots=True)
+class Alias:
+    """A value that shares the memory of the program's own tensor, and is lost once that is written to.
+
+    ``version`` is the tensor's when the recording was over, and ``current`` tells what it is now: None where the
+    framework does not count writes.
+    """
+
+    tensor: Any
+    version: int
+    current: Callable[[Any], int | None]
+
+    @property
+    def held(self) -> Any:
+        """The tensor; ``Lost`` where it was written to since."""
+        is_same = self.current(self.tensor) in (self.version, None)
+        return self.tensor if is_same else Lost(Reason("overwritten_since"))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has memory of its own, and counts its writes from 0: what is pickled is the value."""
+        return _itself, (self.held,)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Entry:
     """One named value of a recording and the gradient of the output with respect to it.
 
@@ -115,7 +177,9 @@ class Entry:
     ``finiteness`` is there where ``nonfinite=True`` asked for it. ``is_leaf`` says whether gradients end at the value
     itself, as at a parameter; it is None where there is no history, or where the framework has no leaves.
     ``leaves_reached`` says of a value that nothing came back to that backward reached all leaves that it is computed
-    from, along other paths; it is False where the backend does not know.
+    from and that a block was to train, along other paths, but for those that were frozen since; it is False where the
+    backend does not know. ``replaced`` says that ``replace=`` put another value into the place of what the program
+    computed, and ``replaced_grad`` that ``replace_grad=`` changed the gradient, which is then what flows on from here.
     """
 
     name: str
@@ -137,6 +201,9 @@ class Entry:
     finiteness: Finiteness | None = None
     is_leaf: bool | None = None
     leaves_reached: bool = False
+    replaced: bool = False
+    held_original: Any = field(default=None, repr=False, metadata=KEPT)
+    replaced_grad: bool = False
 
     @property
     def reason(self) -> str:
@@ -148,17 +215,28 @@ class Entry:
         return self.why is not None and self.why.code in codes
 
     @property
+    def held(self) -> Any:
+        """The value as it was when it got this name; ``Lost`` where it was lost, or never kept."""
+        return self.held_value.held if isinstance(self.held_value, Alias) else self.held_value
+
+    @property
     def value(self) -> Any:
-        """The value as it was when it got this name. Raises ``Overwritten`` where it was overwritten unseen."""
-        if isinstance(self.held_value, Lost):
-            raise Overwritten(
-                f"the value of {self.name!r} is lost",
-                asked=f"rec[{self.name!r}].value",
-                found=self.held_value.reason,
-                why="the value is kept as an alias, and something that backprobe does not see wrote to its memory",
-                next='bp.probe(..., values="copy")',
-            )
-        return self.held_value
+        """The value as it was when it got this name. Raises ``Overwritten`` where it was lost, or never kept."""
+        return self._there(self.held, "value")
+
+    @property
+    def original(self) -> Any:
+        """What the program computed here: of a replaced value what would have gone on, of any other the value."""
+        return self._there(self.held_original, "original") if self.replaced else self.value
+
+    def _there(self, held: Any, part: str) -> Any:
+        """What is held. Raises ``Overwritten`` where it is lost."""
+        if isinstance(held, Lost):
+            why, what_next = WHY_LOST.get(held.why.code, ("", ""))
+            what = "is lost" if what_next == COPY else "was not kept"
+            asked, found = f"rec[{self.name!r}].{part}", held.reason
+            raise Overwritten(f"the {part} of {self.name!r} {what}", asked=asked, found=found, why=why, next=what_next)
+        return held
 
     @property
     def grad(self) -> Any:
@@ -178,7 +256,39 @@ class Entry:
 
     def _line_of_cause(self) -> list[str]:
         source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)
-        return [] if source is None else [f"{source.file}:{source.line}: {source.text.strip()}"]
+        return [] if source is None else [f"{path(source.file, source.line)}: {source.text.strip()}"]
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def __repr__(self) -> str:
+        kind = " ".join(part for part in (sizes(self.shape or ()), self.dtype or "") if part)
+        line = "" if self.source is None else repr(self.source).removeprefix("<Source ").removesuffix(">")
+        return f"<Entry {self.name}: {', '.join(part for part in (str(self.status), kind, line) if part)}>"
+
+    def __str__(self) -> str:
+        return "\n".join([self.name, *labelled(self._parts(), 10)])
+
+    def _repr_html_(self) -> str:
+        return shown(facts(self.name, self._parts()))
+
+    def _parts(self) -> list[tuple[str, str]]:
+        """What is known of it, each with its label."""
+        held = self.held
+        value = f"lost: {held.reason}" if isinstance(held, Lost) else brief(held)
+        missing = ": ".join(filter(None, (str(self.status), self.reason)))
+        gradient = brief(self.held_grad) if self.status is GradStatus.OK else missing
+        return [
+            ("also", ", ".join(self.aliases)), ("value", value),
+            ("original", self._original_in_words() if self.replaced else ""), ("gradient", gradient),
+            ("line", "" if self.source is None else str(self.source)),
+            ("cause", "" if self.cause is None else str(self.cause)),
+            ("inputs", ", ".join([edge.name for edge in self.inputs])),
+        ]  # fmt: skip
+
+    def _original_in_words(self) -> str:
+        held = self.held_original
+        return f"lost: {held.reason}" if isinstance(held, Lost) else brief(held)
 
     @property
     def grad_or_none(self) -> Any:
@@ -209,7 +319,8 @@ class Record:
     model that held NaN or Inf before it ran, by their paths; they are looked for with ``nonfinite=True``. So are
     ``updates``, in the blocks of PyTorch. ``framework`` is the one that the program is written in; ``backend`` has the
     arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
-    None.
+    None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
+    what the source says of entries without a gradient, where nothing is recorded of it.
     """
 
     backend: str
@@ -227,3 +338,5 @@ class Record:
     framework: str = ""
     updates: tuple[Update, ...] = ()
     none_given: tuple[NoneGiven, ...] = ()
+    training: Training | None = None
+    used_at: tuple[UsedAt, ...] = ()

@@ -17,6 +17,7 @@ from backprobe.record.entries import GradStatus, Record
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split
 from backprobe.record.nested_scopes import Box, box_of_each, boxes_of, returned_by
+from backprobe.record.own_reads import own_reads
 
 NO_DERIVATIVE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT, GradStatus.FROZEN, GradStatus.DETACHED,
                  GradStatus.NO_GRAD, GradStatus.OPAQUE)  # fmt: skip
@@ -93,11 +94,13 @@ class Graph:
         return list(self._flows())
 
     def _flows(self) -> Iterator[Flow]:
+        into: list[Sequence[int]] = []
         for target, (entry, inputs) in enumerate(zip(self.entries, self.inputs, strict=True)):
             yield from (Flow(source, target, edge) for source, edge in inputs.items())
+            into.append([*inputs, *(read.at for read in entry.reads if read.at < target)])
             cut = entry.status in NO_DERIVATIVE
-            read = {read.at for read in entry.reads if read.at < len(self.entries)}
-            for source in sorted(read - inputs.keys() - {target}):
+            read = own_reads(target, self.entries, inputs, into.__getitem__) if entry.reads else set()
+            for source in sorted(read - inputs.keys()):
                 if cut or self.entries[source].status in NO_DERIVATIVE:
                     yield Flow(source, target, None)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from backprobe.markup import facts, shown
+from backprobe.record.brief import brief
 from backprobe.record.positions import Position, named_by
 from backprobe.record.source import Source
 
@@ -12,7 +14,7 @@ KEPT = {"static": True}
 """Marks fields that hold the recording's own tensors: a program that reads an entry did not compute them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Edge:
     """One recorded value that flows directly into another, with the derivatives along that edge that were asked for.
 
@@ -31,6 +33,16 @@ class Edge:
     name: str = field(default="", kw_only=True, metadata=named_by("at"))
     partial: Any = field(default=None, metadata=KEPT)
     contribution: Any = field(default=None, metadata=KEPT)
+
+    def __repr__(self) -> str:
+        return f"Edge({', '.join([f'name={self.name!r}', *(f'{name}={text}' for name, text in self._held())])})"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(self.name, self._held()))
+
+    def _held(self) -> list[tuple[str, str]]:
+        held = (("partial", self.partial), ("contribution", self.contribution))
+        return [(name, brief(value)) for name, value in held if value is not None]
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,8 @@ class PathSums:
 
     By induction over the edges this is the sum over all paths of the products of the partials along them. ``judged``
     is how many gradients were compared, ``difference`` the largest relative difference and ``worst`` its entry, and
-    ``unjudged`` names those that cannot be compared: one of your hooks changes them, or they are nested tensors.
+    ``unjudged`` names those that cannot be compared: one of your hooks changes them, they are nested tensors,
+    or terms cancel in them and only rounding is left.
     ``agree`` is whether half the digits of the coarsest dtype that takes part are the same in each.
 
     >>> import torch, backprobe as bp

@@ -33,6 +33,16 @@ def quote(segment: str) -> str:
     return "`" + segment.replace("`", "``") + "`" if SPECIAL & set(segment) or not segment else segment
 
 
+@lru_cache(65536)
+def quote_path(path: str) -> str:
+    """The same of each segment of the path of a module or parameter.
+
+    >>> quote_path("h.0.a:b")
+    'h.0.`a:b`'
+    """
+    return ".".join(map(quote, path.split("."))) if path else ""
+
+
 def canonical(name: str) -> str:
     """The name with back-quotes only where they are needed.
 

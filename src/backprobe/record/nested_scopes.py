@@ -5,8 +5,8 @@ A called function lies in its caller, a module in the nearest module around its 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprobe.record.names import partition, split, strip
@@ -22,6 +22,48 @@ class Box:
     level: int
 
 
+@dataclass(frozen=True)
+class Calls:
+    """The calls of modules: the scopes of each path, in order, and where among all names each scope ends and returns.
+
+    Names stand in the order of execution: those of a module come before the return of the call that it ran in.
+    """
+
+    of_path: Mapping[str, Sequence[str]]
+    ends: Mapping[str, int]
+    returns: Mapping[str, int]
+
+    @classmethod
+    def of(cls, scopes: Iterable[str], names: Iterable[str]) -> Calls:
+        of_path: dict[str, list[str]] = defaultdict(list)
+        for scope in scopes:
+            if not _is_called(scope):
+                of_path[strip(scope)].append(scope)
+        ends: dict[str, int] = {}
+        returns: dict[str, int] = {}
+        for at, name in enumerate(names):
+            scope, local = split(name)
+            if local is not None:
+                ends[partition(scope, "/")[0]] = at
+                if _is_return(local):
+                    returns[scope] = at
+        return cls(of_path, ends, returns)
+
+    def around(self, scope: str) -> str | None:
+        """The call of the nearest module above a module or parameter: the first, where it is not known which."""
+        segments = partition(strip(scope), ".")
+        for length in range(len(segments) - 1, 0, -1):
+            if own := self.of_path.get(".".join(segments[:length])):
+                return self._call(own, self.ends.get(scope))
+        return None
+
+    def _call(self, own: Sequence[str], ended: int | None) -> str:
+        if ended is None or not all(call in self.returns for call in own):
+            return own[0]
+        later = [call for call in own if self.returns[call] > ended]
+        return min(later, key=self.returns.__getitem__, default=own[0])
+
+
 def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
     """Every scope that a name lies in, and every caller of one."""
     scopes: dict[str, None] = {}
@@ -32,20 +74,15 @@ def boxes_of(names: Mapping[str, int]) -> dict[str, Box]:
             for length in range(1, len(parts) + 1):
                 scopes["/".join(parts[:length])] = None
     scopes.pop("", None)
-    modules = _modules(scopes)
+    calls = Calls.of(scopes, names)
     entered = Counter(map(strip, scopes))
     boxes: dict[str, Box] = {}
     for scope in sorted(scopes, key=lambda scope: (len(partition(scope, "/")), len(partition(scope, ".")))):
-        around = _around(scope, modules)
+        around = _around(scope, calls)
         level = boxes[around].level + 1 if around is not None else 1
         own = scope if entered[strip(scope)] > 1 else strip(scope)
         boxes[scope] = Box(scope, _label(own, around), around, level)
     return boxes
-
-
-def _modules(scopes: Iterable[str]) -> dict[str, str]:
-    """The scope of each module by its path; the first where a module was entered more than once."""
-    return {strip(scope): scope for scope in reversed(list(scopes)) if not _is_called(scope)}
 
 
 def _is_called(scope: str) -> bool:
@@ -53,22 +90,14 @@ def _is_called(scope: str) -> bool:
     return len(partition(scope, "/")) > 1
 
 
-def _around(scope: str, modules: Mapping[str, str]) -> str | None:
+def _is_return(local: str) -> bool:
+    return partition(strip(local), ".")[0] == "return"
+
+
+def _around(scope: str, calls: Calls) -> str | None:
     """The box around a scope: the caller of a function, the nearest module above a module."""
     *caller, _ = partition(scope, "/")
-    if caller:
-        return "/".join(caller) or None
-    return _enclosing_module(strip(scope), modules)
-
-
-def _enclosing_module(path: str, modules: Mapping[str, str]) -> str | None:
-    """The scope of the nearest module above a path."""
-    segments = partition(path, ".")
-    for length in range(len(segments) - 1, 0, -1):
-        above = modules.get(".".join(segments[:length]))
-        if above is not None:
-            return above
-    return None
+    return ("/".join(caller) or None) if caller else calls.around(scope)
 
 
 def _label(own: str, around: str | None) -> str:
@@ -80,12 +109,12 @@ def _label(own: str, around: str | None) -> str:
 
 def box_of_each(names: Mapping[str, int], boxes: Mapping[str, Box], size: int) -> tuple[str | None, ...]:
     """The box of each of ``size`` entries: that of its first name, which it got where it was computed."""
-    modules = _modules(boxes)
+    calls = Calls.of(boxes, ())
     found: dict[int, str | None] = {}
     for name, at in names.items():
         if at not in found:
             scope, local = split(name)
-            found[at] = (scope or None) if local is not None else _enclosing_module(name, modules)
+            found[at] = (scope or None) if local is not None else calls.around(name)
     return tuple(found.get(at) for at in range(size))
 
 
@@ -94,6 +123,6 @@ def returned_by(names: Mapping[str, int], boxes: Mapping[str, Box]) -> dict[str,
     found: dict[str, dict[int, None]] = {box: {} for box in boxes}
     for name, at in names.items():
         scope, local = split(name)
-        if scope in found and local is not None and partition(strip(local), ".")[0] == "return":
+        if scope in found and local is not None and _is_return(local):
             found[scope][at] = None
     return {box: tuple(positions) for box, positions in found.items()}

@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NoReturn, TypeVar
 
 from backprobe.errors import BadName, NothingMatched
+from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import (
     GRAPH_TENSOR,
     canonical,
@@ -27,10 +29,13 @@ WITHIN = r"[^./:#`(]*(?:`[^`]*`[^./:#`(]*)*"
 ACROSS_MODULES = r"[^:/`]*(?:`[^`]*`[^:/`]*)*"  # functions below a module only where a pattern says "/" or ":"
 ACROSS = r"[^:`]*(?:(?:`[^`]*`|\[[^\]]*\])[^:`]*)*"  # not from a scope into its locals
 MOST_DECISIONS = 65536
+FEW = 12  # names that a message lists when none is similar
+HOLD_NOTHING = (str, bytes, type, FunctionType, MethodType, BuiltinFunctionType)
 GLOB = re.compile(r"\*\*|\*")
 
 
-def _glob_of_modules(text: str) -> str:
+def glob_of_modules(text: str) -> str:
+    """The regular expression of a glob over paths of modules."""
     return _glob(text, ACROSS_MODULES)
 
 
@@ -65,6 +70,16 @@ class Pattern:
         return bool(self.expression.fullmatch(full))
 
 
+def texts_of(patterns: str | Sequence[str]) -> list[str]:
+    """A pattern, or several, as a list. Raises BadName."""
+    several = isinstance(patterns, Iterable) and not isinstance(patterns, str | bytes)
+    texts = list(patterns) if several else [patterns]
+    for text in texts:
+        if not isinstance(text, str):
+            raise BadName(f"a pattern is a string, not {kind(text)}", asked=written(text), next="'u'")
+    return texts  # type: ignore[return-value]
+
+
 def compile_pattern(text: str, *, in_function: bool) -> Pattern:
     """Read one pattern. In the function form a bare ``u`` means the local ``:u`` of the function itself."""
     excludes, body = text.startswith("!"), text.removeprefix("!")
@@ -76,8 +91,9 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
             return Pattern(text, excludes, re.compile(body[3:]), None, None)
         except re.error as error:
             raise BadName(
-                f"the pattern {text!r} is not a valid regular expression", asked=repr(text), found=str(error)
-            ) from error
+                f"the pattern {text!r} is not a valid regular expression", asked=repr(text), found=str(error),
+                next=r"re: with a valid expression, such as 're:h\.\d+:u'; or a pattern without re:, such as 'h.*:u'",
+            ) from error  # fmt: skip
     if "#-1" in "".join(character for character, read in zip(body, outside(body), strict=True) if read):
         raise BadName(
             f"the pattern {text!r} asks for the last one", asked=repr(text),
@@ -89,7 +105,7 @@ def compile_pattern(text: str, *, in_function: bool) -> Pattern:
     if local is not None:
         expression = with_optional_counts(f"{scope}:{local}", _glob) + leaves
     else:
-        scopes = with_optional_counts(body, _glob if "/" in body else _glob_of_modules)
+        scopes = with_optional_counts(body, _glob if "/" in body else glob_of_modules)
         # a scope alone means what it returns; a parameter or buffer of a model has a path and no local
         expression = rf"(?:{scopes}:return(?:#\d+)?{leaves}|{scopes})"
         if in_function and "/" not in body:
@@ -127,13 +143,20 @@ class Decisions(dict[str, T]):
 
 
 @lru_cache(64)
-def selection(patterns: str | tuple[str, ...] | None, in_function: bool) -> Selection:
+def selection(
+    patterns: str | tuple[str, ...] | None, in_function: bool, also: tuple[str, ...] = (),
+    replaced: tuple[str, ...] = (),
+) -> Selection:  # fmt: skip
     """The selection of these patterns, which remembers its decisions from one recording to the next."""
-    return Selection(patterns, in_function=in_function)
+    return Selection(patterns, in_function=in_function, also=also, replaced=replaced)
 
 
 class Selection:
-    """A list of patterns that select names; ``!`` excludes. None selects the default of the form."""
+    """A list of patterns that select names; ``!`` excludes. None selects the default of the form.
+
+    ``also`` are names that are captured besides, and selected only if it turns out that one of them is the output.
+    ``replaced`` are patterns of what the program goes on without: that is selected, whatever else is.
+    """
 
     wants: Callable[[str], bool]
     """Is this full name selected?"""
@@ -148,11 +171,11 @@ class Selection:
     of_scope: Callable[[str], Decisions[bool]]
     """Which locals of a scope (without counts) are selected under some count."""
 
-    def __init__(self, patterns: str | Sequence[str] | None, *, in_function: bool) -> None:
-        texts = [] if patterns is None else [patterns] if isinstance(patterns, str) else list(patterns)
-        for text in texts:
-            if not isinstance(text, str):
-                raise BadName(f"a pattern is a string, not {type(text).__name__}", asked=repr(text), next="'u'")
+    def __init__(
+        self, patterns: str | Sequence[str] | None, *, in_function: bool, also: Sequence[str] = (),
+        replaced: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        texts = [] if patterns is None else texts_of(patterns)
         self.in_function = in_function
         self.patterns = [compile_pattern(text, in_function=in_function) for text in texts]
         self.positive = [p for p in self.patterns if not p.excludes]
@@ -161,45 +184,49 @@ class Selection:
         loose = [compile_pattern(strip(text), in_function=in_function) for text in texts]
         self.loose_positive = [p for p in loose if not p.excludes]
         self.loose_negative = [p for p, text in zip(loose, texts, strict=True) if p.excludes and strip(text) == text]
-        self.asks_operations = any(p.asks_operations for p in self.positive)
-        self.wants = Decisions(lambda name: self._decide(name, self.positive, self.negative)).of
-        self.might_want = Decisions(lambda name: self._decide(name, self.loose_positive, self.loose_negative)).of
+        self.also = [compile_pattern(name, in_function=in_function) for name in also]
+        self.replaced = [compile_pattern(text, in_function=in_function) for text in replaced]
+        self.loose_replaced = [compile_pattern(strip(text), in_function=in_function) for text in replaced]
+        self.captured = [*self.positive, *self.also, *self.replaced]
+        self.asks_operations = any(p.asks_operations for p in self.captured)
+        self.wants = Decisions(self._decide_entry).of
+        self.might_want = Decisions(self._decide_capture).of
         self.wants_return = Decisions(self._decide_return).of
         self.wants_locals = Decisions(self._decide_locals).of
         self.wants_calls = Decisions(self._decide_calls).of
         self.of_scope = Decisions(self._locals_of).of
-        self.kinds: dict[Any, Any] = {}  # see ``backprobe.tracing.log.ScopeKind``
-        self.followed: dict[Any, tuple[set[Any], set[Any]]] = {}  # see ``backprobe.tracing.followed_calls``
-        self.bare: set[type] = set()  # types of values that are neither tensors nor containers, seen so far
-        self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
+        self.plan: Any = None  # what was worked out with it, see ``backprobe.tracing.plan``
 
     def _decide(self, name: str, positive: list[Pattern], negative: list[Pattern]) -> bool:
-        operation = "()" in name and re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
+        operation = is_operation(name)
         wanted = self.everything and not operation and (self.in_function or _by_default(name))
-        wanted = wanted or any(p.matches(name) and (p.asks_operations or not operation) for p in positive)
+        wanted = wanted or _names(positive, name)
         return wanted and not any(p.matches(name) for p in negative)
+
+    def _decide_entry(self, name: str) -> bool:
+        return self._decide(name, self.positive, self.negative) or _names(self.replaced, name)
+
+    def _decide_capture(self, name: str) -> bool:
+        wanted = self._decide(name, self.loose_positive, self.loose_negative)
+        return wanted or any(p.matches(name) for p in self.also) or _names(self.loose_replaced, name)
 
     def _decide_return(self, scope: str) -> bool:
         return self.might_want(f"{scope}:return") or any(
             p.scope is None
             or (p.local is not None and p.local.startswith("return") and re.fullmatch(_glob(strip(p.scope)), scope))
-            for p in self.positive
+            for p in self.captured
         )
 
     def _decide_locals(self, scope: str) -> bool:
-        if self.everything:
-            return self.in_function
-        return any(
+        return (self.everything and self.in_function) or any(
             p.scope is None or (p.local is not None and re.fullmatch(_glob(strip(p.scope)), scope) is not None)
-            for p in self.positive
+            for p in self.captured
         )
 
     def _decide_calls(self, scope: str) -> bool:
-        if self.everything:
-            return self.in_function
-        return any(
+        return (self.everything and self.in_function) or any(
             p.scope is None or ((p.local is not None or "/" in p.scope) and _reaches_below(p.scope, scope))
-            for p in self.positive
+            for p in self.captured
         )
 
     def _locals_of(self, scope: str) -> Decisions[bool]:
@@ -209,6 +236,17 @@ class Selection:
         """The positive patterns that none of these full names matches."""
         names = list(names)
         return [p for p in self.positive if not any(p.matches(name) for name in names)]
+
+
+def is_operation(name: str) -> bool:
+    """Is it the name of an operation that the program gives none, such as ``mul()``?"""
+    return "()" in name and re.search(r"\(\)(#\d+)?(\.|$)", name) is not None
+
+
+def _names(patterns: Iterable[Pattern], name: str) -> bool:
+    """Does one of these patterns name this? Operations must be asked for."""
+    operation = is_operation(name)
+    return any(p.matches(name) and (p.asks_operations or not operation) for p in patterns)
 
 
 def _by_default(full: str) -> bool:
@@ -232,10 +270,11 @@ def refuse_unmatched(
 ) -> NoReturn:
     """Raise NothingMatched with the nearest names. ``spelled`` says how the subject is asked for a pattern, or none."""
     close = nearest(pattern, known)
+    few = f": {', '.join(sorted(known))}" if 0 < len(known) <= FEW else ""
     raise NothingMatched(
-        f"the pattern {pattern!r} matches nothing in {subject}",
-        asked=spelled(pattern),
-        found=f"{len(known)} names" + (f", the nearest: {', '.join(close)}" if close else ""),
+        f"the pattern {cut(pattern)!r} matches nothing in {subject}",
+        asked=spelled(cut(pattern)),
+        found=f"{len(known)} name{'s' * (len(known) != 1)}" + (f", the nearest: {', '.join(close)}" if close else few),
         why=why,
         next=spelled(close[0]) if close else f"{spelled(None)}, for every name",
     )

@@ -47,16 +47,25 @@ class Note(Reason):
 WRITTEN_SINCE = frozenset({"written_since", "written_since_past_autograd"})
 """The output does not depend on this version of a value that was written later: perhaps it depends on a newer one."""
 
+CUT_IN_GRAPH = frozenset({"no_derivative", "custom_gradient"})
+"""The output is computed from it, by the graph itself, and no gradient comes back: the line may not show why."""
+
 SENTENCES = {
     # of every framework
     "not_tensor": "it is {kind}",
+    "no_attention_weights": "it is None: this attention returns no weights; fused kernels (SDPA, flash) have none to "
+                            "return, and eager attention has: attn_implementation='eager' in transformers, "
+                            "need_weights=True in nn.MultiheadAttention",
     "dtype": "its dtype is {dtype}",
     "frozen": "nothing recorded that it was computed from requires a gradient",
+    "shape_only": "not computed from the values of what is differentiated, only from a shape, a .grad or the like",
+    "cut_unrecorded": "{text} lets no gradient through, and what that is computed from is not recorded",
+    "from_cut_unrecorded": "it was computed from {value}, whose line lets no gradient through",
     "no_history": "it was computed from differentiated values, but has no gradient history",
     "inherited": "it was computed from a value that is itself {status}",
     "no_path": "no path leads from it to the output",
     "written_since": "no path leads from it to the output; it was modified later",
-    "module_not_run": "its module did not run",
+    "module_not_run": "its module was not seen to run",
     "in_compiled": "it did not run, or it ran inside {functions}, which is compiled",
     # of PyTorch
     "frozen_no_grad": "nothing recorded that it was computed from requires a gradient, and it ran under {mode}",
@@ -69,9 +78,11 @@ SENTENCES = {
     "script_module": "it runs inside a ScriptModule, whose code is TorchScript, not Python",
     "versions_share_gradient": "it was modified in place outside autograd (under no_grad, through detach, or another "
                                "tensor of its memory): what was computed before and after has one gradient",
-    "written_past_autograd": "it was modified through .data or NumPy, which autograd cannot see",
-    "partly_updated": "it was modified through .data or NumPy; part of its gradient comes from uses of its new values",
-    "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data or NumPy",
+    "written_past_autograd": "it was modified through .data, NumPy or a fused optimizer, which autograd cannot see",
+    "partly_updated": "it was modified through .data, NumPy or a fused optimizer; part of its gradient comes from uses "
+                      "of its new values",
+    "written_since_past_autograd": "no path leads from it to the output; it was modified later through .data, NumPy or "
+                                   "a fused optimizer",
     "data_replaced": "its .data was replaced by another tensor's, which autograd cannot see",
     "not_recomputed": "it was computed inside a reentrant checkpoint, and was not seen again when that was recomputed",
     "requires_grad_late": "it required a gradient only after it got its name, and was not seen again before backward()",
@@ -85,12 +96,25 @@ SENTENCES = {
     "backward_in_other_thread": "backward() was called by another thread than the one that opened the block",
     "backward_cut_short": "a backward() raised, or is still running, and has not reached it",
     "backward_unfinished": "backward did not finish",
+    # of a call that a guard would make again
+    "processes_wait": "several processes work together, and would wait for each other",
+    "call_compiled": "it runs compiled",
+    "parameters_written": "parameters were written since",
+    "arguments_written": "its arguments were modified in place since",
+    "call_traced": "JAX traced it, and what it was given has no numbers",
+    "called_within": "it was called inside another layer, whose training mode it had",
+    "variables_made": "it made Variables as it ran, and what they began with is not known",
+    "draws_on": "it draws random numbers with {operation}, which draws others each time",
+    "repeat_raised": "made again, it raised {error}",
+    "repeat_finite": "made again, it brought no NaN or Inf",
     # of TensorFlow
     "not_trainable": "it is a Variable with trainable=False",
     "tape_stopped": "it was computed from differentiated values while their tape was stopped",
     "variable_read_unseen": "the Variable was modified, and compiled code or a gather read it: what was read before "
                             "and after the write has one gradient together",
-    "block_not_over": "the block had not ended, or its output could not be differentiated",
+    "assigned": "it was written into a Variable, and no gradient flows through an assignment",
+    "block_not_over": "the block has not ended",
+    "block_raised": "the block was left by {error}",
     # of TensorFlow's graphs
     "not_needed": "nothing on the way to the output needs it, so the run does not compute it",
     "output_without": "the output is not computed from it",
@@ -109,23 +133,41 @@ SENTENCES = {
     "custom_rule": "it is computed inside a function with a derivative rule of its own",
     "primitive_not_entered": "it is computed inside JAX's {primitive}, which backprobe does not enter",
     # of values that are lost
+    "original_unseen": "it was computed inside a function that JAX traces, and has no value outside of it",
     "memory_freed": "its memory was freed",
     "data_reshaped": "its data was replaced by another tensor's of another shape or dtype",
+    "overwritten_since": "it was modified in place after the recording was over",
     "overwritten_unseen": "it was modified in place by a call that backprobe cannot see into",
     # notes about a recording
     "not_followed": "{name} was not followed: {why}",
+    "block_not_read": "the variables of {name} were not recorded: {why}",
     "already_probed": "{name} was not followed: it is already being probed",
     "compiled_not_followed": "{name} was not followed: it is compiled, and runs as a whole",
     "hidden_in_object": "{name} was not followed: it is hidden in an object of type {kind}",
     "locals_unseen": "the locals of {name} cannot be seen: {why}",
     "binding_unseen": "{name} (line {line}) cannot be seen in a block: give it a name",
+    "pipeline_divides": "the pipeline schedule divided .grad by {number} after backward(): the entry of a parameter is "
+                        "{number} × what was added to its .grad",
+    "pipeline_infers": "the pipeline schedule ran each stage once more, to infer shapes: of its calls of a module, the "
+                       "first is that run",
+    "unreadable": "{name} (line {line}) was not recorded: Python 3.13.0 to 3.13.2 crash when it is read",
     "class_not_followed": "{name} was not followed: what a class does when an object is made is not checked",
     "tracer_replaced": "another tracer replaced backprobe's, or an error stopped it; later code was not recorded",
+    "block_not_differentiated": "the block was not differentiated: {why}",
+    "keras_compiled": "{name} was not followed, which Keras compiles; model.compile(..., run_eagerly=True) lets it be "
+                      "recorded",
     "one_operation": "{name} is one operation, {kind}: what it computes inside has no names here",
     "passes_on_many": "{name} passes on more than {most} values, of which the first {most} are followed",
+    "raised": "the program raised {error}",
+    "raised_at": "the program raised {error} ({at}: {text})",
+    "interrupted": "the program was interrupted ({error}), and what comes after was not recorded",
+    "replaced_nothing": "{option} has {name!r}, which never came up: nothing was replaced",
     # notes about an entry
     "hooked": "a hook is on it, and may change the gradient that arrives here",
     "scaled_by": "backward() ran on {number} × this value; all gradients carry that factor",
+    "scaled_by_scaler": "backward() ran on {number} × this value, the scale of a GradScaler; all gradients carry it",
+    "scaled_itself_by_scaler": "it is {number} × a value without a name, the scale of a GradScaler; all gradients "
+                               "carry it",
     "scaled_itself": "it is {number} × a value without a name; all gradients carry that factor",
     "scaled_unknown": "it is a multiple of another value (a scaled loss?); all gradients carry that factor",
     "steps": "it was computed in {computed} of {of} steps; in the others it is 0 here",
@@ -133,3 +175,17 @@ SENTENCES = {
     "partials_missing": "it is not connected, and its local partials are missing: {error}",
 }  # fmt: skip
 """The sentence of each code. A field in braces is filled in with what the code was reported with."""
+
+
+COPY = 'bp.probe(..., values="copy")'
+WHY_LOST = {
+    "overwritten_unseen": ("values are kept as aliases, and backprobe did not see this write coming", COPY),
+    "overwritten_since": ("values are kept as aliases, and share the memory of the tensor", COPY),
+    "memory_freed": ("values are kept as aliases, and share the memory of the tensor", COPY),
+    "data_reshaped": ("values are kept as aliases, and share the memory of the tensor", COPY),
+    "func_transform": (
+        "in there PyTorch wraps each tensor, and the wrapper is usable only while the transform runs",
+        "return it from the function that is transformed (torch.func.grad and vjp: has_aux=True)",
+    ),
+}
+"""By the reason why a value is not there: why that loses it, and what to do."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from backprobe.markup import facts, shown
+from backprobe.record.brief import path, place
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Source:
     """The place where a value got its name: file, line (from 1), its text, and the expression that computes the value.
 
     The expression is empty where none computes exactly this value, as for an argument or a part of a returned tuple.
     ``calls`` are the functions that it called, in the order in which it came to them: ``torch.relu``, by the library
-    and the function's own name, and an empty string for a function of the program that was followed.
+    and the function's own name, and an empty string for a function of the program that was followed. A row of layers
+    has its last one, too: ``torch.Sequential.Sigmoid``.
     ``below`` are the lines that follow, where the statement goes over several.
     """
 
@@ -26,3 +30,12 @@ class Source:
     def statement(self) -> str:
         """The whole statement, or the head of a compound statement."""
         return "\n".join((self.text, *self.below))
+
+    def __str__(self) -> str:
+        return f"{path(self.file, self.line)}: {self.statement.strip()}"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(path(self.file, self.line), [("line", self.statement)]))
+
+    def __repr__(self) -> str:
+        return f"<Source {place(self.file, self.line)}: {' '.join(self.text.split())}>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -43,7 +43,7 @@ def stamp(author: str | None = None) -> Stamp:
         _Author.name = author or None
     known = _environment(tuple(name for name in PACKAGES if name == "backprobe" or name in sys.modules))
     time = datetime.now(UTC).isoformat(timespec="seconds")
-    return replace(known, author=_Author.name, time=time, packages=dict(known.packages))
+    return Stamp(_Author.name, time, known.python, known.system, dict(known.packages))
 
 
 @lru_cache(8)

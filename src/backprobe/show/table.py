@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import html as escaping
 import io
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -12,44 +12,53 @@ from typing import Any
 from backprobe.backends.discover import load_arrays
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
-from backprobe.findings.phrasing import listed, place, plural
+from backprobe.findings.phrasing import listed, plural
+from backprobe.markup import Html, element, shown
+from backprobe.markup import row as html_row
+from backprobe.markup import table as html_table
+from backprobe.record.brief import place
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
-from backprobe.show.text import describe, outputs, path_sums, printable
+from backprobe.show.columns import ALIAS, GAP, TITLES, Columns, Row, elided
+from backprobe.show.printing import echo
+from backprobe.show.text import forms, outputs, path_sums, printable
 
-COLUMNS = ("name", "value", "gradient", "source")
-
-
-@dataclass(frozen=True)
-class Row:
-    """The cells of one entry, in the order of the columns, and whether it has its gradient."""
-
-    cells: tuple[str, ...]
-    ok: bool
+MOST_ROWS = 60  # that are printed unasked
 
 
-def rows(record: Record) -> list[Row]:
-    """One row for each tensor; other values share one line below the table."""
-    backend = load_arrays(record.backend)
-    return [_row(entry, backend) for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
+def rows(record: Record, most: int | None) -> tuple[list[Row], list[Row], int]:
+    """The rows at the head and the tail of a table of at most so many, and how many entries are between them.
+
+    There is one for each tensor; other values share one line below the table.
+    """
+    arrays = load_arrays(record.backend)
+    entries = [entry for entry in record.entries if entry.status is not GradStatus.NOT_TENSOR]
+    left = 0 if most is None else max(len(entries) - most, 0)
+    last = 0 if not left or most is None else most // 2
+    first = len(entries) - left - last
+    head = [_row(entry, arrays) for entry in entries[:first]]
+    return head, [_row(entry, arrays) for entry in entries[len(entries) - last :]], left
 
 
-def _row(entry: Entry, backend: Arrays) -> Row:
-    name = "\n= ".join(printable(name) for name in (entry.name, *entry.aliases[:3]))
+def _row(entry: Entry, arrays: Arrays) -> Row:
+    names = [printable(name) for name in (entry.name, *entry.aliases[:3])]
     if len(entry.aliases) > 3:
-        name += f"\n= and {plural(len(entry.aliases) - 3, 'more name')}"
+        names.append(f"and {plural(len(entry.aliases) - 3, 'more name')}")
     try:
-        value = describe(entry.value, backend)
+        value = forms(entry.value, arrays)
     except Overwritten:
-        value = "not kept" if entry.held_value.why == entry.why else "overwritten"
+        lost = "not kept" if entry.held.why == entry.why else "overwritten"
+        value = lost, lost, lost
     if entry.status is GradStatus.OK:
-        gradient = describe(entry.grad, backend)
+        gradient = forms(entry.grad, arrays)
     else:
-        gradient = f"{entry.status}: {entry.reason}" if entry.reason else str(entry.status)
-    source = ""
+        reason = f"{entry.status}: {entry.reason}" if entry.reason else str(entry.status)
+        gradient = printable(reason), str(entry.status), str(entry.status)
+    where = statement = ""
     if entry.source is not None:
-        statement = entry.source.text.replace("\n", " ")
-        source = f"{place(entry.source.file, entry.source.line)}  {statement}"
-    return Row((name, value, printable(gradient), printable(source)), entry.status is GradStatus.OK)
+        where = printable(place(entry.source.file, entry.source.line))
+        statement = printable(entry.source.text.replace("\n", " "))
+    own = (names[0], *(ALIAS + name for name in names[1:]))
+    return Row(own, value, gradient, where, statement, entry.status is GradStatus.OK)
 
 
 def footer(record: Record) -> list[str]:
@@ -57,59 +66,97 @@ def footer(record: Record) -> list[str]:
     plain = [entry for entry in record.entries if entry.status is GradStatus.NOT_TENSOR]
     lines = []
     if plain:
-        shown = [f"{entry.name} = {plain_text(entry.held_value)}" for entry in plain]
+        shown = [f"{entry.name} = {plain_text(entry.held)}" for entry in plain]
         lines.append(f"not tensors: {listed(shown, 12)}")
+    for label, changed in (
+        ("replaced", [entry.name for entry in record.entries if entry.replaced]),
+        ("gradient replaced", [entry.name for entry in record.entries if entry.replaced_grad]),
+    ):
+        if changed:
+            lines.append(f"{label}: {listed(changed, 12)}")
     lines.append(outputs(record))
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
     return [printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
 
 
-def rich_table(record: Record) -> Any:
-    """The table for rich's own printing."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
+@dataclass(frozen=True)
+class Fitted:
+    """The table for rich's own printing, fitted to the width of its console."""
 
-    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in COLUMNS:
-        made.add_column(column, overflow="fold", no_wrap=column == "name")
-    for row in rows(record):
-        made.add_row(*map(Text, row.cells, ("cyan", "", "" if row.ok else "yellow", "dim")))
-    return Group(made, *(Text(line, "dim") for line in footer(record)))
+    record: Record
+    most: int | None = MOST_ROWS
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich.text import Text
+
+        head, tail, left = rows(self.record, self.most)
+        columns = Columns.fitting([*head, *tail], options.max_width)
+        names = iter(elided([name for row in (*head, *tail) for name in row.names], columns.name))
+        yield Text((" " * GAP).join(columns.titles).rstrip(), "bold", no_wrap=True)
+        for row in (*head, None, *tail):
+            if row is None:
+                if left:
+                    yield Text(_more(left), "dim")
+                continue
+            cells = columns.cells(row, next(names))
+            styles = ("cyan", "", "" if row.ok else "yellow", "dim")
+            made = Text(" " * GAP, no_wrap=True, overflow="ellipsis").join(map(Text, cells, styles))
+            made.rstrip()
+            yield made
+            for _ in row.names[1:]:
+                yield Text(next(names), "cyan", no_wrap=True)
+        for line in footer(self.record):
+            yield Text(line, "dim")
 
 
-def text(record: Record) -> str:
-    """The table as text: coloured and fitted to the width of a terminal, plain and not folded elsewhere."""
+def show(record: Record, most: int | None) -> None:
+    """Print the table; in a notebook, display it."""
+    interactive: Any = sys.modules.get("IPython")
+    shell = None if interactive is None else interactive.get_ipython()
+    if shell is not None and shell.has_trait("kernel"):
+        interactive.display.display(interactive.display.HTML(html(record, most)))
+    else:
+        echo(text(record, most))
+
+
+def text(record: Record, most: int | None = MOST_ROWS) -> str:
+    """The table as text: coloured and fitted to the width of a terminal, plain and not cut elsewhere."""
     if sys.stdout is None or not sys.stdout.isatty():  # None where a program has no console
-        return plain(record)
+        return plain(record, most)
     from rich.console import Console  # here, because importing rich takes longer than importing backprobe
 
     console = Console(file=io.StringIO(), force_terminal=True, highlight=False)
     with console.capture() as captured:
-        console.print(rich_table(record))
+        console.print(Fitted(record, most))
     return captured.get().rstrip("\n")
 
 
-def plain(record: Record) -> str:
+def plain(record: Record, most: int | None = MOST_ROWS) -> str:
     """The table in columns of spaces."""
-    lines: list[tuple[str, ...]] = [COLUMNS]
-    for row in rows(record):
-        lines += zip_longest(*(cell.split("\n") for cell in row.cells), fillvalue="")
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    shown = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
-    return "\n".join([*shown, *footer(record)])
+    head, tail, left = rows(record, most)
+    above, below = _lines(head), _lines(tail)
+    widths = [max(map(len, column)) for column in zip(TITLES, *above, *below, strict=True)]
+    laid = [[(" " * GAP).join(map(str.ljust, line, widths)).rstrip() for line in part]
+            for part in ([TITLES, *above], below)]  # fmt: skip
+    return "\n".join([*laid[0], *([_more(left)] if left else []), *laid[1], *footer(record)])
 
 
-def html(record: Record) -> str:
+def _lines(shown: Sequence[Row]) -> list[tuple[str, ...]]:
+    return [line for row in shown for line in zip_longest(*(cell.split("\n") for cell in row.cells), fillvalue="")]
+
+
+def _more(left: int) -> str:
+    return f"… {left:,} more"
+
+
+def html(record: Record, most: int | None = MOST_ROWS) -> Html:
     """The table for a notebook, self-contained."""
-    head = "".join(f"<th style='text-align:left'>{column}</th>" for column in COLUMNS)
-    body = ""
-    for row in rows(record):
-        body += "<tr>" + "".join(f"<td style='text-align:left'>{_cell(cell)}</td>" for cell in row.cells) + "</tr>"
-    foot = "".join(f"<div>{escaping.escape(line)}</div>" for line in footer(record))
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{foot}"
+    head, tail, left = rows(record, most)
+    more = [html_row(_more(left))] if left else []
+    body = [*map(_html_row, head), *more, *map(_html_row, tail)]
+    return shown(html_table(TITLES, body), *(element("div", line, class_="note") for line in footer(record)))
 
 
-def _cell(text: str) -> str:
-    return f"<code>{escaping.escape(text)}</code>".replace("\n", "<br>") if text else ""
+def _html_row(row: Row) -> Html:
+    return html_row(*row.cells, class_="" if row.ok else "missing")

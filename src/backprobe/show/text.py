@@ -7,30 +7,54 @@ from typing import Any
 
 from backprobe.backends.tensors import Arrays
 from backprobe.findings.phrasing import listed, plural
+from backprobe.record.brief import SMALL, sizes
 from backprobe.record.entries import Record
 from backprobe.record.inputs import PathSums
+from backprobe.show.columns import Forms
 
-SMALL = 8  # elements shown in full
+SHORT, SHORTEST = 24, 16  # characters for those of a small tensor, where columns are narrow
 
 
-def describe(tensor: Any, backend: Arrays) -> str:
+def describe(tensor: Any, arrays: Arrays) -> str:
     """A small tensor in full; for a large one its shape, dtype, RMS, largest magnitude, and how many are not finite."""
+    return forms(tensor, arrays)[0]
+
+
+def forms(tensor: Any, arrays: Arrays) -> Forms:
+    """The same, and two shorter ones: a large tensor without dtype and largest magnitude, and without its shape."""
     if tensor is None:
-        return ""
-    described = backend.describe(tensor)
+        return "", "", ""
+    described = arrays.describe(tensor)
     if described.shape is None:
-        return f"{described.dtype} (nested)"
+        return (f"{described.dtype} (nested)",) * 3
     size = math.prod(described.shape)
-    shape = "×".join(map(str, described.shape))
+    shape = sizes(described.shape)
     if not size:
-        return f"{shape} {described.dtype} (empty)"
+        return f"{shape} {described.dtype} (empty)", f"{shape} (empty)", "empty"
     if size <= SMALL:
-        return str(backend.to_text(tensor))
-    summary = backend.summarize(tensor)
+        text = str(arrays.to_text(tensor))
+        return text, _some(text, SHORT), _some(text, SHORTEST)
+    summary = arrays.summary(tensor)
     if summary is None:
-        return f"{shape} {described.dtype}"
-    text = f"{shape} {described.dtype} rms {summary.rms:.3g} max {summary.largest:.3g}"
-    return f"{text} ({summary.nonfinite} of {summary.size} not finite)" if summary.nonfinite else text
+        return f"{shape} {described.dtype}", shape, shape
+    rms = f"rms {summary.rms:.3g}"
+    text = f"{shape} {described.dtype} {rms} max {summary.largest:.3g}"
+    if not summary.nonfinite:
+        return text, f"{shape} {rms}", rms
+    rms += f" ({summary.nonfinite} not finite)"
+    return f"{text} ({summary.nonfinite} of {summary.size} not finite)", f"{shape} {rms}", rms
+
+
+def _some(text: str, most: int) -> str:
+    """The first numbers of a text that is too long; none of them is broken."""
+    if len(text) <= most or ", " not in text:
+        return text
+    kept = ""
+    for number in text.split(", "):
+        if kept and len(kept) + len(number) + len(", , …]") > most:
+            break
+        kept += number + ", "
+    return kept + "…" + "]" * (kept.count("[") - kept.count("]"))
 
 
 def printable(text: str) -> str:
@@ -54,5 +78,5 @@ def path_sums(sums: PathSums) -> str:
         text = f"the partials do not sum to the gradient of {sums.worst} (relative difference {sums.difference:.3g})"
         text += "; a hook, coarse rounding, or a backward that is not linear in its input can cause that"
     if sums.unjudged:
-        text += f"; not compared (a hook of yours, or a nested tensor): {listed(sums.unjudged)}"
+        text += f"; not compared (a hook of yours, a nested tensor, or terms that cancel): {listed(sums.unjudged)}"
     return text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -16,6 +16,12 @@ HIGHER_ORDER = (map, filter, functools.reduce)
 
 Caller = TypeVar("Caller")
 """The listener of the code that makes a call."""
+
+
+def plain_function(function: Any) -> FunctionType | None:
+    """The function itself, or that of a method, where nothing is wrapped in it and nobody has marked it."""
+    plain = function.__func__ if type(function) is MethodType else function
+    return plain if type(plain) is FunctionType and not plain.__dict__ else None
 
 
 class Callables(Protocol):
@@ -35,6 +41,17 @@ class Callables(Protocol):
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
         """For a function of the framework that calls functions given to it: what to call in its place."""
         return None
+
+    def held(self, function: Any) -> Sequence[Any]:
+        """The functions that a module of a library holds and will call, where none of them can be exchanged."""
+        return ()
+
+    def hidden(self, function: Any) -> Any:
+        """What an object that is not a Python function says that it wraps."""
+        try:
+            return object.__getattribute__(function, "__dict__").get("__wrapped__")  # the object itself is not asked
+        except AttributeError:
+            return None
 
 
 class Note(Protocol):
@@ -63,6 +80,10 @@ class FollowedCalls(Generic[Caller]):
         """Call what may run the functions that it is given several times, and keep but one of these runs."""
         return function(*args, **kwargs)
 
+    def follow_once(self, caller: Caller, function: Any) -> Any:
+        """What ``follow`` returns, to be called at once and not again."""
+        return self.follow(caller, function)
+
     def follow(self, caller: Caller, function: Any) -> Any:
         """The reporting version of one of the user's functions; None where ``function`` is not that."""
         kind = type(function)
@@ -78,7 +99,7 @@ class FollowedCalls(Generic[Caller]):
         higher_order = self.callables.higher_order(function)
         if higher_order is not None:
             return functools.partial(self._higher_order, caller, higher_order)
-        label = ""
+        label, given = "", function
         called: tuple[Any, Any] | None = self.callables.called(function, self.follows_modules)
         inner, call = innermost(function), None
         if called is not None or inner is None:
@@ -91,11 +112,13 @@ class FollowedCalls(Generic[Caller]):
             inner = innermost(function)
         if inner is None or not self.is_followed(function, inner):
             self._know_foreign(kind, called, inner, function)
+            for one in self.callables.held(given):
+                self._note_held(one, given)
             return None
         if self.note_compiled(function):
             return None
-        if called is None and kind is FunctionType:
-            self.own.add(function.__code__)
+        if called is None and (plain := plain_function(function)) is not None:
+            self.own.add(plain.__code__)
         followed = self._reporting(function, caller, label, inner)
         return followed if followed is None or call is None else functools.partial(self.call_settled, call, followed)
 
@@ -105,7 +128,8 @@ class FollowedCalls(Generic[Caller]):
         Not the type that a function has made: what its own functions close over would be kept alive.
         """
         if called is None and kind is FunctionType:
-            self.foreign.add(function.__code__)
+            if not function.__code__.co_freevars:  # one decorator's wrappers share their code
+                self.foreign.add(function.__code__)
             return
         defines_it = called is not None and called[1] is None and inner is getattr(called[0], "__func__", None)
         if defines_it and LOCALS not in kind.__qualname__:
@@ -127,13 +151,15 @@ class FollowedCalls(Generic[Caller]):
 
     def _note_hidden(self, function: Any) -> None:
         """A decorator that is not a Python function, such as lru_cache, hides the user's function inside it."""
-        try:
-            held = object.__getattribute__(function, "__dict__").get("__wrapped__")  # the object itself is not asked
-        except AttributeError:
-            return
+        held = self.callables.hidden(function)
+        if innermost(held) is None:
+            self.note_compiled(function)
+        self._note_held(held, function)
+
+    def _note_held(self, held: Any, by: Any) -> None:
         wrapped = innermost(held)
         if wrapped is not None and self.is_followed(held, wrapped):
-            self.note("hidden_in_object", name=wrapped.__qualname__, kind=type(function).__name__)
+            self.note("hidden_in_object", name=wrapped.__qualname__, kind=type(by).__name__)
 
     def is_followed(self, function: Any, inner: FunctionType) -> bool:
         """Is it the user's, or part of the program's own package? ``inner`` is its innermost function."""
@@ -142,6 +168,9 @@ class FollowedCalls(Generic[Caller]):
 
     def _higher_order(self, caller: Caller, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         exchanged = functools.partial(self.exchanged, caller)
+        if isinstance(function, functools.partial):  # a tuple that it holds may be of such functions, as layers are
+            held = (exchanged(one) if isinstance(one, tuple) else one for one in function.args)
+            function = functools.partial(function.func, *held, **function.keywords)
         return self.call_settled(
             function, *map(exchanged, args), **{name: exchanged(value) for name, value in kwargs.items()}
         )

@@ -24,8 +24,13 @@ from types import (
 from typing import Any
 
 from backprobe.source.bytecode import names_hidden
+from backprobe.source.locate import is_class
+from backprobe.source.raw_variables import raw_variables
 
 WRITES_BACK = sys.version_info[:2] == (3, 12)
+KEEPS = sys.version_info < (3, 13)
+"""Does a frame keep what ``f_locals`` returned, and with that the variables as they were, until it is left?"""
+TRACING = frozenset({"call", "line", "return", "exception", "opcode"})
 UNKNOWN = object()
 """Stands for a value that is not known without running something."""
 
@@ -35,7 +40,33 @@ HELD = ("_parameters", "_buffers", "_modules")
 
 def name_in(frame: FrameType, name: str) -> Any:
     """What a variable of a frame holds, or ``UNKNOWN``."""
+    raw = raw_variables(frame)
+    if raw:
+        return _beside_raw(frame, name, raw)
     for namespace in (_locals_of(frame, name), frame.f_globals, frame.f_builtins):
+        if name in namespace:
+            return namespace[name]
+    return UNKNOWN
+
+
+def variables_in(frame: FrameType) -> dict[str, Any]:
+    """All local variables of a frame that hold something, and can be read."""
+    if raw_variables(frame):
+        code = frame.f_code
+        known = {name: name_in(frame, name) for name in (*code.co_varnames, *code.co_cellvars, *code.co_freevars)}
+        return {name: value for name, value in known.items() if value is not UNKNOWN}
+    return dict(frame.f_locals)
+
+
+def _beside_raw(frame: FrameType, name: str, raw: frozenset[str]) -> Any:
+    """What a variable holds while others of the frame must not be read: each is read alone."""
+    code = frame.f_code
+    if name in raw and name in code.co_freevars:
+        return UNKNOWN
+    found = _variable(frame, name)
+    if found is not UNKNOWN or is_class(code):
+        return found
+    for namespace in (frame.f_globals, frame.f_builtins):
         if name in namespace:
             return namespace[name]
     return UNKNOWN
@@ -55,6 +86,29 @@ def _locals_of(frame: FrameType, name: str) -> Mapping[str, Any]:
         return {name: found}
     is_comprehension_running = any(_variable(frame, hidden) is not UNKNOWN for hidden in at_risk)
     return {} if is_comprehension_running else frame.f_locals
+
+
+def forget(frame: FrameType) -> None:
+    """Let go of what a frame keeps of its variables since ``f_locals`` was read.
+
+    Not what the program itself holds, since its ``locals()`` returned the same dict; and not while a trace function of
+    the frame runs: Python then writes what it finds there back into the variables.
+    """
+    if KEEPS and frame.f_code.co_flags & inspect.CO_OPTIMIZED and not _is_traced_now(frame):
+        kept = frame.f_locals
+        if sys.getrefcount(kept) == 3:  # the frame's, the one here, and that of the call
+            kept.clear()
+
+
+def _is_traced_now(frame: FrameType) -> bool:
+    """Is what runs now called by a trace function of this frame?"""
+    called: FrameType | None = sys._getframe(1) if sys.gettrace() is not None else None
+    while called is not None and called.f_back is not frame:
+        called = called.f_back
+    if called is None or called.f_code.co_argcount < len(("frame", "event", "arg")):
+        return False
+    given = called.f_locals.values()
+    return any(value is frame for value in given) and any(type(value) is str and value in TRACING for value in given)
 
 
 @lru_cache(4096)

@@ -75,6 +75,18 @@ class CodeListener(Protocol):
         assert isinstance(site, CallSite)
         return operator_of(site)(*operands)
 
+    def attribute(self, at: int, owner: Any, name: str, /) -> Any:
+        """Read an attribute; reported only by code that numbers its calls, as are the two that follow."""
+        return getattr(owner, name)
+
+    def iterate(self, at: int, value: Any, /) -> Any:
+        """``value`` is about to be iterated or unpacked."""
+        return value
+
+    def put(self, at: int, owner: Any, index: Any, value: Any, /) -> None:
+        """Run ``owner[index] = value``."""
+        owner[index] = value
+
     def __enter__(self) -> CodeListener:
         return self
 

@@ -125,6 +125,19 @@ def is_class(code: CodeType) -> bool:
     return not code.co_flags & inspect.CO_OPTIMIZED and not is_module(code)
 
 
+def is_type_expression(code: CodeType) -> bool:
+    """Is it what Python runs where a type alias, or the bound of a type parameter, is asked for?"""
+    kinds = tuple(
+        getattr(ast, name) for name in ("TypeAlias", "TypeVar", "ParamSpec", "TypeVarTuple") if hasattr(ast, name)
+    )
+    try:
+        tree = _tree(code.co_filename, _lines(code))
+    except NoSource:
+        return False
+    named = (node for node in ast.walk(tree) if isinstance(node, kinds) and node.lineno == code.co_firstlineno)
+    return any(getattr(node.name, "id", node.name) == code.co_name for node in named)
+
+
 def locate_class(code: CodeType) -> tuple[ast.ClassDef, tuple[str, ...]]:
     """The definition of the class whose body was compiled to a code object. Raises NoSource or StaleSource."""
     lines = _lines(code)

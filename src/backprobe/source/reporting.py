@@ -31,16 +31,27 @@ def reporting(function: Any, opener: Opener, *, operations: bool = False, calls:
 
 
 def _rewritten(function: FunctionType, opener: Opener, operations: bool, calls: bool) -> FunctionType:
+    cell = types.CellType()
+    copy, sites = reporting_copy(function, cell, operations=operations, calls=calls)
+    cell.cell_contents = opener(function.__name__, function.__code__.co_filename, sites)
+    return copy
+
+
+def reporting_copy(
+    function: FunctionType, opened: types.CellType, *, operations: bool = False, calls: bool = False
+) -> tuple[FunctionType, tuple[Site, ...]]:
+    """A copy of a plain function that reports to what the contents of a cell return, and its sites. Raises NoSource."""
     code = function.__code__
-    made, sites = _compiled(code, code.co_filename, operations, calls)
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    cells[OPEN] = types.CellType(opener(function.__name__, code.co_filename, sites))
-    return copied(function, made, tuple(map(cells.__getitem__, made.co_freevars)))
+    made, sites, cells = _compiled(code, code.co_filename, operations, calls)
+    own = (*(function.__closure__ or ()), opened)
+    return copied(function, made, tuple([own[cell] for cell in cells])), sites
 
 
 @lru_cache(4096)
-def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> tuple[CodeType, tuple[Site, ...]]:
-    """The code that reports, and its sites.
+def _compiled(
+    code: CodeType, file: str, operations: bool, calls: bool
+) -> tuple[CodeType, tuple[Site, ...], tuple[int, ...]]:
+    """The code that reports, its sites, and which of the function's cells it takes; the last is that of ``OPEN``.
 
     Made once per code object and file (equal functions of two files have equal code); it takes about 3 ms.
     """
@@ -51,7 +62,9 @@ def _compiled(code: CodeType, file: str, operations: bool, calls: bool) -> tuple
     with refusing_deep_nesting(code.co_qualname, asked=f"the names in {code.co_qualname}", found=place):
         node = copy.deepcopy(definition.node) if definition.is_shared else definition.node
         node, sites = rewrite(node, definition.lines, operations=operations, calls=calls)
-        return _compile_inside(node, definition.classes, code), sites
+        made = _compile_inside(node, definition.classes, code)
+        places = {name: at for at, name in enumerate((*code.co_freevars, OPEN))}
+        return made, sites, tuple([places[name] for name in made.co_freevars])
 
 
 def _compile_inside(node: Any, classes: tuple[str, ...], code: CodeType) -> CodeType:

@@ -9,6 +9,8 @@ The rewritten body talks to one object, its scope, in the local variable ``@scop
 Where calls are numbered, each call and operator has a site of its own and each operator is a call as well:
 
     y = square(x @ w)    ->  y = @scope.bind(2, @scope.call(square, False, 1)(@scope.operate(0, x, w)))
+    a, b = u.T           ->  @0, @1 = @scope.iterate(1, @scope.attribute(0, u, "T")); a = ...; b = ...
+    u[0] = x             ->  @1 = x; @2 = u; @3 = 0; @scope.put(0, @2, @3, @1)
 
 Every compound target is first lowered to single ones, in the order in which Python itself assigns, so that there is
 one way in which each kind of single target is handled. The integers index the function's table of ``Site``s.
@@ -156,7 +158,7 @@ class Rewriter(ast.NodeTransformer):
         before, place, used = self._opened(node.target)
         writing = [
             *before,
-            self._assign(held, place),
+            self._assign(held, self._loaded(place, text)),
             self._assign(operand, self.visit(node.value)),
             ast.Expr(self._report("writing", held)),
             step,
@@ -194,7 +196,7 @@ class Rewriter(ast.NodeTransformer):
                 for element, name in zip(target.elts, parts, strict=True)
             ]
             starred = any(isinstance(slot, ast.Starred) for slot in slots)
-            result: list[ast.stmt] = [self._assign(ast.Tuple(slots, ast.Store()), value)]
+            result: list[ast.stmt] = [self._assign(ast.Tuple(slots, ast.Store()), self._iterated(value, origin))]
             for at, (element, name) in enumerate(zip(target.elts, parts, strict=True)):
                 own = origin.at(".*" if starred else f".{at}")
                 result += [*self._store(element, name, own), self._forget(name)]
@@ -211,6 +213,9 @@ class Rewriter(ast.NodeTransformer):
         if isinstance(place, ast.Attribute):
             before = [ast.Expr(self._report("expose", place.value))] if place.attr == "data" else []
             return [*before, self._assign(place, self._report("bind", site, held))]
+        if self.calls:
+            put = self._texts_site("setitem", f"{text} = {origin.expression}", {"0": text, "2": origin.expression})
+            return [ast.Expr(self._report("put", put, place.value, place.slice, held))]
         return [
             ast.Expr(self._report("writing", place.value)),
             self._assign(place, self._report("storing", site, place.value, held)),
@@ -229,8 +234,10 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_For(self, node: Any) -> Any:
-        origin = Origin(reads=names_read(node.iter))
+        origin, passed = Origin(reads=names_read(node.iter)), Origin.of(node.iter)
         node.iter = self.visit(node.iter)
+        if isinstance(node, ast.For):
+            node.iter = self._iterated(node.iter, passed)
         node.target, stores = self._received(node.target, origin)
         node.body = [*stores, *self._body(node.body)]
         node.orelse = self._body(node.orelse)
@@ -239,14 +246,17 @@ class Rewriter(ast.NodeTransformer):
     visit_AsyncFor = visit_For
 
     def visit_With(self, node: Any) -> Any:
-        opening: list[ast.stmt] = []
-        for item in node.items:
-            origin = Origin(reads=names_read(item.context_expr))
-            item.context_expr = self.visit(item.context_expr)
-            if item.optional_vars is not None:
-                item.optional_vars, stores = self._received(item.optional_vars, origin)
-                opening += stores
-        node.body = [*opening, *self._body(node.body)]
+        """Each manager in a statement of its own: the next one may use what the target of this one was bound to."""
+        item, *others = node.items
+        origin, opening = Origin(reads=names_read(item.context_expr)), list[ast.stmt]()
+        item.context_expr = self.visit(item.context_expr)
+        if item.optional_vars is not None:
+            item.optional_vars, opening = self._received(item.optional_vars, origin)
+        if others:
+            inner = ast.copy_location(type(node)(others, node.body), node)
+            node.items, node.body = [item], [*opening, self.visit(inner)]
+        else:
+            node.body = [*opening, *self._body(node.body)]
         return node
 
     visit_AsyncWith = visit_With
@@ -268,9 +278,10 @@ class Rewriter(ast.NodeTransformer):
         return node
 
     def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
-        reads = names_read(node.iter)
+        reads, passed = names_read(node.iter), Origin.of(node.iter)
         node.iter = self.visit(node.iter)
         if not node.is_async:
+            node.iter = self._iterated(node.iter, passed)
             node.iter = self._report("each", ast.Constant(self._template(node.target, reads)), node.iter)
         node.ifs = [self.visit(test) for test in node.ifs]
         return node
@@ -313,11 +324,44 @@ class Rewriter(ast.NodeTransformer):
             details.append(ast.Constant(writes))
         if self.calls:
             details.append(self._call_site(node, ast.unparse(node.func), _arguments(node)))
-        is_visited = isinstance(node.func, ast.Attribute | ast.Call) or self.calls
-        function = self.visit(node.func) if is_visited else node.func
+        function = node.func
+        if isinstance(function, ast.Attribute):
+            function = self._owned(function)
+        elif isinstance(function, ast.Call) or self.calls:
+            function = self.visit(function)
         return self._report("call", function, *details)
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        text = ast.unparse(node) if self.calls else ""
+        return self._loaded(self._owned(node), text) if isinstance(node.ctx, ast.Load) else self._owned(node)
+
+    def visit_Starred(self, node: ast.Starred) -> ast.Starred:
+        origin = Origin.of(node.value)
+        node.value = self.visit(node.value)
+        if isinstance(node.ctx, ast.Load):
+            node.value = self._iterated(node.value, origin)
+        return node
+
+    def _loaded(self, place: ast.expr, text: str) -> ast.expr:
+        """The value of a place that has been rewritten, as the listener reads it where calls are numbered."""
+        if not self.calls or isinstance(place, ast.Name) or _is_mangled(place):
+            return place
+        if isinstance(place, ast.Attribute):
+            owner = text.rpartition(".")[0]
+            site = self._texts_site(place.attr, text, {"0": owner})
+            return self._report("attribute", site, place.value, ast.Constant(place.attr))
+        assert isinstance(place, ast.Subscript)
+        return self._report("operate", self._texts_site("getitem", text, {"0": text}), place.value, place.slice)
+
+    def _iterated(self, value: ast.expr, origin: Origin) -> ast.expr:
+        """An expression that is about to be iterated, as the listener gives it where calls are numbered."""
+        if not self.calls:
+            return value
+        site = self._texts_site("iter", origin.expression, {"0": origin.expression})
+        return self._report("iterate", site, value)
+
+    def _owned(self, node: ast.Attribute) -> ast.Attribute:
+        """An attribute whose owner is rewritten."""
         node.value = self.visit(node.value)
         if node.attr == "data" and isinstance(node.ctx, ast.Load):  # a way to write without autograd seeing it
             node.value = self._report("expose", node.value)
@@ -402,6 +446,13 @@ class Rewriter(ast.NodeTransformer):
         self.sites.append(CallSite(self.binds, line, text, origin or Origin.of(node), spelled=spelled, arguments=texts))
         return ast.Constant(len(self.sites) - 1)
 
+    def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
+        """The number of what is no call in the source and computes all the same, in the line of its statement."""
+        line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
+        known = tuple(arguments.items())
+        self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))
+        return ast.Constant(len(self.sites) - 1)
+
 
 def placed(statements: list[ast.stmt], at: ast.AST) -> list[ast.stmt]:
     """New statements stand where the one stands that they replace, so that tracebacks show the user's line."""
@@ -427,6 +478,11 @@ def _complete_one(node: Any, at: ast.AST) -> None:
         ast.copy_location(node, at)
     if "ctx" in node._fields and not hasattr(node, "ctx"):
         node.ctx = ast.Load()
+
+
+def _is_mangled(place: ast.expr) -> bool:
+    """Is it a private attribute of a class, whose name Python completes?"""
+    return isinstance(place, ast.Attribute) and place.attr.startswith("__") and not place.attr.endswith("__")
 
 
 def _arguments(call: ast.Call) -> dict[str, ast.expr]:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import FrameType, FunctionType, MethodType
 from typing import Any, Protocol, cast
 
+from backprobe.source.frames import forget
+
 Outer = Callable[[FrameType, str, Any], Any] | None
 STARTING = ("set_trace", "settrace")
 """Functions that start a debugger. It is the tracer of all frames then, and knows no events of instructions."""
@@ -54,11 +56,14 @@ class Tracer:
             if frame.f_trace is local:
                 frame.f_trace_opcodes = local.had_opcodes
                 frame.f_trace = _running(local.outer)
+        frames = [*self.frames]
         self.frames.clear()
-        if standing == self._call:
+        is_ours = standing == self._call
+        if is_ours:
             sys.settrace(_running(self.outer))
-            return True
-        return isinstance(getattr(standing, "__self__", None), Tracer)
+        for frame in frames:
+            forget(frame)
+        return is_ours or isinstance(getattr(standing, "__self__", None), Tracer)
 
     def _watch(self, frame: FrameType, watched: Watched, outer: Outer) -> _Local:
         local = self.frames[frame] = _Local(self, watched, outer, frame)

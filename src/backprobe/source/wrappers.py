@@ -11,6 +11,7 @@ from typing import Any
 from backprobe.errors import NoSource
 
 DEEPEST = 8
+IN_C = (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.MethodWrapperType)
 
 
 def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> Callable[..., Any]:
@@ -23,9 +24,13 @@ def around(function: Any, exchanged: Callable[[FunctionType], FunctionType]) -> 
         raise NoSource(
             f"{_describe(function)} has no Python source to read names from",
             asked=f"the names in {_describe(function)}",
-            found=f"an object of type {type(function).__name__}",
+            found="a function written in C"
+            if isinstance(function, IN_C)
+            else f"an object of {type(function).__name__}",
             why="names come from the source text of a Python function",
-            next="probe a Python function that calls it, or its __wrapped__ if it has one",
+            next="its __wrapped__, the function inside it"
+            if hasattr(function, "__wrapped__")
+            else f"a Python function that calls it: bp.probe(lambda *args: {_describe(function)}(*args))",
         )
     wrapped = getattr(function, "__wrapped__", None)
     if wrapped is None:

@@ -18,24 +18,46 @@ from typing import Any
 
 from backprobe.backends.discover import ALONE, BACKENDS, load_arrays
 from backprobe.errors import BadOption, BadRecording, NoBackend
+from backprobe.record.brief import kind
+from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
 from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit
 
 FORMAT = "backprobe recording"
-VERSION = 3
+VERSION = 5
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
 
 
 def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str], *, overwrite: bool) -> None:
-    """Write a record into a new folder: under a temporary name first, which is then renamed."""
-    from safetensors.numpy import save_file
+    """Write a record into a new folder. Raises BadOption where that is not possible, and leaves nothing of it then."""
+    from safetensors import SafetensorError
 
-    target = Path(path)
-    _refuse_to_replace(target, str(path), overwrite)
+    target = _folder(path, f"rec.save({path!r})")
+    try:
+        _refuse_to_replace(target, str(path), overwrite)
+    except OSError as error:
+        raise _unwritable(path, target, error) from error
     encoder = Encoder(load_arrays(record.backend))
     data = encoder.record(record) | {"result": encoder.result(result)}
     storages = {name: blob.bytes() for name, blob in encoder.blobs.items()}  # may move layouts, which are in data
+    try:
+        _write(target, data, storages)
+    except (OSError, SafetensorError) as error:
+        raise _unwritable(path, target, error) from error
+
+
+def _unwritable(path: Any, target: Path, error: Exception) -> BadOption:
+    return unwritable(
+        "the recording", target, error, asked=f"rec.save({str(path)!r})", call="rec.save({!r})",
+        smaller="save fewer values: bp.probe(f, ['loss', 'h.*'])",
+    )  # fmt: skip
+
+
+def _write(target: Path, data: dict[str, Any], storages: dict[str, Any]) -> None:
+    """Write both files: under a temporary name first, which is then renamed."""
+    from safetensors.numpy import save_file
+
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".backprobe-", dir=target.parent))
     try:
@@ -52,20 +74,31 @@ def save(record: Record, result: tuple[Any] | None, path: str | os.PathLike[str]
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def _folder(path: Any, asked: str) -> Path:
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
+        raise BadOption(
+            "a recording is a folder, whose path is a text", asked=asked,
+            found="no text" if path == "" else "the character NUL in it" if "\0" in str(path) else kind(path),
+            next=asked.partition("(")[0] + "('toy.recording')",
+        )  # fmt: skip
+    return Path(path)
+
+
 def _refuse_to_replace(target: Path, path: str, overwrite: bool) -> None:
     """Refuse to replace a recording unless asked to, and to replace anything else at all."""
     if not os.path.lexists(target):
         return
+    foreign = _foreign(target)
+    if foreign:
+        raise BadOption(
+            f"{target} is not a recording, so it is not overwritten",
+            asked=f"rec.save({path!r}{', overwrite=True' * overwrite})",
+            found=foreign, why="overwriting would delete it", next="a path that does not exist yet",
+        )  # fmt: skip
     if not overwrite:
         raise BadOption(
             f"{target} exists already", asked=f"rec.save({path!r})", why="a recording replaces another only "
             "when asked to", next=f"rec.save({path!r}, overwrite=True)",
-        )  # fmt: skip
-    foreign = _foreign(target)
-    if foreign:
-        raise BadOption(
-            f"{target} is not a recording, so it is not overwritten", asked=f"rec.save({path!r}, overwrite=True)",
-            found=foreign, why="overwriting would delete it", next="another path",
         )  # fmt: skip
 
 
@@ -108,7 +141,7 @@ def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record
         raise BadOption(
             f"a recording loads to {', '.join(known)}, not to {to!r}", asked=f"to={to!r}", next='to="numpy"'
         )
-    folder = Path(path)
+    folder = _folder(path, f"bp.load({path!r})")
     data = _checked(folder)
     try:
         blobs = _read_bytes(folder, data["bytes"])
@@ -143,10 +176,14 @@ def _checked(folder: Path) -> dict[str, Any]:
         raise _bad(folder, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
-    if envelope.get("version") != VERSION:
+    version = envelope.get("version")
+    if version != VERSION:
+        is_older = isinstance(version, int) and version < VERSION
         raise _bad(
             folder, "it was written by another version of backprobe",
-            f"format version {envelope.get('version')}, this backprobe reads {VERSION}", "pip install -U backprobe",
+            f"format version {version}, this backprobe reads {VERSION}",
+            "run the program again and save it with this backprobe, or load it with the one that wrote it" if is_older
+            else "pip install -U backprobe",
         )  # fmt: skip
     body = envelope.get("data")
     if not isinstance(body, str) or _digest(body) != envelope.get("digest"):

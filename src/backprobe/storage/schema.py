@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BackprobeError, BadRecording, NotSaved
-from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.entries import Alias, Entry, GradStatus, Lost, Record
 from backprobe.record.names import strip
 from backprobe.record.positions import NAMED_BY, names_at
 from backprobe.record.reasons import Reason
@@ -100,6 +100,8 @@ class Encoder:
 
     def _value(self, value: Any, depth: int = 0) -> dict[str, Any]:
         """A value of the program. Raises NotSaved where a part of it is neither a tensor nor plain."""
+        if isinstance(value, Alias):
+            value = value.held
         if self.arrays.is_tensor(value):
             return {"tensor": self.arrays.encode(value, self.blobs, self.seen)}
         if isinstance(value, Lost):
@@ -235,8 +237,8 @@ class Decoder:
 
     def _check_tensors(self, entry: Entry, where: str) -> None:
         held = {"held_grad": entry.held_grad}
-        if entry.status is not GradStatus.NOT_TENSOR and not isinstance(entry.held_value, Lost):
-            held["held_value"] = entry.held_value
+        if entry.status is not GradStatus.NOT_TENSOR and not isinstance(entry.held, Lost):
+            held["held_value"] = entry.held
         for nth, edge in enumerate(entry.inputs):
             held |= {f"inputs[{nth}].partial": edge.partial, f"inputs[{nth}].contribution": edge.contribution}
         for name, tensor in held.items():

@@ -6,17 +6,19 @@ capture, and refers to captures by position. Here these positions become positio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
-from backprobe.record.entries import Entry, NoneGiven, Record
+from backprobe.record.entries import Alias, Entry, NoneGiven, Record
 from backprobe.record.inputs import Edge, IndirectInput, PathSums, Read
 from backprobe.record.nonfinite import BackwardOp, Finiteness, Update
 from backprobe.record.positions import names_at
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp
+from backprobe.record.training import Training
 
 
 @dataclass(frozen=True)
@@ -31,23 +33,30 @@ class Names:
 class Assembler:
     """A record in the making: its names, and the position of the entry of each capture."""
 
-    def __init__(self, names: Names, captured: Sequence[int]) -> None:
-        self.names, self.captured = names, captured
+    def __init__(
+        self, names: Names, captured: Sequence[int], version_of: Callable[[Any], int | None] = lambda tensor: None
+    ) -> None:  # fmt: skip
+        self.names, self.captured, self.version_of = names, captured, version_of
         self.first = [own[0] for own in names.of_entries]
 
     def entry(
         self, at: int, outcome: Outcome, *, described: Description = NOTHING_KNOWN, source: Source | None, op: str,
-        reads: tuple[Read, ...] = (), indirect: tuple[IndirectInput, ...] = (),
+        reads: tuple[Read, ...] = (), indirect: tuple[IndirectInput, ...] = (), original: tuple[Any] | None = None,
+        replaced_grad: bool = False,
     ) -> Entry:  # fmt: skip
-        """The entry at a position, from what the program says about it and the outcome of backward."""
+        """The entry at a position, from what the program says about it and the outcome of backward.
+
+        ``original`` is what it took the place of, in a tuple, if it did.
+        """
         own = self.names.of_entries[at]
         return Entry(
             name=own[0], aliases=tuple(own[1:]) if len(own) > 1 else (), status=outcome.status, why=outcome.why,
             shape=described.shape, dtype=described.dtype, device=described.device, source=source, op=op,
             inputs=tuple([self._edge(edge) for edge in outcome.inputs]) if outcome.inputs else (),
-            reads=reads, indirect=indirect, held_value=outcome.value, held_grad=outcome.grad, axes=outcome.axes,
+            reads=reads, indirect=indirect, held_value=self._held(outcome), held_grad=outcome.grad, axes=outcome.axes,
             finiteness=None if outcome.made is None else self._finiteness(outcome.made), cause=outcome.cause,
-            is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached,
+            is_leaf=outcome.is_leaf, leaves_reached=outcome.leaves_reached, replaced=original is not None,
+            held_original=None if original is None else original[0], replaced_grad=replaced_grad,
         )  # fmt: skip
 
     def record(
@@ -61,10 +70,14 @@ class Assembler:
             printed=self.names.printed, backward=self._each(passed.order), outputs=tuple(outputs), stamp=stamp,
             unseen=tuple(unseen), notes=(*notes, *about_captures), path_sums=self._path_sums(passed.sums),
             scales=passed.scales, updates=tuple([self._update(one) for one in passed.updates]),
-            none_given=tuple([self._none_given(one) for one in passed.none_given]),
+            none_given=tuple([self._none_given(one, passed.training) for one in passed.none_given]),
+            training=None if passed.training is None else self._training(passed.training),
         )  # fmt: skip
 
     # from positions of captures to positions of entries
+
+    def _held(self, outcome: Outcome) -> Any:
+        return outcome.value if outcome.version is None else Alias(outcome.value, outcome.version, self.version_of)
 
     def _at(self, capture: int | None) -> int | None:
         return None if capture is None else self.captured[capture]
@@ -86,9 +99,19 @@ class Assembler:
     def _update(self, update: Update) -> Update:
         return replace(update, after=self._at(update.after))
 
-    def _none_given(self, one: NoneGiven) -> NoneGiven:
+    def _none_given(self, one: NoneGiven, training: Training | None) -> NoneGiven:
         at = self._at(one.at)
-        return replace(one, at=at, name=names_at(at, self.first) or one.name, outside=self._each(one.outside))
+        name = one.name if one.is_variable and training is not None else names_at(at, self.first) or one.name
+        cuts = tuple([replace(cut, values=self._each(cut.values)) for cut in one.cuts])
+        return replace(
+            one, at=at, name=name, outside=self._each(one.outside), cuts=cuts, targets=self._each(one.targets),
+        )  # fmt: skip
+
+    def _training(self, training: Training) -> Training:
+        untrained = [
+            replace(one, carriers=self._each(one.carriers), own=self._at(one.own)) for one in training.untrained
+        ]
+        return replace(training, untrained=tuple(untrained))
 
     def _path_sums(self, sums: PathSums | None) -> PathSums | None:
         if sums is None:

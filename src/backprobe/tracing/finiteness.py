@@ -48,5 +48,5 @@ def unfit(held: Mapping[str, Any], arrays: Arrays) -> Mapping[str, Nonfinite]:
 
 
 def _tensors(entry: Entry, arrays: Arrays) -> tuple[Any, Any]:
-    value = entry.held_value if arrays.is_tensor(entry.held_value) else None
+    value = entry.held if arrays.is_tensor(entry.held) else None
     return value, entry.held_grad if entry.status is GradStatus.OK else None

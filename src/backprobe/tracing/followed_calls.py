@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from types import FunctionType, MethodType
 from typing import Any, Protocol
 
 from backprobe.backends.capabilities import Staging
 from backprobe.backends.protocol import Tape
 from backprobe.record.patterns import Selection
+from backprobe.source.copies import Copy
 from backprobe.source.followed_calls import FollowedCalls
 from backprobe.source.listener import Opener
 from backprobe.source.reporting import reporting
+from backprobe.source.sites import Site
+from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.scope import Scope
 from backprobe.tracing.values import ScopeId, Value
 from backprobe.tracing.versions import Versions
-
-MOST_KNOWN = 4096
 
 
 class Program(Protocol):
@@ -27,10 +30,13 @@ class Program(Protocol):
 
     tape: Tape
     selection: Selection
+    plan: Plan
     home: str | None
     versions: Versions
 
     def opener(self, caller: Scope, label: str) -> Opener: ...
+
+    def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope: ...
 
     def note(self, code: str, **fields: str) -> None: ...
 
@@ -43,13 +49,24 @@ class Following(FollowedCalls[Scope]):
     def __init__(self, trace: Program) -> None:
         super().__init__(trace.tape, trace.note, trace.home, follows_modules=trace.selection.in_function)
         self.trace = trace
-        self.foreign, self.own = trace.selection.followed.setdefault((type(trace.tape), trace.home), (set(), set()))
-        if len(self.foreign) + len(self.own) > MOST_KNOWN:  # functions may be made anew
-            self.foreign.clear()
-            self.own.clear()
+        self.foreign, self.own = trace.plan.codes(type(trace.tape), trace.home)
 
     def reporting(self, function: Any, caller: Scope, label: str) -> Any:
         return reporting(function, self.trace.opener(caller, label), operations=self.trace.operations)
+
+    def follow_once(self, caller: Scope, function: Any) -> Any:
+        """The same, as a copy that is given back as soon as it has begun."""
+        plain = function.__func__ if type(function) is MethodType else function
+        if type(plain) is FunctionType and plain.__code__ in self.own and not plain.__dict__:
+            copy = self.trace.plan.copies.lend(plain, self.trace.operations)
+            if copy is not None:
+                copy.cell.cell_contents = partial(self._begun, copy, caller)
+                return copy.function if plain is function else MethodType(copy.function, function.__self__)
+        return self.follow(caller, function)
+
+    def _begun(self, copy: Copy, caller: Scope) -> Scope:
+        self.trace.plan.copies.give_back(copy)
+        return self.trace.enter(caller, copy.name, copy.file, copy.sites)
 
     def call_settled(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Call what may run a function several times and keep but one of these runs: the others leave no trace."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import dis
 import functools
+import inspect
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -15,6 +17,7 @@ from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
+from backprobe.source.locate import is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
@@ -164,8 +167,11 @@ class ObservedFrame:
         self.scope.name(event.site, name_in(frame, event.name))
 
     def _bound_in_comprehension(self, frame: FrameType, event: Event) -> None:
-        own = self.opened.get(event.name, self.own)[-1]
-        self.scope.name(event.site, name_in(frame, event.name), own)
+        own, value = self.opened.get(event.name, self.own)[-1], name_in(frame, event.name)
+        if value is UNKNOWN:
+            self.scope.recorder.note("unreadable", name=event.name, line=str(self.scope.sites[event.site].line))
+        else:
+            self.scope.name(event.site, value, own)
 
     def _opened(self, frame: FrameType, event: Event) -> None:
         """A comprehension without a frame of its own begins: its variables are others than those of the same name."""
@@ -293,9 +299,18 @@ class FrameObserver:
         self.callers: dict[Any, tuple[ScopeKind, ScopeNames]] = {}  # of what a checkpoint will compute again
 
     def start(self, frame: FrameType, unread: dict[str, Any]) -> None:
-        """Watch a frame from here on. Raises NoSource."""
+        """Watch a frame from here on; of one whose source cannot be read, only the functions that it calls.
+
+        Raises NoSource in a function that reports to another probe.
+        """
         code = frame.f_code
-        found = events(code, code, code.co_filename)
+        try:
+            found = events(code, code, code.co_filename)
+        except NoSource as error:
+            if is_rewritten(code):
+                raise
+            self.trace.note("block_not_read", name=code.co_qualname, why=error.headline)
+            found, unread = Events((), {}), {}
         scope = self.trace.open_root(code.co_filename, found.sites)
         self.tracer.start(frame, ObservedFrame(scope, found, code, unread))
 
@@ -305,6 +320,8 @@ class FrameObserver:
 
     def _entered(self, frame: FrameType) -> ObservedFrame | None:
         code = frame.f_code
+        if code.co_name in self.tape.hears and self.trace.is_recording:
+            self.tape.entered(frame)
         users = self.users.get(code)
         if users is None:
             users = self.users[code] = self._is_users(code)
@@ -357,7 +374,9 @@ class FrameObserver:
         if code.co_name in COMPREHENSIONS:
             if above is None or code not in above.code.co_consts:
                 return None
-            return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
+            with suppress(NoSource):  # as of the frame around it
+                return ComprehensionFrame(above, events(code, above.function, code.co_filename), code)
+            return None
         transparent = above.transparent if above is not None else ()
         if not caller.follows or code in transparent or code.co_name.startswith(NO_FUNCTIONS):
             return None
@@ -367,7 +386,7 @@ class FrameObserver:
         try:
             found = events(code, code, code.co_filename)
         except NoSource as error:
-            if not distance:
+            if not distance and not is_type_expression(code):
                 self.trace.note("not_followed", name=code.co_qualname, why=error.headline)
             return None
         if self.late is not None:
@@ -379,8 +398,10 @@ class FrameObserver:
         return watched
 
     def _label(self, frame: FrameType, distance: int) -> str:
-        """A module, or an object with ``__call__``, is called by the name of its type."""
+        """A module, or an object with ``__call__``, goes by the name of its type. The body of a class is not a call."""
         code = frame.f_code
+        if not code.co_flags & inspect.CO_OPTIMIZED:
+            return f"class {code.co_name}"
         owner = name_in(frame, code.co_varnames[0]) if code.co_argcount else UNKNOWN
         if owner is UNKNOWN:
             return ""

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from backprobe.record.names import strip
 from backprobe.record.patterns import Decisions, Selection
 from backprobe.source.sites import Site
 from backprobe.tracing.values import Transcript
@@ -21,8 +20,8 @@ from backprobe.tracing.values import Transcript
 NAMED, DONE = 1 << 20, 1 << 21
 (
     EACH, FORGET, OVER, CALLED, BY_ITSELF, ENTER, AGAIN, LEAVE, MODULE, RESULT, MENTIONED, PARAMETER, ABSENT, HELD,
-    OUTPUT, SWEPT, OVERWRITTEN, STORED, READ,
-) = range(-1, -20, -1)  # fmt: skip
+    OUTPUT, SWEPT, OVERWRITTEN, STORED, READ, REPLACED,
+) = range(-1, -21, -1)  # fmt: skip
 """The other words; ``Reader`` has a method for each."""
 
 PLAIN, SAME_PLAIN, PASSED_OVER, DIFFERENTIATED, CARRIED, FILLED = range(-1, -7, -1)
@@ -32,7 +31,6 @@ holds no tensor, and whether it is a container that may be filled later."""
 NO_SITE_AT = -1  # in the place of a site's number: no statement is known
 
 Code = int | tuple[tuple[str, int], ...]
-MOST_KINDS = 4096
 
 
 @dataclass(eq=False, slots=True)
@@ -55,16 +53,3 @@ class ScopeKind:
         self.follows = selection.wants_calls(stripped)
         self.locals = [site.local for site in sites]
         self.wants = [self.wanted[local] for local in self.locals]
-
-    @classmethod
-    def of(cls, selection: Selection, path: str, above: str, file: str, sites: Sequence[Site]) -> ScopeKind:
-        """The kind of a scope: ``above`` is the path of the caller, without counts, or empty for a module."""
-        known: dict[Any, ScopeKind] = selection.kinds
-        key = above, path, file, id(sites)
-        found = known.get(key)
-        if found is None:
-            if len(known) > MOST_KINDS:  # functions may be made anew
-                known.clear()
-            stripped = above + path if path.startswith("/") else strip(path)
-            found = known[key] = cls(selection, path, stripped, file, sites)
-        return found

@@ -19,7 +19,8 @@ from backprobe.tracing.provenance import (
     fill,
     mentions,
 )
-from backprobe.tracing.values import NO_SITE, OWN, RETURNED, ScopeId, ScopeNames, Slot, Value
+from backprobe.tracing.replacing import Marks
+from backprobe.tracing.values import NO_SITE, OF_FORWARD, OWN, RETURNED, ScopeId, ScopeNames, Slot, Value
 
 Leaves = Sequence[tuple[str, int]]
 """The codes of what was bound at once, by leaf."""
@@ -40,6 +41,7 @@ class Naming:
         self.seen: dict[str, None] = {}  # names the program has that were not selected
         self.renewed: set[Value] = set()  # by the statement that is being read
         self.plains = 0  # how many plain numbers were read
+        self.latest: Slot = ()  # what was bound last
 
     def value(self, number: int, names: ScopeNames, site: Site, previous: Value | None = None) -> Value:
         """The value of a captured tensor, made when its number is read first."""
@@ -63,7 +65,7 @@ class Naming:
         elif code >= 0:
             self._bound(names, local, (("", code),), site, own)
         elif code == PLAIN:
-            slot = (("", self._plain(names, site)),)
+            slot = self.latest = (("", self._plain(names, site)),)
             self._explain(slot, names, site)
             names.bind(local, own, slot)
         elif code in (PASSED_OVER, DIFFERENTIATED):
@@ -83,7 +85,7 @@ class Naming:
             self.plains += sum(code < 0 for _, code in found)
             self._explain(held, names, site)
             return  # the name holds this object already: it keeps its count
-        slot = tuple([
+        slot = self.latest = tuple([
             (leaf, self.value(code, names, site) if code >= 0 else self._plain(names, site)) for leaf, code in found
         ])  # fmt: skip
         self._explain(slot, names, site)
@@ -112,6 +114,12 @@ class Naming:
                     explain_returned(value, names, site)
         if self.renewed:
             self.renewed.clear()
+
+    def replaced(self, marks: Marks) -> None:
+        """What was bound last took the place of something else, or its gradient does."""
+        held = dict(self.latest)
+        for leaf, original_at, is_gradient in marks:
+            held[leaf].original_at, held[leaf].replaced_grad = original_at, is_gradient
 
     # what else a statement does
 
@@ -148,12 +156,35 @@ class Naming:
         names.calls.clear()
         self.renewed.clear()
 
+    def returns(self, names: ScopeNames, code: Code, keeps: bool) -> None:
+        """A module has returned. It alone has the module's name: what its forward returned gets another one, if kept.
+
+        The two differ where hooks return something else.
+        """
+        held = names.slots.get("return")
+        found = code if isinstance(code, tuple) else (("", code),)
+        if held is None or (len(held) == len(found) and all(map(_is_same, held, found))):
+            return
+        names.slots.pop("return")
+        names.id.counts[OF_FORWARD] = names.id.counts.pop("return")
+        gone = set()
+        for value in self.made:
+            own = [name for name in value.names if name[:2] == (names.id, "return")]
+            for name in own:
+                value.names.remove(name)
+                if keeps:
+                    value.names.append((names.id, OF_FORWARD, *name[2:]))
+            if own and not value.names:
+                gone.add(value)
+        self.drop(gone)
+
     # names that no statement gives
 
     def parameter(self, path: str, number: int, root: ScopeNames) -> None:
         """The name of a model's parameter is its path."""
         value = self.value(number, root, NO_SITE)
         value.names.append((None, path, 0, ""))
+        self.latest = (("", value),)
         self.parameters.add(path, number, value)
 
     def absent(self, path: str, status: GradStatus, why: Reason) -> None:
@@ -164,12 +195,12 @@ class Naming:
         self.made.append(value)
 
     def output(
-        self, root: ScopeId, local: str, leaf: str, number: int, is_known: bool, site: Site, names: ScopeNames
+        self, root: ScopeId | None, local: str, leaf: str, number: int, is_known: bool, site: Site, names: ScopeNames
     ) -> Value:
-        """An output always has an entry: it gets this local of the root where it has no name."""
+        """An output always has an entry: it gets this local of the root, or a whole name, where it has no name."""
         value = self.value(number, names, site)
         if not is_known or not value.names:
-            value.names.append((root, local, root.next_count(local), leaf))
+            value.names.append((root, local, 0 if root is None else root.next_count(local), leaf))
         return value
 
     def unnamed(self, root: ScopeId, found: Sequence[tuple[str, int, int]]) -> None:

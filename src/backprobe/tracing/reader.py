@@ -14,7 +14,8 @@ from backprobe.tracing import log
 from backprobe.tracing.log import DONE, NAMED, NO_SITE_AT, Code, Log, ScopeKind
 from backprobe.tracing.naming import Naming
 from backprobe.tracing.provenance import explain, hand_over, mentions
-from backprobe.tracing.values import NO_SITE, RETURNED, ScopeId, ScopeNames, Value
+from backprobe.tracing.replacing import Marks
+from backprobe.tracing.values import NO_SITE, OF_FORWARD, RETURNED, ScopeId, ScopeNames, Value
 from backprobe.tracing.versions import By, Versions
 
 
@@ -100,6 +101,9 @@ class Reader:
         local, code = said
         self._bind(self.scopes[scope], local, code, NO_SITE)
 
+    def _replaced(self, scope: int, said: Marks) -> None:
+        self.naming.replaced(said)
+
     def _forget(self, scope: int, said: tuple[str, ...]) -> None:
         self.scopes[scope].forget(*said)
 
@@ -162,6 +166,7 @@ class Reader:
         kind, code = said
         finished = self.finished.get(kind.path)
         names = finished.pop() if finished else self._names(None, kind.path, self.entered)
+        self.naming.returns(names, code, kind.wanted[OF_FORWARD])
         self._bind(names, "return", code, NO_SITE)
 
     def _parameter(self, scope: int, said: tuple[str, int]) -> None:
@@ -172,8 +177,10 @@ class Reader:
 
     # outputs
 
-    def _result(self, scope: int, said: tuple[bool, Code]) -> None:
-        of_module, code = said
+    def _result(self, scope: int, said: tuple[bool, Code, bool]) -> None:
+        of_module, code, keeps = said
+        if of_module:
+            self.naming.returns(self.root, code, keeps)
         self._bind(self.root, "return", code, RETURNED if of_module else NO_SITE)
 
     def _held(self, scope: int, said: tuple[str, str, int, bool]) -> None:
@@ -183,6 +190,9 @@ class Reader:
     def _output(self, scope: int, said: tuple[str | None, str, Site | None, int, bool]) -> None:
         path, name, given, number, is_known = said
         site = self.return_site if given is None else given
+        if path is None and name != "return":
+            self.naming.output(None, name, "", number, is_known, NO_SITE, self.root)
+            return
         local, leaf = ("of()", "") if path is None else (name, path)
         value = self.naming.output(self.root.id, local, leaf, number, is_known, site, self.root)
         if path is not None and value.site is site and not value.expression:
@@ -235,6 +245,8 @@ class Reader:
         for held in (self.scopes, self.live, self.finished, self.naming.made, self.naming.by_number):
             held.clear()
         self.last, self.at_return = None, ScopeNames(self.root.id)
+        self.naming.latest = ()
+        del self.naming.decide
 
 
 WORDS: dict[int, Callable[[Reader, int, Any], None]] = {
@@ -243,4 +255,5 @@ WORDS: dict[int, Callable[[Reader, int, Any], None]] = {
     log.MODULE: Reader._module, log.RESULT: Reader._result, log.MENTIONED: Reader._mentioned,
     log.PARAMETER: Reader._parameter, log.ABSENT: Reader._absent, log.HELD: Reader._held, log.OUTPUT: Reader._output,
     log.SWEPT: Reader._swept, log.OVERWRITTEN: Reader._overwritten, log.STORED: Reader._stored, log.READ: Reader._read,
+    log.REPLACED: Reader._replaced,
 }  # fmt: skip

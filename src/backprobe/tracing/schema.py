@@ -18,6 +18,7 @@ from backprobe.record.reasons import Note, Reason
 from backprobe.record.source import Source
 from backprobe.source.sites import Site
 from backprobe.tracing.assemble import Names
+from backprobe.tracing.plan import Plan
 from backprobe.tracing.printed_names import full, names_of
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.values import Carried, ScopeId, Value
@@ -37,6 +38,8 @@ class Template:
     op: str
     reads: tuple[Read, ...]
     indirect: tuple[IndirectInput, ...]
+    original_at: int | None = None  # which of the originals it took the place of
+    replaced_grad: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,25 +84,25 @@ compare: Callable[[Schema, Schema], None] | None = None
 """For tests: called with a schema that is used again, and with what the reader makes of the same log now."""
 
 
-def find(selection: Selection, events: Sequence[Any], outputs: Collection[int]) -> Schema | None:
+def find(plan: Plan, events: Sequence[Any], outputs: Collection[int]) -> Schema | None:
     """The schema of a log, if an equal one was read before."""
-    for known in selection.schemas:
+    for known in plan.schemas:
         if known.events == events and known.outputs == tuple(outputs):
-            if known is not selection.schemas[0]:
-                keep(selection, known)
+            if known is not plan.schemas[0]:
+                keep(plan, known)
             found: Schema = known
             return found
     return None
 
 
-def keep(selection: Selection, schema: Schema) -> None:
+def keep(plan: Plan, schema: Schema) -> None:
     """Remember a schema for the next runs with this selection, which may go on in other threads meanwhile."""
     items, kept = 0, []
-    for known in [schema, *(known for known in selection.schemas if known is not schema)][:MOST]:
+    for known in [schema, *(known for known in plan.schemas if known is not schema)][:MOST]:
         items += len(known.events)
         if items <= MOST_ITEMS:
             kept.append(known)
-    selection.schemas = kept
+    plan.schemas = kept
 
 
 def kept(reader: Reader, selection: Selection, outputs: Collection[Value]) -> list[Value]:
@@ -144,7 +147,8 @@ def _template(value: Value, position: Mapping[Value, int], first: Sequence[str])
         for through, one in value.passages if (at := position.get(one.value)) is not None
     ]  # fmt: skip
     return Template(
-        value.number, value.plain_at, value.absent, source, site.op, tuple(reads), tuple(indirect)
+        value.number, value.plain_at, value.absent, source, site.op, tuple(reads), tuple(indirect), value.original_at,
+        value.replaced_grad,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from backprobe.tracing.log import (
     Code,
     ScopeKind,
 )
+from backprobe.tracing.replacing import Replacing
 from backprobe.tracing.values import OWN, ScopeNames
 
 MOST_BUILTINS = 4096
@@ -48,6 +49,7 @@ class Recorder(Protocol):
     is_recording: bool
     tape: Tape
     tap: Callable[[Any], Any] | None
+    replacing: Replacing | None
     selection: Selection
 
     @property
@@ -105,7 +107,7 @@ class Scope(CodeListener):
 
     def __init__(self, recorder: Recorder, kind: ScopeKind, number: int = 0, base: int = 0) -> None:
         self.recorder, self.kind, self.number, self.base = recorder, kind, number, base
-        self.sites, self.locals, self.follows = kind.sites, kind.locals, kind.follows
+        self.sites, self.locals, self.wanted, self.follows = kind.sites, kind.locals, kind.wanted, kind.follows
         self.places: dict[str, tuple[int, ...]] = {}  # where what its names hold is among all that is live
         self.taken = 0  # how many places it has there, from ``base`` on
         self.mixed: dict[str, Any] = {}  # containers of tensors and numbers that a name holds, by leaf
@@ -120,7 +122,8 @@ class Scope(CodeListener):
         if not recorder.is_recording:
             return value
         if self.dirty:
-            self._settle(at)
+            self.dirty = False
+            recorder.sweep(self, at)
         if recorder.tap is not None:
             value = exchanged(value, recorder.tap, [])
         recorder.events += (self.number, at, recorder.code(self, self.locals[at], at, value))
@@ -213,7 +216,7 @@ class Scope(CodeListener):
         if not recorder.is_recording:
             return function
         if self.follows:
-            followed = recorder.following.follow(self, function)
+            followed = recorder.following.follow_once(self, function)
             if followed is not None:
                 recorder.events += (self.number, CALLED, "")
                 return followed
@@ -320,14 +323,28 @@ class Scope(CodeListener):
             return self.name(template, value, own)
         if isinstance(template, tuple) and isinstance(value, tuple | list) and len(template) == len(value):
             bound = [self._bind_template(inner, item, own) for inner, item in zip(template, value, strict=True)]
-            return value if self.recorder.tap is None else bound
+            return value if self.recorder.tap is None and self.recorder.replacing is None else bound
         return value
+
+
+def _ends_with(function: Any) -> str:
+    """The class of the last layer of a model that is a row of layers, and the activation of a layer that has one.
+
+    What ``nn.Sequential`` or ``keras.Sequential`` computes last shows in no line of the program.
+    """
+    held, kind = getattr(function, "__dict__", {}), type(function).__name__
+    layers = [*(held.get("_modules") or held.get("_layers") or ())] if kind == "Sequential" else []
+    if layers:
+        last = held["_modules"][layers[-1]] if "_modules" in held else layers[-1]
+        return _ends_with(last) or f".{type(last).__name__}"
+    activation = getattr(held.get("activation"), "__name__", "linear") if kind in ("Dense", "Activation") else "linear"
+    return "" if activation == "linear" else f".{activation.title().replace('_', '')}"
 
 
 def _origin(function: Any) -> str:
     """The library and name of a function; of any other callable, of its type, without asking the object anything."""
     if not isinstance(function, BuiltinFunctionType | FunctionType):
-        return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}"
+        return f"{type(function).__module__.split('.')[0]}.{type(function).__name__}{_ends_with(function)}"
     owner = getattr(function, "__self__", None)  # a method's object, or a builtin function's module
     module = function.__module__ or (owner if isinstance(owner, type) else type(owner)).__module__
     return f"{module.split('.')[0]}.{function.__name__}"

@@ -9,29 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import MethodType
 from typing import Any, TypeVar
 
 from backprobe.backends import capabilities
 from backprobe.backends.facts import Effect
 from backprobe.backends.protocol import Tape
-from backprobe.record.containers import children, exchanged, holds, leaves
+from backprobe.record.containers import exchanged
 from backprobe.record.entries import GradStatus
 from backprobe.record.names import quote
 from backprobe.record.patterns import Selection
 from backprobe.record.reasons import Note, Reason
-from backprobe.source.followed_calls import LOCALS
+from backprobe.source.copies import Copy
+from backprobe.source.followed_calls import plain_function
 from backprobe.source.listener import Opener
+from backprobe.source.reporting import reporting
 from backprobe.source.sites import Site
 from backprobe.tracing import schema as schemas
+from backprobe.tracing.codes import NUMBERS, Codes
 from backprobe.tracing.followed_calls import Following
 from backprobe.tracing.log import (
     ABSENT,
     AGAIN,
-    CARRIED,
-    DIFFERENTIATED,
     ENTER,
-    FILLED,
     HELD,
     LEAVE,
     MENTIONED,
@@ -39,38 +39,37 @@ from backprobe.tracing.log import (
     NO_SITE_AT,
     OUTPUT,
     PARAMETER,
-    PASSED_OVER,
-    PLAIN,
+    REPLACED,
     RESULT,
-    SAME_PLAIN,
-    Code,
     Log,
     ScopeKind,
 )
-from backprobe.tracing.provenance import FILLED as CONTAINERS
+from backprobe.tracing.plan import Plan
 from backprobe.tracing.reader import Reader
 from backprobe.tracing.recompute import Repeats
+from backprobe.tracing.replacing import Marks, Replacing
+from backprobe.tracing.replacing_scope import ReplacingScope
 from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.scope import Scope
-from backprobe.tracing.values import ScopeNames, Value
+from backprobe.tracing.values import OF_FORWARD, ScopeNames, Slot, Value
 from backprobe.tracing.versions import By, Versions
 
 S = TypeVar("S", bound=Scope)
-NUMBERS = (bool, int, float, complex, type(None))
-MOST_TYPES = 4096
-HOLD_NOTHING = frozenset({str, bytes, type, FunctionType, MethodType, BuiltinFunctionType})
-"""Types of values that are looked at often, and never hold a tensor that has a name in them."""
 
 
 class Trace:
     """Everything one recording has seen."""
 
     def __init__(
-        self, tape: Tape, selection: Selection, home: str | None = None, *, is_apart: bool = False
+        self, tape: Tape, selection: Selection, home: str | None = None, *, is_apart: bool = False,
+        replacing: Replacing | None = None,
     ) -> None:  # fmt: skip
+        self.replacing = replacing
+        self.scope_type: type[Scope] = Scope if replacing is None else ReplacingScope
         self.tape, self.selection, self.home = tape, selection, home
         self.tap, self.writes = tape.tap, tape if isinstance(tape, capabilities.Writes) else None
         self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
+        self.plan = Plan.of(selection)
         self.runs_once = tape.runs_once if isinstance(tape, capabilities.Recompute) else _always
         self.effect = tape.effect if isinstance(tape, capabilities.Versions) else _reads
         self.operations = selection.asks_operations or self.tap is not None
@@ -78,14 +77,16 @@ class Trace:
         self.log = Log()
         self.events = self.log.events
         self.versions = Versions(tape, self.events, self._around, by_line=selection.in_function)
+        self.codes = Codes(tape, self.versions, self.log.plain, self.plan.bare_types(type(tape)))
+        self.code = self.codes.of
         self.scopes = 1
+        self.lent: list[Copy] = []
         self.reader = Reader(tape, selection, self.log, self.versions)
         self.notes: dict[Note, None] = {}
         self.repeats, self.following = Repeats(self), Following(self)
-        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
-        self.root = Scope(self, ScopeKind.of(selection, "", "", "", ()))
-        self.is_root_open = False
-        self.has_more = False  # does the reader know more than the log says?
+        self.root = self.scope_type(self, self.plan.kind("", "", "", ()))
+        self.is_root_open = self.is_result_named = False
+        self.has_more = replacing is not None  # does the reader know more than the log says?
         if isinstance(tape, capabilities.Late) and not is_apart:
             tape.before_late = self._read_all
 
@@ -103,13 +104,13 @@ class Trace:
         """What this log says of its values, ``outputs`` being the numbers of what is differentiated."""
         known = None
         if self.is_repeatable and not self.reader.at:
-            known = schemas.find(self.selection, self.events, outputs)
+            known = schemas.find(self.plan, self.events, outputs)
         if known is None or schemas.compare is not None:
             made = schema_of(self.read(), self.selection, list(self.events), outputs)
             if known is not None and schemas.compare is not None:
                 schemas.compare(known, made)
             elif self.is_repeatable and not self.is_recording:
-                schemas.keep(self.selection, made)
+                schemas.keep(self.plan, made)
             return made
         self._decide(known)
         return known
@@ -166,11 +167,22 @@ class Trace:
 
         return open_with
 
+    def reporting_forward(self, path: str, forward: Any) -> Any:
+        """A module's forward that reports, until this trace is released. Raises NoSource."""
+        plain = plain_function(forward)
+        copy = None if plain is None else self.plan.copies.lend(plain, self.operations)
+        if copy is None:
+            return reporting(forward, self.module_opener(path), operations=self.operations)
+        self.lent.append(copy)
+        copy.cell.cell_contents = partial(self.enter_module, path, copy.file, copy.sites)
+        return copy.function if plain is forward else MethodType(copy.function, forward.__self__)
+
     def open_root(self, file: str, sites: Sequence[Site]) -> Scope:
         """The code that everything begins with runs now."""
         root = self.root
-        root.kind = kind = ScopeKind.of(self.selection, "", "", file, sites)
+        root.kind = kind = self.plan.kind("", "", file, sites)
         root.sites, root.locals, root.base, root.taken = sites, kind.locals, len(self.versions.live), 0
+        root.wanted = kind.wanted
         root.places.clear()
         self.is_root_open = True
         self._say(0, ENTER, kind)
@@ -182,7 +194,7 @@ class Trace:
         return root
 
     def enter(self, caller: Scope, name: str, file: str, sites: Sequence[Site]) -> Scope:
-        kind = ScopeKind.of(self.selection, f"/{quote(name)}", caller.kind.stripped, file, sites)
+        kind = self.plan.kind(f"/{quote(name)}", caller.kind.stripped, file, sites)
         return self._entered(caller.number, kind)
 
     def enter_module(self, path: str, file: str = "", sites: Sequence[Site] = ()) -> Scope:
@@ -191,7 +203,7 @@ class Trace:
             return now.enter_module(path, file, sites)
         if not path:
             return self.open_root(file, sites)
-        return self._entered(0, ScopeKind.of(self.selection, path, "", file, sites))
+        return self._entered(0, self.plan.kind(path, "", file, sites))
 
     def _entered(self, caller: int, kind: ScopeKind) -> Scope:
         number = 0
@@ -200,7 +212,7 @@ class Trace:
             if self.repeats.again or not self.runs_once():
                 self._note_transcripts()
             self.events += (caller, ENTER, kind)
-        return Scope(self, kind, number, len(self.versions.live))
+        return self.scope_type(self, kind, number, len(self.versions.live))
 
     def _note_transcripts(self) -> None:
         transcripts = self.repeats.transcripts()
@@ -211,7 +223,7 @@ class Trace:
         """In the trace of a repetition: the scope that what is computed again was called from."""
         self._say(0, AGAIN, names)
         number, self.scopes = self.scopes, self.scopes + 1
-        return Scope(self, kind, number, len(self.versions.live))
+        return self.scope_type(self, kind, number, len(self.versions.live))
 
     def names_of(self, scope: Scope) -> ScopeNames:
         """The names of a scope as they are now."""
@@ -232,7 +244,7 @@ class Trace:
             self.is_root_open &= scope is not self.root
             self.versions.leave(scope)
             if scope.mixed and "return" in scope.mixed and not scope.kind.path.startswith("/"):
-                self.mixed[scope.kind.path] = scope.mixed["return"]
+                self.codes.mixed[scope.kind.path] = scope.mixed["return"]
             self.events += (scope.number, LEAVE, None)
 
     def close(self) -> None:
@@ -242,113 +254,38 @@ class Trace:
     def release(self) -> None:
         """Keep no value any longer, and no cycle that would keep one until the next garbage collection."""
         self.close()
+        for copy in self.lent:
+            self.plan.copies.give_back(copy)
+        self.lent.clear()
         if self.repeats.trace is self:
             self.repeats.release()
         self.reader.release()
         self.versions.release()
-        self.mixed.clear()
+        self.codes.mixed.clear()
         self.log.plain.clear()
         self.log.transcripts.clear()
         del self.root, self.repeats, self.following
 
     def note(self, code: str, **fields: str) -> None:
         """Something could not be seen."""
+        if self.replacing is not None and code == "compiled_not_followed":
+            self.replacing.refuse_compiled(fields["name"])
         self.notes[Note(code, fields)] = None
 
     def _say(self, scope: int, word: int, said: Any) -> None:
         if self.is_recording:
             self.events += (scope, word, said)
 
-    # what is bound
-
-    def code(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
-        """What a local is bound to, as the log says it: a tensor is captured, and its name is live."""
-        wanted, kind = scope.kind.wanted, type(value)
-        if kind in self.ordinary and not self.disturbed():
-            if wanted[local]:
-                number = self.versions.number(value, scope, at)
-                self.versions.lives(scope, local + own if own else local, (number,))
-                return number
-            return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
-        if local + own in scope.places:
-            self.versions.forget(scope, local + own)
-        if kind in NUMBERS or isinstance(value, NUMBERS):
-            if not wanted[local]:
-                return PASSED_OVER
-            self.log.plain.append(value)
-            return PLAIN
-        if kind in HOLD_NOTHING:
-            return CARRIED
-        if not self.tape.is_tensor(value):
-            return self._of_container(scope, local, at, value, own)
-        with self.tape.quiet():
-            if not wanted[local]:
-                return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
-            number = self.versions.number(value, scope, at)
-            self.versions.lives(scope, local + own, (number,))
-        return number
-
-    def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
-        found = self._leaves(value)
-        wanted = scope.kind.wanted
-        chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
-        if not chosen:
-            return self._unselected(value, found)
-        same = _same(chosen, scope.mixed.get(local + own, ()))
-        with self.tape.quiet():
-            code = self._codes(chosen, scope, at, same)
-            self.versions.lives(scope, local + own, [number for _, number in code if number >= 0])
-        if any(number < 0 for _, number in code):
-            scope.mixed[local + own] = chosen
-        return code
-
-    def _codes(
-        self, chosen: Sequence[tuple[str, Any]], by: By, at: int, same: set[str] | frozenset[str] = frozenset()
-    ) -> tuple[tuple[str, int], ...]:
-        """The codes of the leaves of a container; those in ``same`` are the objects that the name held before."""
-        codes = []
-        for leaf, item in chosen:
-            if isinstance(item, NUMBERS):
-                self.log.plain.append(item)
-                codes.append((leaf, SAME_PLAIN if leaf in same else PLAIN))
-            else:
-                codes.append((leaf, self.versions.number(item, by, at)))
-        return tuple(codes)
-
-    def _unselected(self, value: Any, found: Sequence[tuple[str, Any]]) -> int:
-        if not found:
-            return FILLED if type(value) in CONTAINERS else CARRIED
-        with self.tape.quiet():
-            return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
-
-    def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
-        """The tensors and plain numbers in a container that holds a tensor."""
-        is_tensor, ordinary = self.tape.is_tensor, self.ordinary
-        kind = type(value)
-        if kind in self.selection.bare:
-            return ()
-        if not holds(value, is_tensor):
-            if LOCALS not in kind.__qualname__ and len(self.selection.bare) < MOST_TYPES and children(value) is None:
-                self.selection.bare.add(kind)
-            return ()
-        return [
-            (leaf, item) for leaf, item in leaves(value)
-            if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
-        ]  # fmt: skip
-
     def mentioned(self, scope: Scope, output: Any) -> None:
         """What the running statement of a scope has called returns this, which may have a name already."""
         numbers, tape = self.versions.numbers, self.tape
         known = []
-        for leaf, item in (("", output),) if type(output) in self.ordinary else self._leaves_or_itself(output):
+        for leaf, item in (("", output),) if type(output) in self.ordinary else self.codes.leaves_or_itself(output):
             number = numbers.get(tape.identity(item))
             if number is not None:
                 known.append((leaf, number))
         if known:
             self.events += (scope.number, MENTIONED, tuple(known))
-
-    def _leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
-        return (("", value),) if self.tape.is_tensor(value) else self._leaves(value)
 
     # writes
 
@@ -395,7 +332,7 @@ class Trace:
     # what modules report
 
     def name_returned(self, path: str, output: Any) -> Any:
-        """A module has returned, its own hooks included; ``output`` is what its caller gets."""
+        """The module of this path has returned, its own hooks included; ``output`` is what its caller gets."""
         now = self.repeats.now()
         if now is not self:
             return now.name_returned(path, output)
@@ -403,41 +340,33 @@ class Trace:
             return output
         if not path:
             return self._result(output, of_module=True)
+        marks: Marks = ()
+        if self.replacing is not None:
+            output, marks = self._replaced_return(path, output)
         if self.tap is not None:
             output = exchanged(output, self.tap, [])
         if self.repeats.again or not self.runs_once():
             self._note_transcripts()
-        kind = ScopeKind.of(self.selection, path, "", "", ())
-        self.events += (0, MODULE, (kind, self._returned(kind, output)))
+        kind = self.plan.modules[path]
+        self.events += (0, MODULE, (kind, self.codes.returned(kind, output)))
+        if marks:
+            self._say(0, REPLACED, marks)
         return output
 
-    def _returned(self, kind: ScopeKind, output: Any) -> Code:
-        wanted = kind.wanted
-        if type(output) in self.ordinary and not self.disturbed() and wanted["return"]:
-            return self.versions.number(output, kind, NO_SITE_AT)
-        if isinstance(output, NUMBERS):
-            if not wanted["return"]:
-                return PASSED_OVER
-            self.log.plain.append(output)
-            return PLAIN
-        found = self._leaves_or_itself(output)
-        chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
-        if not chosen:
-            return self._unselected(output, found)
-        same = _same(chosen, self.mixed.pop(kind.path, ()))
-        with self.tape.quiet():
-            codes = self._codes(chosen, kind, NO_SITE_AT, same)
-        return codes if found[0][0] else codes[0][1]
-
     def name_path(self, path: str, tensor: Any) -> Any:
-        """A parameter of a model: its name is its path."""
+        """A parameter of a model: its name is its path. Returns what takes its place."""
+        marks: Marks = ()
+        if self.replacing is not None and (found := self.replaceable(path, tensor)):
+            tensor, marks = self.exchange(path, path, tensor, found)
         if type(tensor) in self.ordinary and not self.disturbed():
             self._name_path(path, tensor)
-            return tensor
-        with self.tape.quiet():
-            if self.tap is not None:
-                tensor = self.tap(tensor)
-            self._name_path(path, tensor)
+        else:
+            with self.tape.quiet():
+                if self.tap is not None:
+                    tensor = self.tap(tensor)
+                self._name_path(path, tensor)
+        if marks:
+            self._say(0, REPLACED, marks)
         return tensor
 
     def _name_path(self, path: str, tensor: Any) -> None:
@@ -448,6 +377,63 @@ class Trace:
         """A module that was selected, and whose return value does not exist."""
         self._say(0, ABSENT, (path, status, why))
 
+    # what is replaced
+
+    def replaceable(self, name: str, value: Any) -> Sequence[tuple[str, Any]]:
+        """The leaves of a value, if something may be replaced of what this name without counts is bound to."""
+        assert self.replacing is not None
+        found = () if isinstance(value, NUMBERS) else self.codes.leaves_or_itself(value)
+        found = found or [("", value)]
+        return found if self.replacing.concerns(name, found) else ()
+
+    def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]]) -> str | None:
+        """The full name that a local gets as it is bound; None where it holds these very objects already."""
+        names = self.names_of(scope)
+        if self._holds(names.slots.get(local + own, ()), found):
+            return None
+        return f"{names.id.full}:{local}#{names.id.counts.get(local, 0)}"
+
+    def _holds(self, held: Slot, found: Sequence[tuple[str, Any]]) -> bool:
+        numbers, identity = self.versions.numbers, self.tape.identity
+        now = dict(held)
+        known = [
+            leaf in now and now[leaf].number is not None and now[leaf].number == numbers.get(identity(item))
+            for leaf, item in found if self.tape.is_tensor(item)
+        ]  # fmt: skip
+        return bool(known) and all(known)
+
+    def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
+        """What goes on in the place of a value. The functions that make it are no part of the program."""
+        assert self.replacing is not None
+        was_recording, self.is_recording = self.is_recording, False
+        try:
+            return self.replacing.exchange(name, full, value, found, self.versions.numbers)
+        finally:
+            self.is_recording = was_recording
+
+    def _replaced_return(self, path: str, output: Any) -> tuple[Any, Marks]:
+        """What the caller of a module goes on with."""
+        kind = self.plan.modules[path]
+        name = f"{kind.stripped}:return"
+        found = self.replaceable(name, output)
+        if not found:
+            return output, ()
+        reader = self.read()
+        finished = reader.finished.get(kind.path)
+        scope = finished[-1].id.full if finished else f"{kind.path}#{reader.entered.get(kind.path, 0)}"
+        return self.exchange(name, f"{scope}:return#0", output, found)
+
+    def _replaced_result(self, result: Any, of_module: bool) -> tuple[Any, Marks]:
+        """What a model returns, or a function where that did not get its name in a statement."""
+        found = self.replaceable(":return", result)
+        if not found or (not of_module and self.is_result_named):
+            return result, ()
+        self.is_result_named = of_module
+        full: str | None = f":return#{self.read().root.id.counts.get('return', 0)}"
+        if self.selection.in_function:  # its own statement has named it
+            full = self.next_name(self.root, "return", "", found)
+        return (result, ()) if full is None else self.exchange(":return", full, result, found)
+
     # what the probe itself names
 
     def name_result(self, result: Any) -> Any:
@@ -455,10 +441,15 @@ class Trace:
         return self._result(result, of_module=False) if self.is_recording else result
 
     def _result(self, result: Any, *, of_module: bool) -> Any:
+        marks: Marks = ()
+        if self.replacing is not None:
+            result, marks = self._replaced_result(result, of_module)
         if self.tap is not None:
             result = exchanged(result, self.tap, [])
         code = self.code(self.root, "return", NO_SITE_AT, result)
-        self.events += (0, RESULT, (of_module, code))
+        self.events += (0, RESULT, (of_module, code, self.root.kind.wanted[OF_FORWARD]))
+        if marks:
+            self._say(0, REPLACED, marks)
         return result
 
     def hold_output(self, tensor: Any, path: str | None, name: str = "return", site: Site | None = None) -> int:
@@ -497,11 +488,6 @@ class Trace:
             self.has_more = True
             with self.tape.quiet():
                 self.read().hold_unnamed(self.tape.unnamed)
-
-
-def _same(chosen: Sequence[tuple[str, Any]], held: Sequence[tuple[str, Any]]) -> set[str]:
-    """The leaves of a container at which the name held these very objects before."""
-    return {leaf for (leaf, one), (before, other) in zip(chosen, held, strict=False) if leaf == before and one is other}
 
 
 def _always() -> bool:

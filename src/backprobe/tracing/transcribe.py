@@ -9,15 +9,16 @@ from typing import Any
 from backprobe.backends.facts import NOTHING_KNOWN, Backward, Description, Outcome
 from backprobe.backends.outcomes import gradients, unusual
 from backprobe.backends.protocol import Backend
+from backprobe.cuts.histories import histories
 from backprobe.cuts.missing_edges import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.reasons import Note, Reason
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.tracing.assemble import Assembler
+from backprobe.tracing.module_code import NO_CODE, ModuleCode, with_uses
+from backprobe.tracing.none_values import why_none
 from backprobe.tracing.schema import Schema, Template
 from backprobe.tracing.trace import Trace
-
-NONE = Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": "None"}), None)
 
 
 @dataclass(eq=False)
@@ -35,6 +36,12 @@ class Run:
     described: Mapping[int, Description]
     """What is known of tensors whose values are lost, by the position of the capture."""
 
+    code: ModuleCode = NO_CODE
+    """What of the program's source is to be read where a gradient is missing."""
+
+    originals: Sequence[Any] = ()
+    """What was replaced."""
+
     def __len__(self) -> int:
         return len(self.schema.templates)
 
@@ -47,7 +54,7 @@ class Run:
     def record(self) -> Record:
         """The run as a record."""
         schema, passed = self.schema, self.passed
-        assembler = Assembler(schema.names, schema.captured)
+        assembler = Assembler(schema.names, schema.captured, self.backend.arrays.version)
         outcomes = iter(enumerate(passed.outcomes))
         entries = [
             self._entry(assembler, at, template, *(next(outcomes) if template.number is not None else (-1, None)))
@@ -63,7 +70,7 @@ class Run:
             notes=self.notes,
             stamp=self.stamp,
         )
-        return _with_causes(record)
+        return with_uses(_with_causes(_with_histories(record)), self.code)
 
     def _entry(
         self, assembler: Assembler, at: int, template: Template, capture: int, outcome: Outcome | None
@@ -71,7 +78,7 @@ class Run:
         """An entry; the outcome is None for what was not captured, such as a plain number."""
         described = NOTHING_KNOWN
         if outcome is None:
-            outcome = self._uncaptured(template)
+            outcome = self._uncaptured(at, template)
         else:
             known = self.described.get(capture)
             described = self.backend.arrays.describe(outcome.value) if known is None else known
@@ -86,22 +93,28 @@ class Run:
             op=template.op,
             reads=template.reads,
             indirect=template.indirect,
+            original=None if template.original_at is None else (self.originals[template.original_at],),
+            replaced_grad=template.replaced_grad,
         )
 
-    def _uncaptured(self, template: Template) -> Outcome:
+    def _uncaptured(self, at: int, template: Template) -> Outcome:
         if template.absent is not None:
             return Outcome(*template.absent, None)
         value = None if template.plain_at is None else self.plain[template.plain_at]
         if value is None:
-            return NONE
+            name = self.schema.names.of_entries[at][0]
+            return Outcome(GradStatus.NOT_TENSOR, why_none(name, template.source, bool(template.reads)), None)
         kind = f"the Python number {plain_text(value)}"
         return Outcome(GradStatus.NOT_TENSOR, Reason("not_tensor", {"kind": kind}), value)
 
 
-def over(trace: Trace, backend: Backend, schema: Schema, passed: Backward, *, live: bool = False) -> Run:
+def over(
+    trace: Trace, backend: Backend, schema: Schema, passed: Backward, *, live: bool = False,
+    code: ModuleCode = NO_CODE,
+) -> Run:  # fmt: skip
     """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
 
-    ``live`` values are the program's own tensors, which it may change later.
+    ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model.
     """
     arrays, tensors = backend.arrays, trace.versions.tensors
     described = {
@@ -110,7 +123,15 @@ def over(trace: Trace, backend: Backend, schema: Schema, passed: Backward, *, li
         if live or not arrays.is_tensor(outcome.value)
     }  # fmt: skip
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
-    return Run(schema, backend, passed, list(trace.log.plain), notes, stamp(), described)
+    originals = [] if trace.replacing is None else [kept() for kept in trace.replacing.originals]
+    return Run(schema, backend, passed, list(trace.log.plain), notes, stamp(), described, code, originals)
+
+
+def _with_histories(record: Record) -> Record:
+    """The record, with what the lines show of values without a gradient history."""
+    found = histories(record)
+    entries = [found.get(at, entry) for at, entry in enumerate(record.entries)] if found else record.entries
+    return replace(record, entries=tuple(entries)) if found else record
 
 
 def _with_causes(record: Record) -> Record:

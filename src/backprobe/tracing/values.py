@@ -15,6 +15,9 @@ NO_SITE = Site("", 0, "")
 RETURNED = Site("return", 0, "")
 """Of what the probed model returns: as for what its modules return, no statement is known."""
 
+OF_FORWARD = "forward()"
+"""The local of what a module's forward returned, where hooks made something else of that for the caller."""
+
 OWN = "\0"  # between a local and the number of the comprehension it belongs to
 
 
@@ -81,6 +84,8 @@ class Value:
     fulls: Sequence[str] = ()  # the names in full, when the run is over
     is_explained: bool = False  # are its expression and reads known? A loop runs the same statement again
     around: tuple[Sequence[int], bool] | None = None  # what it was computed from, see ``Around``
+    original_at: int | None = None  # which of the originals it took the place of
+    replaced_grad: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -31,6 +31,8 @@ class Versions:
         self.late = tape if isinstance(tape, capabilities.Late) else None
         self.counted = tape if isinstance(tape, capabilities.Versions) else None
         self.version = _unchanging if self.counted is None else self.counted.version
+        self.counter = _unchanging if self.counted is None else self.counted.counter
+        self.identity = tape.identity
         self.captures: list[Any] = []  # these four by number
         self.tensors: list[Any] = []
         self.versions: list[int] = []
@@ -42,12 +44,16 @@ class Versions:
 
     def number(self, tensor: Any, by: By, at: int | Site) -> int:
         """The number of a tensor at the version that it has: a known one, or a new one where that is new."""
-        known = self.numbers.get(self.tape.identity(tensor))
+        known = self.numbers.get(self.identity(tensor))
         if known is None:
             return self._capture(tensor, by, at, None)
-        if self.version(tensor) != self.versions[known]:
+        try:
+            now = self.counter(tensor)
+        except RuntimeError:
+            now = self.version(tensor)
+        if now != self.versions[known]:
             self.sweep(by, at)  # written out of sight: every name on that memory gets its new version
-            swept = self.numbers[self.tape.identity(tensor)]
+            swept = self.numbers[self.identity(tensor)]
             if swept == known:
                 made = self._capture(tensor, by, at, known)
                 self._note_overwritten(by, at)
@@ -65,7 +71,7 @@ class Versions:
             before = None if previous is None else self.captures[previous]
             capture = self.writes.capture(tensor, None, before, id(tensor) in self.through and self._wrote(tensor))
             version = capture.version
-        number = self.numbers[self.tape.identity(tensor)] = len(self.captures)
+        number = self.numbers[self.identity(tensor)] = len(self.captures)
         self.captures.append(capture)
         self.tensors.append(tensor)
         self.versions.append(version)
@@ -92,22 +98,29 @@ class Versions:
 
     # live names
 
-    def lives(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
-        """From now on a name of a scope holds these tensors."""
+    def bound(self, tensor: Any, scope: Scope, at: int, key: str) -> int:
+        """The number of a tensor that a name of a scope holds from now on."""
+        is_new = self.identity(tensor) not in self.numbers
+        number = self._capture(tensor, scope, at, None) if is_new else self.number(tensor, scope, at)
+        if self.counted is None:
+            return number
+        places, live = scope.places.get(key), self.live
+        if places is None:  # as mostly
+            scope.places[key] = (len(live),)
+            scope.taken += 1
+            live.append(self.tensors[number])
+            self.stamps.append(self.versions[number])
+        elif len(places) == 1:
+            live[places[0]], self.stamps[places[0]] = self.tensors[number], self.versions[number]
+        else:
+            self.all_live(scope, key, (number,))
+        return number
+
+    def all_live(self, scope: Scope, key: str, numbers: Sequence[int]) -> None:
+        """From now on it holds these tensors, in a container."""
         if self.counted is None:
             return
-        places, live = scope.places.get(key), self.live
-        if len(numbers) == 1 and (places is None or len(places) == 1):  # as most names do
-            (number,) = numbers
-            if places is None:
-                scope.places[key] = (len(live),)
-                scope.taken += 1
-                live.append(self.tensors[number])
-                self.stamps.append(self.versions[number])
-            else:
-                live[places[0]], self.stamps[places[0]] = self.tensors[number], self.versions[number]
-            return
-        places = places or ()
+        places, live = scope.places.get(key, ()), self.live
         if len(places) < len(numbers):
             more = len(numbers) - len(places)
             places = scope.places[key] = (*places, *range(len(live), len(live) + more))
@@ -215,6 +228,7 @@ class Versions:
         )  # fmt: skip
         for one in held:
             one.clear()
+        del self.around
 
 
 def _unchanging(tensor: Any) -> int:

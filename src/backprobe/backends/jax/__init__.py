@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import jax
+
 from backprobe.backends.jax import errors, refusals
 from backprobe.backends.jax.arrays import JaxArrays
+from backprobe.backends.jax.guarding import JaxGuards
 from backprobe.backends.jax.models import JaxModels
 from backprobe.backends.jax.recheck import JaxRecheck
 from backprobe.backends.jax.tape import JaxTape
+from backprobe.backends.jax.trials import JaxTrials
+from backprobe.backends.jax.variations import JaxVariations
 from backprobe.backends.protocol import Backend
 
-INSTEAD = {"second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)"}
+INSTEAD = {
+    "second_order": "jax.grad(lambda x: bp.probe(f)(x)['u'].grad.sum())(x)",
+}
 
 
 class JaxBackend(Backend):
@@ -21,7 +28,11 @@ class JaxBackend(Backend):
     partials = True
     tape = JaxTape
     models = JaxModels()
+    guards = JaxGuards()
+    uncompiled = staticmethod(jax.disable_jit)
     recheck = JaxRecheck
+    trials = JaxTrials
+    variations = JaxVariations
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD

@@ -45,7 +45,7 @@ class Lifted:
         chosen: list[Any] = []
         for name, value in inputs.items():
             if wrt is None or name in wrt:
-                exchange(value, lambda leaf: chosen.append(leaf) or leaf)  # type: ignore[func-returns-value]
+                exchange(value, lambda leaf: chosen.append(leaf) or leaf)  # type: ignore[func-returns-value]  # a list's append gives None
         self._integers_too = not any(map(_is_floating, chosen))
         self._originals = list(filter(self._is_lifted, chosen))
         self.arrays = [jnp.asarray(float(leaf) if type(leaf) is int else leaf) for leaf in self._originals]

@@ -19,6 +19,7 @@ from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
 NOT_CONNECTED, UNSEEN, NOT_TAKEN = Reason("no_path"), Reason("unseen_transform"), Reason("branch_not_taken")
+UNFINISHED = Reason("backward_unfinished")
 
 Edges = tuple[tuple[Edge, ...], Reason | None]
 """The edges into a value, and why their partials are missing, if they are."""
@@ -50,6 +51,20 @@ def differentiate(
     return Backward(outcomes, order, sums, tuple(notes))
 
 
+def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:
+    """What is known of a program that has run, and has no output to differentiate: which values flow into which."""
+    position = {tap.key: at for at, tap in enumerate(captures)}
+    outcomes = []
+    for tap in captures:
+        status, why, _ = _status(tap, program, {})
+        if status is GradStatus.NOT_CONNECTED:
+            status, why = GradStatus.BACKWARD_NOT_RUN, UNFINISHED
+        found = program.flows_into(tap.key) if tap.key in program.marks else []
+        edges = tuple([Edge(position[key]) for key in found if key in position])
+        outcomes.append(Outcome(status, why, None if tap.opaque else tap.value, None, edges))
+    return Backward(outcomes, ())
+
+
 def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Edge, ...]) -> Outcome:
     status, why, gradient = _status(tap, program, gradients)
     value = None if tap.opaque or _was_skipped(tap) else tap.value
@@ -71,13 +86,27 @@ def _partly(tap: Tap) -> Reason | None:
 def _status(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any]) -> tuple[GradStatus, Reason | None, Any]:
     if _was_skipped(tap):
         return GradStatus.NOT_EXECUTED, NOT_TAKEN, None
-    if tap.opaque or tap.value is None:
-        return GradStatus.OPAQUE, tap.opaque or UNSEEN, None
-    if not tap.has_tangent or not jnp.issubdtype(tap.tapped.dtype, jnp.inexact):
+    if tap.opaque:
+        return GradStatus.OPAQUE, tap.opaque, None
+    if not jnp.issubdtype(tap.tapped.dtype, jnp.inexact):
+        return tap.status, tap.why, None
+    if tap.value is None:
+        return GradStatus.OPAQUE, UNSEEN, None
+    if not tap.has_tangent:
         return tap.status, tap.why, None
     if tap.key in gradients:
-        return GradStatus.OK, None, _conjugate(gradients[tap.key])
+        return GradStatus.OK, None, _changed(tap, _conjugate(gradients[tap.key]))
     return GradStatus.NOT_CONNECTED, NOT_CONNECTED, None
+
+
+def _changed(tap: Tap, gradient: Any) -> Any:
+    """The gradient that flows on, where a function changes it: of each step and each example by itself."""
+    change = tap.change
+    if change is None or gradient is None:
+        return gradient
+    for _ in tap.axes:
+        change = jax.vmap(change)
+    return change(gradient)
 
 
 def _conjugate(gradient: Any) -> Any:

@@ -5,25 +5,26 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType, MethodType
 from typing import Any
 
 import jax
 
-from backprobe.backends.jax import private
+from backprobe.backends.framework_code import Known
+from backprobe.backends.jax import equinox_wrappers, private
 from backprobe.backends.jax.arguments import as_given
 from backprobe.source.followed_calls import Callables
 from backprobe.source.user_code import innermost
 from backprobe.source.wrappers import rebuilt
 
-TRACING = (
+TRACING = Known(
     jax.lax.scan, jax.lax.cond, jax.lax.switch, jax.lax.while_loop, jax.lax.fori_loop, jax.lax.map,
     jax.lax.associative_scan,
 )  # fmt: skip
 """Control flow operators, which trace the functions that they are given."""
 
-CALLING = (
+CALLING = Known(
     jax.tree.map, jax.tree_util.tree_map, jax.tree_util.tree_map_with_path, jax.tree.reduce, jax.jvp, jax.vjp,
     jax.linearize,
 )  # fmt: skip
@@ -38,18 +39,37 @@ class JaxCallables(Callables):
         if inside is not None:
             inside, call = self.called(inside, False) or (inside, operator.call)
             return inside, call if _shares_objects(function) else functools.partial(_as_jit_calls, call)
+        method = equinox_wrappers.as_pythons(function)
+        if method is not None:
+            return self.called(method, False) or (method, operator.call)
+        inside = equinox_wrappers.wrapped(function)
+        if inside is not None:
+            return _function_in(inside), functools.partial(equinox_wrappers.call_around, function)
         made = _opened(function)
         return None if made is None else (made, operator.call)
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        return function if any(function is known for known in (*TRACING, *CALLING)) else None
+        if function in TRACING or function in CALLING or equinox_wrappers.is_deriving(function):
+            return function  # type: ignore[no-any-return]  # it is the caller's own
+        return equinox_wrappers.layers(function)
+
+    def held(self, function: Any) -> Sequence[Any]:
+        return tuple(equinox_wrappers.held(function))
+
+    def hidden(self, function: Any) -> Any:
+        inside = equinox_wrappers.hidden(function)
+        return super().hidden(function) if inside is None else inside
+
+    def is_compiled(self, function: Any) -> bool:
+        return equinox_wrappers.is_converted(function)
 
 
 def jitted(function: Any) -> Any:
     """The Python function inside what ``jax.jit`` made, methods and partials of it included; None for anything else."""
+    function = equinox_wrappers.as_pythons(function) or function
     if isinstance(function, (private.Jit, *_jits_of_libraries())):
         wrapped = getattr(function, "__wrapped__")  # noqa: B009
-        return (_method(wrapped) or wrapped) if _is_object(wrapped) else wrapped
+        return wrapped if equinox_wrappers.is_wrapper(wrapped) else _function_in(wrapped)
     if isinstance(function, MethodType):
         inside = jitted(function.__func__)
         return None if inside is None else MethodType(inside, function.__self__)
@@ -100,16 +120,21 @@ def _opened(function: Any) -> Any:
     return made
 
 
-def is_wrapper(value: Any) -> bool:
-    """Is it an object that Equinox has made around a function?"""
-    equinox = sys.modules.get("equinox")
-    return equinox is not None and isinstance(value, equinox.Module) and hasattr(value, "__wrapped__")
-
-
 def _is_object(value: Any) -> bool:
     return callable(value) and not isinstance(value, FunctionType | MethodType | functools.partial | type)
 
 
+def _function_in(value: Any) -> Any:
+    """The Python function that a callable runs: that inside a jitted one, the ``__call__`` of an object, or itself."""
+    inside = jitted(value)
+    if inside is not None:
+        return inside
+    return (_method(value) or value) if _is_object(value) else value
+
+
 def _method(value: Any) -> Any:
+    own = equinox_wrappers.as_pythons(value)
+    if own is not None:
+        return own
     method = type(value).__call__
     return MethodType(method, value) if innermost(method) is not None else None

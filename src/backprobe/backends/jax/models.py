@@ -33,6 +33,8 @@ def kind(value: Any) -> str | None:
 class JaxModels(Models):
     """Models of Flax and Equinox."""
 
+    replaces_parameters = True
+
     def is_model(self, value: Any) -> bool:
         return kind(value) is not None
 
@@ -158,6 +160,10 @@ class LinenCall(LibraryCall):
     def parameter_paths(self) -> Iterable[str]:
         return _paths(self.variables, _without_params)
 
+    @property
+    def is_known(self) -> bool:
+        return False  # modules without variables are made as the model runs
+
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         from flax import linen
 
@@ -182,4 +188,7 @@ def _intercepted(observer: ModuleObserver, run: Any, args: Any, kwargs: Any, con
     if observer.wants_locals(path):
         run = observer.rewritten(path, context.orig_method) or run
     result = run(*args, **kwargs)
-    return observer.returned(path, result) if path and observer.wants_output(path) else result
+    if not path or not observer.wants_output(path):
+        return result
+    observer.executed.add(path)
+    return observer.returned(path, result)

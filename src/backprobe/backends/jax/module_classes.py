@@ -69,7 +69,10 @@ def _reporting_class(original: Any, path: str) -> Any:
         if observer.wants_locals(path):
             forward = observer.rewritten(path, forward) or forward
         result = forward(*args, **kwargs)
-        return observer.returned(path, result) if path and observer.wants_output(path) else result
+        if not path or not observer.wants_output(path):
+            return result
+        observer.executed.add(path)
+        return observer.returned(path, result)
 
     body = {"__call__": call, "__module__": original.__module__, "__qualname__": original.__qualname__}
     return type(original)(original.__name__, (original,), body)

@@ -31,6 +31,7 @@ class Tap:
 
     level: Any = None  # the trace that linearizes; none yet for a value that JAX is tracing
     tapped: Any = None  # what stands for the value in the program
+    outside: Any = None  # what the program has of it outside of the loop, checkpoint or branch that it is in
     key: int = field(default_factory=lambda: next(KEYS))
     value: Any = None  # once it was peeked at
     axes: tuple[str, ...] = ()  # what the leading axes of a value count that is computed many times at once
@@ -41,6 +42,7 @@ class Tap:
     status: GradStatus = GradStatus.OK  # why there is no tangent
     why: Reason | None = None
     opaque: Reason | None = None  # why it cannot be seen
+    change: Callable[[Any], Any] | None = None  # what makes of its gradient the one that flows on
 
     @property
     def is_hidden(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
@@ -223,15 +224,38 @@ def is_staged(function: Any) -> bool:
     return False
 
 
+DERIVING = frozenset({"grad", "value_and_grad", "jacfwd", "jacrev", "hessian"})
+"""The functions that return a function that differentiates another."""
+PULLBACKS = frozenset({"VJP", "Partial"})
+"""The types of the derivatives that ``jax.vjp`` and ``jax.linearize`` return."""
+
+
+def is_derivative(function: Any) -> bool:
+    """Is it what ``jax.vjp`` or ``jax.linearize`` has returned?"""
+    return type(function).__name__ in PULLBACKS and type(function).__module__.startswith("jax.")
+
+
+def differentiated_by(function: Any) -> Any:
+    """The function of which another, as ``jax.grad`` returns it, computes derivatives; None where it does not."""
+    if not isinstance(function, FunctionType) or not function.__code__.co_filename.startswith(FOLDER):
+        return None
+    held = (cell.cell_contents for cell in function.__closure__ or ())
+    return getattr(function, "__wrapped__", None) if any(map(_is_deriving, (function, *held))) else None
+
+
+def _is_deriving(value: Any) -> bool:
+    return isinstance(value, FunctionType) and value.__code__.co_qualname.partition(".")[0] in DERIVING
+
+
 def double_precision(enabled: bool) -> AbstractContextManager[Any]:
     """Within this context arrays may have 64 bits, if that is asked for, whatever the program has set."""
     if not enabled:
         return nullcontext()
     if hasattr(jax, "enable_x64"):  # from 0.8 on
-        return jax.enable_x64(True)  # type: ignore[no-any-return]
-    from jax.experimental import enable_x64  # type: ignore[attr-defined]
+        return jax.enable_x64(True)  # type: ignore[no-any-return]  # JAX's context has no type
+    from jax.experimental import enable_x64  # type: ignore[attr-defined]  # older releases of JAX have it there
 
-    return enable_x64()  # type: ignore[no-any-return]
+    return enable_x64()  # type: ignore[no-any-return]  # JAX's context has no type
 
 
 def _is_step(value: Any) -> bool:
@@ -239,3 +263,37 @@ def _is_step(value: Any) -> bool:
 
 
 SCAN = scan_p.name
+
+
+GRADIENT, VJP = "value_and_grad_f", ("vjp", "_vjp")
+"""The function that ``jax.grad`` and ``jax.value_and_grad`` return, and what it calls to differentiate."""
+
+
+def _differentiating() -> tuple[Any, str] | None:
+    """Where that function looks up what it calls: a module and a name; None in a release in which it does not."""
+    made: Any = jax.value_and_grad(abs)
+    for _ in range(8):
+        if made.__code__.co_name == GRADIENT:
+            module = sys.modules[made.__globals__["__name__"]]
+            return next(
+                ((module, name) for name in VJP if name in made.__code__.co_names and name in vars(module)), None
+            )
+        inner = [cell.cell_contents for cell in made.__closure__ or ()]
+        made = next((one for one in inner if isinstance(one, FunctionType) and one is not abs), None)
+        if made is None:
+            return None
+    return None
+
+
+DIFFERENTIATING = _differentiating()
+
+
+def gradient_asked(frame: Any) -> Any:
+    """The frame of the gradient that is being computed just now, a few frames out; None in another use."""
+    for _ in range(6):
+        if frame is None:
+            return None
+        if frame.f_code.co_name == GRADIENT and frame.f_code.co_filename.startswith(FOLDER):
+            return frame
+        frame = frame.f_back
+    return None

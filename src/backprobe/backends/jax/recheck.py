@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.jax import calls, models, private
+from backprobe.backends.framework_code import Known
+from backprobe.backends.jax import calls, equinox_wrappers, models, private
 from backprobe.backends.jax.arguments import Lifted
 from backprobe.backends.jax.checked_models import Program, concrete, taken_apart
 from backprobe.backends.jax.precision import coarsest_cast, has_custom
@@ -21,6 +22,7 @@ from backprobe.backends.pure_calls import NOT_FOLLOWED, is_python_computing, is_
 from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.record.reasons import Reason
 
+DERIVING = Known(jax.jvp, jax.vjp, jax.linearize)
 OF_MODEL = ""  # among the inputs: what a model holds itself
 
 
@@ -75,11 +77,27 @@ class JaxCall(RecordedCall):
             given = [jnp.asarray(numpy.conj(c), output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
             return [numpy.conj(self.numbers(gradient)) for gradient in pull(given)]
 
+    def pull_twice(
+        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
+    ) -> list[Any]:  # fmt: skip
+        def gradients(arrays: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+            _, pull = jax.vjp(self._function, *arrays)
+            return [jnp.conj(one) for one in pull([jnp.conj(c) for c in given])]
+
+        with self._alone():
+            arrays = self._arrays(values)
+            outputs = jax.eval_shape(self._function, *arrays)
+            given = [jnp.asarray(c, output.dtype) for c, output in zip(cotangents, outputs, strict=True)]
+            found, pull = jax.vjp(gradients, arrays, given)
+            weights = [jnp.asarray(numpy.conj(c), one.dtype) for c, one in zip(seconds, found, strict=True)]
+            return [numpy.conj(self.numbers(one)) for part in pull(weights) for one in part]
+
 
 class JaxRecheck(calls.JaxCallables, Recheck):
     """JAX's ``Recheck``: the program runs under ``jax.linearize``, loops and branches as Python runs them."""
 
     recorded = JaxCall
+    has_transforms = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,6 +125,22 @@ class JaxRecheck(calls.JaxCallables, Recheck):
             jax.linearize(linearized, *lifted.arrays)
         taken.over()
 
+    def differentiated_by(
+        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:  # fmt: skip
+        inside = private.differentiated_by(function)
+        return None if inside is None else (inside, args, kwargs)
+
+    def differentiates(self, function: Any) -> int:
+        inside = calls.jitted(function)
+        inside = function if inside is None else inside
+        if private.is_derivative(inside) or inside in DERIVING:
+            return 1
+        depth = equinox_wrappers.differentiates(inside)
+        while (inside := private.differentiated_by(inside)) is not None:
+            depth += 1
+        return depth
+
     def is_whole(self, function: Any) -> bool:
         if isinstance(function, partial):
             return self.is_whole(function.func)
@@ -118,7 +152,7 @@ class JaxRecheck(calls.JaxCallables, Recheck):
         bound: Any = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
         if type(bound).__name__ == "_IndexUpdateRef":  # x.at[i], and a method of that
             return lambda array, *a, **k: getattr(array.at[bound.index], function.__name__)(*a, **k), bound.array
-        if models.kind(function) in ("equinox", "nnx") or calls.is_wrapper(function):
+        if models.kind(function) in ("equinox", "nnx") or equinox_wrappers.is_wrapper(function):
             held, whole = models.taken_apart(function)
             return lambda held, *a, **k: whole(held)(*a, **k), held
         return super().split(function)

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from backprobe.backends.jax import calls
+from backprobe.backends.jax import calls, equinox_wrappers
 from backprobe.errors import NoSource, Unsupported
 
 STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
@@ -26,7 +26,7 @@ def refuse(target: Any, asked: str) -> None:
             why="its code was fixed when it was compiled; names put in now would be missed silently",
             next="probe the function itself, or jax.jit(function)",
         )  # fmt: skip
-    if calls.is_wrapper(target) and calls.jitted(target) is None:
+    if equinox_wrappers.is_wrapper(target) and calls.jitted(target) is None:
         raise Unsupported(
             "what Equinox has wrapped a function in cannot be probed itself", asked=asked,
             found=f"an object of type {type(target).__name__}", why="it has no bindings of its own",

@@ -12,20 +12,23 @@ import jax.numpy as jnp
 
 from backprobe.backends.capabilities import Staging
 from backprobe.backends.facts import Around, Backward, Options, Ran
-from backprobe.backends.jax import calls, models, private
+from backprobe.backends.jax import calls, equinox_wrappers, models, private
 from backprobe.backends.jax.arguments import Lifted, exchange
-from backprobe.backends.jax.backward import UNSEEN, differentiate
+from backprobe.backends.jax.backward import UNSEEN, differentiate, undifferentiated
 from backprobe.backends.jax.control_flow import CALLS, CHECKPOINTS
+from backprobe.backends.jax.linearized import LinearProgram
 from backprobe.backends.jax.primitives import TAPS, Tap, concrete, peek_p, tap_p, traces_around
+from backprobe.backends.jax.replaced_values import JaxReplaces
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.backends.jax.transformations import Staged, trace
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
+from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
 
-class JaxTape(calls.JaxCallables, Tape, Staging):
+class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
     """JAX's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
@@ -35,7 +38,9 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         self.seed: Any = None  # a zero that is differentiated, from which others are made
         self.level: Any = None
         self.around: list[Any] = []  # the transformations that the probe itself was called in
+        self.program: LinearProgram | None = None  # of a program without an output that can be differentiated
         self.depth = 0  # of the calls that JAX is tracing
+        self.changes: dict[int, Callable[[Any], Any]] = {}  # of gradients, see ``JaxReplaces``
 
     # what a tensor is
 
@@ -48,11 +53,14 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
     def is_differentiated(self, value: Any) -> bool:
         return private.carried(value, self.level) is not None
 
+    def concrete(self, tensor: Any) -> Any:
+        return concrete(self.level, tensor)
+
     def cotangent(self, output: Any, cotangent: Any) -> Any:
         try:
             return jnp.asarray(cotangent, output.dtype)
         except (TypeError, ValueError) as error:
-            refuse_cotangent(cotangent, str(tuple(output.shape)), error)
+            refuse_cotangent(cotangent, f"jnp.ones({tuple(output.shape)})", error)
 
     # forward and backward
 
@@ -65,6 +73,7 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
     ) -> tuple[Any, Backward]:
         lifted = Lifted(inputs, wrt)
         found: list[tuple[Any, Ran]] = []
+        failed: list[BackprobeError] = []
 
         def differentiated(seed: Any, *tracers: Any) -> list[Any]:
             """The output, and the other values too: JAX keeps nothing of what leads to no output."""
@@ -73,16 +82,30 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             try:
                 ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
-                seen = [tap.tapped for tap in ran.captures if not tap.lost and not tap.opaque]
-                others = [private.carried(tensor, self.level) for tensor in seen]
-                return [self._home(ran.output), *(other for other in others if other is not None)]
+                return [self._home(ran.output), *self._carried(ran.captures)]
+            except (BadOutput, NothingToDifferentiate) as error:  # what flowed where is known when JAX is done
+                failed.append(error)
+                return [seed, *self._carried(list(dict.fromkeys(self.taps.values())))]
             finally:
                 lifted.give_back(tracers, self._home, partial(concrete, self.level))
 
         given = [jnp.zeros(()), *lifted.arrays]
         outputs, derivative = jax.linearize(differentiated, *given)
+        for error in failed:
+            self.program = LinearProgram(derivative, given, len(outputs), {tap.key for tap in self.taps.values()})
+            raise error
         ((result, ran),) = found
         return result, differentiate(self.options, derivative, given, len(outputs), ran)
+
+    def _carried(self, captures: Sequence[Tap]) -> list[Any]:
+        """What of these depends on what is differentiated."""
+        seen = [tap.tapped for tap in captures if tap.captured and not tap.lost and not tap.opaque]
+        others = [private.carried(tensor, self.level) for tensor in seen]
+        return [other for other in others if other is not None]
+
+    @property
+    def unfinished(self) -> Callable[[Sequence[Any]], Backward] | None:  # type: ignore[override]  # a property here, an attribute there: it is None until the program has run
+        return None if self.program is None else partial(undifferentiated, self.program)
 
     def _home(self, tensor: Any) -> Any:
         """What stands for a tensor in the program itself, where that was traced before."""
@@ -96,7 +119,7 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
             return value
         known = self.taps.get(id(value))
         if known is None:
-            known = self._know(value, Tap())
+            known = self._know(value, Tap(change=self.changes.get(id(value))))
             if not known.is_hidden:
                 TAPS[known.key] = known
                 known.tapped = tap_p.bind(value, key=known.key, batch=0)
@@ -131,7 +154,7 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         if not known.captured:
             known.captured = True
             if not isinstance(tensor, jax.core.Tracer):
-                known.value, known.lost = tensor, False
+                known.value, known.lost, known.opaque = tensor, False, None  # an array, wherever it is met
             elif not known.is_hidden:
                 self._peek(known)
             known.status, known.why = self._without_tangent(tensor, *around())
@@ -160,6 +183,13 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         known = self.taps.get(id(tensor))
         return id(tensor) if known is None else id(known)
 
+    def outside(self, capture: Tap) -> Any:
+        if capture.lost or capture.opaque or capture.ran is False:
+            return None
+        tensor = capture.tapped if capture.outside is None else capture.outside
+        is_own = not isinstance(tensor, jax.core.Tracer) or private.trace_of(tensor) in (self.level, *self.around)
+        return tensor if is_own else None
+
     def is_discarded(self, capture: Tap) -> bool:
         return capture.lost and not self.depth
 
@@ -169,11 +199,13 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         found = super().called(function, modules_too)
         if private.is_staged(function):
             return function if found is None else found[0], self.staged
+        if found is not None and equinox_wrappers.is_tracing(function):
+            return found[0], partial(equinox_wrappers.trace_around, self.staged, function)
         by_path = found is None and not modules_too and models.kind(function) == "linen"  # Flax tells of its calls
         return (function, operator.call) if by_path else found
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        is_traced = any(function is known for known in calls.TRACING)
+        is_traced = function in calls.TRACING
         return partial(self.staged, function) if is_traced else super().higher_order(function)
 
     def staged(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -206,6 +238,6 @@ class JaxTape(calls.JaxCallables, Tape, Staging):
         return zero
 
     def release(self) -> None:
-        for held in (self.taps, self.kept, self.around):
+        for held in (self.taps, self.kept, self.around, self.changes):
             held.clear()
-        self.seed = self.level = None
+        self.seed = self.level = self.program = None

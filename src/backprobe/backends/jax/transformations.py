@@ -100,7 +100,8 @@ class Staged:
             return private.bind(equation, inputs)
         outputs, values = ENTERED[equation.primitive.name](equation, inputs, perturbations)
         for key, (value, ran) in values.items():
-            TAPS[key].value, TAPS[key].ran = concrete(self.level, value), concrete(self.level, ran)
+            TAPS[key].outside, TAPS[key].value = value, concrete(self.level, value)
+            TAPS[key].ran = concrete(self.level, ran)
         return outputs
 
     def _place(self, tap: Tap, site: Site) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
+import tensorflow as tf
+
 from backprobe.backends.capabilities import Models, ModuleObserver
+from backprobe.backends.guards import BlockGuards, GuardListener, Guards
 from backprobe.backends.protocol import Backend, Blocks
 from backprobe.backends.tensorflow import errors, graph_targets, layers, refusals
 from backprobe.backends.tensorflow.arrays import TensorflowArrays
 from backprobe.backends.tensorflow.block import TensorflowBlockTape
 from backprobe.backends.tensorflow.recheck import TensorflowRecheck
 from backprobe.backends.tensorflow.tape import TensorflowTape
+from backprobe.backends.tensorflow.trials import TensorflowTrials
+from backprobe.backends.tensorflow.variations import TensorflowVariations
 
 if TYPE_CHECKING:
     from backprobe.backends.tensorflow.models import KerasModelCall
@@ -46,6 +52,33 @@ class TensorflowBlocks(Blocks):
         return models.observing(model, observer)
 
 
+class TensorflowGuards(Guards):
+    """TensorFlow's ``Guards``. Keras is imported when there is one of its models."""
+
+    @property
+    def blocks(self) -> Callable[[], BlockGuards]:  # type: ignore[override]  # read alone
+        from backprobe.backends.tensorflow.block_guards import TensorflowBlockGuards
+
+        return TensorflowBlockGuards
+
+    def listening(self, model: Any, listener: GuardListener) -> AbstractContextManager[object]:
+        from backprobe.backends.tensorflow.guarding import Guarding
+
+        return Guarding(model, listener).listening()
+
+
+@contextmanager
+def uncompiled() -> Iterator[None]:
+    """Within this context functions run eagerly, those of Keras's ``fit`` as well."""
+    warnings.filterwarnings("ignore", "Even though the `tf.config", UserWarning)  # that tf.data stays as it is
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
+
+
 class TensorflowBackend(Backend):
     """TensorFlow's ``Backend``."""
 
@@ -57,7 +90,11 @@ class TensorflowBackend(Backend):
     models = KerasModels()
     blocks = TensorflowBlocks()
     graphs = staticmethod(graph_targets.program)
+    guards = TensorflowGuards()
+    uncompiled = staticmethod(uncompiled)
     recheck = TensorflowRecheck
+    trials = TensorflowTrials
+    variations = TensorflowVariations
     refuse = staticmethod(refusals.refuse)
     errors = staticmethod(errors.explain)
     instead = INSTEAD

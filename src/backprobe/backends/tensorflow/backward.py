@@ -9,28 +9,32 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Backward, Options, Outcome, Ran
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.cuts import Severed
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
 from backprobe.backends.tensorflow.partials import local_partials
 from backprobe.backends.tensorflow.taps import Taps
-from backprobe.backends.tensorflow.tensors import is_eager
-from backprobe.record.entries import GradStatus
+from backprobe.backends.tensorflow.tensors import identity, is_eager
+from backprobe.record.entries import CutBy, GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
 
-NOT_CONNECTED, WRITTEN_SINCE, MIXED = Reason("no_path"), Reason("written_since"), Reason("variable_read_unseen")
+NOT_CONNECTED, ASSIGNED = Reason("no_path"), Reason("assigned")
+WRITTEN_SINCE, MIXED = Reason("written_since"), Reason("variable_read_unseen")
 
 
 def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> Backward:
     """Run backward once; what each capture got, and the order in which backward visits them."""
     captures: Sequence[Capture] = ran.captures
-    recorded = {capture.key: at for at, capture in reversed(list(enumerate(captures))) if capture.is_followed}
+    recorded = by_key(captures)
     gradients = _gradients(tape, log, ran, recorded)
     found = [_found(capture, gradients.get(capture.key), log) for capture in captures]
     links = _links(log, captures, recorded, [status for status, _ in found])
+    cut = _assigned([each for each, (_, why) in zip(captures, found, strict=True) if why is NOT_CONNECTED], ran, log)
     outcomes = [
         Outcome(
-            status, why, capture.value, gradients.get(capture.key) if status is GradStatus.OK else None,
-            () if options.partials else tuple(map(Edge, own)),
+            status, ASSIGNED if capture in cut else why, capture.value,
+            gradients.get(capture.key) if status is GradStatus.OK else None,
+            () if options.partials else tuple(map(Edge, own)), cause=cut[capture].source if capture in cut else None,
         )
         for capture, (status, why), own in zip(captures, found, links, strict=True)
     ]  # fmt: skip
@@ -38,6 +42,28 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
     if options.partials:
         return local_partials(tape, taps, ran, outcomes, links, order, full=options.partials == "full")
     return Backward(outcomes, order)
+
+
+def _assigned(lost: Sequence[Capture], ran: Ran, log: OperationLog) -> dict[Capture, Severed]:
+    """The assignments that cut values off from the output: no line tells where the Variable is an attribute."""
+    if not lost or not log.is_written:
+        return {}
+    targets = ran.output if isinstance(ran.output, list) else [ran.output]
+    found: dict[int, Severed] = {}
+    for severed in log.cuts.severed_behind(log.before(map(identity, targets))):
+        if severed.by is CutBy.ASSIGNED:
+            found |= dict.fromkeys(log.numbers_before(severed.inputs), severed)
+    return {each: found[each.number] for each in lost if each.number in found and not each.is_variable}
+
+
+def by_key(captures: Sequence[Capture]) -> dict[Key, int]:
+    """The positions of the captures that the tape follows."""
+    return {capture.key: at for at, capture in reversed(list(enumerate(captures))) if capture.is_followed}
+
+
+def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Key, int]) -> list[list[int]]:
+    """The captures that flow directly into each."""
+    return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
 
 
 def _gradients(tape: Any, log: OperationLog, ran: Ran, recorded: Mapping[Key, int]) -> dict[Key, Any]:
@@ -81,7 +107,7 @@ def _links(
     what is not connected flows into nothing that is.
     """
     dead = {at for at, status in enumerate(statuses) if status is GradStatus.NOT_CONNECTED}
-    found = [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
+    found = sources(log, captures, recorded)
     if not dead:
         return found
     return [

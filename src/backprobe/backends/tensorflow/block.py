@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Differentiator
-from backprobe.backends.facts import Backward, Options, Outcome, Ran
+from backprobe.backends.facts import Backward, Options, Ran
 from backprobe.backends.patching import listening
 from backprobe.backends.protocol import BlockTape
-from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow import layers, private
 from backprobe.backends.tensorflow.backward import differentiate
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.tape import TensorflowTape
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager
 from backprobe.backends.tensorflow.user_tapes import UserTapes
-from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
 
+
+@dataclass(frozen=True)
+class Given:
+    """A backward pass of a tape of the program's own: from which tensors, and its positions in the log."""
+
+    targets: Sequence[Any]
+    positions: range
+
+
 NOT_RUN = Reason("block_not_over")
-GIVING = ("gradient", "jacobian", "batch_jacobian")
-BACKWARD = tuple(getattr(tf.GradientTape, name).__code__ for name in GIVING)
 
 
 class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
@@ -35,12 +41,13 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         super().__init__(options)
         self.recording = ExitStack()
         self.passed: Backward | None = None
+        self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version)
-        self.given: list[range] = []  # positions in the log at which a tape of the program's own ran backward
+        self.given: list[Given] = []
 
     def listen(self, began: Callable[[Sequence[Any]], Sequence[Any]]) -> None:
         self.recording.enter_context(self.recorded())
-        for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(GIVING, self._giving)}.items():
+        for name, listener in {**self.user_tapes.listeners, **dict.fromkeys(private.GIVING, self._giving)}.items():
             self.recording.enter_context(listening(tf.GradientTape, name, listener))
 
     def _giving(self, following: Callable[..., Any], tape: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -49,10 +56,28 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             gradients = following(tape, *args, **kwargs)
             if tf.executing_eagerly():
                 self.user_tapes.given(tape, args, kwargs, gradients)
-            return gradients
+            else:
+                self.is_compiled_by_keras |= layers.is_in_step_of_keras()
         finally:
-            self.given.append(range(start, self.log.length + 1))
+            self.log.derived.append(range(start, self.log.length + 1))
+            self.given.append(Given(self._differentiated(args, kwargs), range(start, self.log.length + 1)))
             self.log.compiled = compiled
+        is_whole = tf.executing_eagerly() and not self.user_tapes.is_recorded(tape, self.gradients)
+        if self.heard is not None and is_whole:
+            self.heard(self.given[-1].targets, gradients)
+        return gradients
+
+    def _differentiated(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        targets = tf.nest.flatten([*args[:1], *(kwargs[name] for name in ("target",) if name in kwargs)])
+        return [one for one in targets if is_eager(one) and is_differentiable(one) and self.log.carries(one)]
+
+    def targets(self) -> Sequence[Any]:
+        """A gradient penalty asks for a gradient that goes into a loss: then the loss alone is meant."""
+        found = {id(target): target for given in self.given for target in given.targets}
+        positions = {self.log.position(number) for number in self.log.before(map(self.identity, found.values()))}
+        inner = {id(target) for given in self.given if not positions.isdisjoint(given.positions)
+                 for target in given.targets}  # fmt: skip
+        return [target for known, target in found.items() if known not in inner]
 
     def follow(self, tensors: Sequence[Any]) -> None:
         for tensor in tensors:
@@ -64,12 +89,17 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
         """What is traced is computed later; what has a gradient of its own runs past the tape."""
         if not tf.executing_eagerly():
             return True
-        if code is private.CONVERTING:
+        if code in private.CONVERTING:
             self.log.compiled["what autograph converts"] = None  # as tf.map_fn has it do
-        return code is private.CONVERTING or code in BACKWARD or code.co_filename == private.OWN_GRADIENTS
+        return code in private.CONVERTING or code in private.BACKWARD or code.co_filename == private.OWN_GRADIENTS
 
     def unseen(self) -> Sequence[str]:
         return tuple(self.log.compiled)
+
+    def not_followed(self) -> Sequence[Reason]:
+        by_keras = layers.compiled_by_keras()
+        return [Reason("keras_compiled" if name in by_keras else "compiled_not_followed", {"name": name})
+                for name in self.unseen()]  # fmt: skip
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed
@@ -77,27 +107,35 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def made(self, tensor: Any) -> int:
         """A gradient that the program has taken itself is a value, and hardly what it is about."""
         position = self.log.made_at(self.identity(tensor))
-        return 0 if any(position in given for given in self.given) else position
+        return 0 if any(position in given.positions for given in self.given) else position
 
     def differentiate(self, ran: Ran) -> None:
         self.recording.close()
         self.settle(ran.captures)
         passed = differentiate(self.gradients, self.log, self.taps, self.options, ran)
-        self.passed = replace(passed, none_given=self.user_tapes.none_given(ran.captures))
+        self.passed = self._asked(passed, ran.captures)
+
+    def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
+        """With the gradients that the program asked its own tapes for, and what became of its Variables."""
+        training = self.user_tapes.training(captures) if self.counts else None
+        return replace(passed, none_given=self.user_tapes.none_given(captures), training=training)
+
+    def give_up(self, why: Reason) -> None:
+        self.recording.close()
+        self.why_not = why
+
+    def unfinished(self, captures: Sequence[Capture]) -> Backward:
+        return self._asked(super().unfinished(captures), captures)
 
     @property
     def progress(self) -> int:
-        return int(self.passed is not None)
+        return int(self.passed is not None or self.why_not is not NOT_RUN)
 
     def backward(self, captures: Sequence[Capture]) -> Backward:
-        return self.passed or Backward([_not_run(capture) for capture in captures], ())
+        return self.passed or self.unfinished(captures)
 
     def release(self) -> None:
         self.recording.close()
         self.passed = None
+        self.given.clear()
         super().release()
-
-
-def _not_run(capture: Capture) -> Outcome:
-    status, why = (GradStatus.BACKWARD_NOT_RUN, NOT_RUN) if capture.is_followed else (capture.status, capture.why)
-    return Outcome(status, why, capture.value)

@@ -9,11 +9,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.framework_code import Known
 from backprobe.backends.tensorflow import layers
 from backprobe.backends.tensorflow.private import bound_function, is_compiled
 from backprobe.source.followed_calls import Callables
 
-HIGHER_ORDER = (
+HIGHER_ORDER = Known(
     tf.cond, tf.case, tf.switch_case, tf.while_loop, tf.map_fn, tf.scan, tf.foldl, tf.foldr, tf.nest.map_structure,
 )  # fmt: skip
 """These call, outside of a graph, the very functions that they are given. Others, tf.vectorized_map, trace them."""
@@ -33,4 +34,4 @@ class TensorflowCallables(Callables):
         return (layers.own_call(function), partial(layers.call_with, function)) if is_layer else None
 
     def higher_order(self, function: Any) -> Callable[..., Any] | None:
-        return function if any(function is known for known in HIGHER_ORDER) else None
+        return function if function in HIGHER_ORDER else None

@@ -10,7 +10,8 @@ import tensorflow as tf
 from backprobe.backends.facts import Node
 from backprobe.backends.tensorflow.graph_definition import renamed, tensors_taken, without
 from backprobe.backends.tensorflow.graph_gradients import v1
-from backprobe.backends.tensorflow.graph_mode import GraphProgram, user_line
+from backprobe.backends.tensorflow.graph_lines import user_line
+from backprobe.backends.tensorflow.graph_mode import GraphProgram
 from backprobe.backends.tensorflow.graph_values import Variable
 from backprobe.backends.tensorflow.private import called_graph, inlined, is_compiled_by_xla
 from backprobe.errors import BadOption, Unsupported
@@ -85,7 +86,8 @@ class FunctionProgram(GraphProgram):
         except (TypeError, ValueError) as error:
             raise BadOption(
                 f"{self.name} cannot be called with these arguments: {error}",
-                asked=f"{len(args)} positional arguments" + "".join(f", {name}=" for name in kwargs),
+                asked=f"{len(args)} positional argument{'s' * (len(args) != 1)}"
+                + "".join(f", {name}=" for name in kwargs),
                 found=", ".join(f"{spec.name}: {spec.dtype.name} {spec.shape}" for spec in self.specs) or "no inputs",
                 next="the arguments that the function itself takes",
             ) from error  # fmt: skip
@@ -136,9 +138,9 @@ class FunctionProgram(GraphProgram):
                     placed[done.name] = done
         return list(placed.values())
 
-    def source(self, node: int) -> Source | None:
+    def line(self, operation: Any) -> Source | None:
         try:
-            return user_line(self.function.graph.get_operation_by_name(self.values[node].tensor.op.name))
+            return user_line(self.function.graph.get_operation_by_name(operation.name))
         except KeyError:
             return None
 

@@ -18,11 +18,9 @@ from backprobe.backends.tensorflow.graph_gradients import once
 from backprobe.backends.tensorflow.graph_run import GraphRun
 from backprobe.backends.tensorflow.graph_values import CALLING, GraphValues
 from backprobe.backends.tensorflow.tensors import is_floating
-from backprobe.backends.user_lines import source_at
 from backprobe.record.containers import leaves
 from backprobe.record.reasons import Note
 from backprobe.record.source import Source
-from backprobe.source.user_code import package
 
 
 class GraphProgram(GraphValues, Program):
@@ -50,7 +48,7 @@ class GraphProgram(GraphValues, Program):
         try:
             return numpy.asarray(cotangent, tf.as_dtype(output.dtype).base_dtype.as_numpy_dtype)
         except (TypeError, ValueError) as error:
-            refuse_cotangent(cotangent, "shape", error)
+            refuse_cotangent(cotangent, "numpy.ones(shape)", error)
 
     def target(self, of: Any) -> tuple[Any, Any]:
         return self.wanted, partial(self._applied, of) if callable(of) else of
@@ -77,23 +75,10 @@ class GraphProgram(GraphValues, Program):
     # what else is known
 
     def source(self, node: int) -> Source | None:
-        return user_line(self.values[node].tensor.op)
+        return self.line(self.values[node].tensor.op)
 
     def notes(self) -> Sequence[Note]:
         """Operations of the run that compute something inside which has no names."""
         calls = [operation for operation in self.executed.values() if operation.type in CALLING]
         named = [(name, CALLING[one.type]) for one in calls if (name := self.written_as(one)) is not None]
         return [Note("one_operation", {"name": name, "kind": kind}) for name, kind in sorted(named)]
-
-
-def user_line(operation: Any) -> Source | None:
-    """The program's line that created an operation; None where the graph was imported."""
-    frames = list(operation.traceback or ())
-    if any(
-        frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames
-    ):
-        return None
-    for frame in reversed(frames):
-        if package(frame.filename) is None:
-            return source_at(frame.filename, frame.lineno)
-    return None

@@ -18,6 +18,7 @@ from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 
 
 class GraphRun:
@@ -110,7 +111,14 @@ class GraphRun:
             held = Lost(why)
         gradient = numbers.get(f"grad {at}") if status is GradStatus.OK else None
         sources = [source for source in self.inputs[at] if not self.partials or f"flow {at} {source}" in numbers]
-        return Outcome(status, why, held, gradient, tuple([self._edge(at, one, held, numbers) for one in sources]))
+        edges = tuple([self._edge(at, one, held, numbers) for one in sources])
+        return Outcome(status, why, held, gradient, edges, cause=self._cause(value, why))
+
+    def _cause(self, value: GraphValue, why: Reason | None) -> Source | None:
+        """The line of the first operation that cuts a value off."""
+        if why is None or why.code != "no_derivative":
+            return None
+        return next(filter(None, map(self.graph.line, self.upstream.cutting(value.tensor))), None)
 
     def _edge(self, at: int, source: int, held: Any, numbers: Mapping[str, Any]) -> Edge:
         """The numbers of an edge. A value that turned out to have several elements has no partial of one element."""
@@ -130,11 +138,11 @@ class GraphRun:
             return GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": value.dtype.name})
         if value.tensor.name not in self.upstream.tensors:
             return GradStatus.NOT_CONNECTED, Reason("output_without")
+        if value.tensor.name in found:  # also what stop_gradient returns: tf.gradients goes on until there
+            return GradStatus.OK, None
         if self.upstream.is_cut(value.tensor):
             return GradStatus.DETACHED, Reason(self._code_of_cut(value))
-        if value.tensor.name not in found:
-            return GradStatus.NOT_CONNECTED, self.upstream.why_cut(value.tensor, self.graph.written_as)
-        return GradStatus.OK, None
+        return GradStatus.NOT_CONNECTED, self.upstream.why_cut(value.tensor, self.graph.written_as)
 
     def _code_of_cut(self, value: GraphValue) -> str:
         operation = value.tensor.op

@@ -13,6 +13,7 @@ from backprobe.backends.tensorflow.graph_gradients import v1
 from backprobe.backends.tensorflow.graph_mode import GraphProgram
 from backprobe.backends.tensorflow.graph_values import FREE
 from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
 
 
@@ -33,7 +34,7 @@ class SessionProgram(GraphProgram):
         feeds = {} if feeds is None else feeds
         if not isinstance(feeds, Mapping):
             asked = f"bp.probe({self.name}, session=s)({feeds!r})"
-            self._refuse(f"a feed_dict is a dict, not {type(feeds).__name__}", asked)
+            self._refuse(f"a feed_dict is a dict, not {kind(feeds)}", asked)
         self.feeds = {self._key(key): value for key, value in feeds.items()}
         self.fed = frozenset(name for key in self.feeds for name in self._fed_names(key))
 
@@ -96,7 +97,7 @@ def session_program(tensors: list[Any], wanted: Any, name: str, session: Any) ->
         )  # fmt: skip
     if not callable(getattr(chosen, "run", None)) or not hasattr(chosen, "graph"):
         raise BadOption(
-            f"session is a tf.compat.v1.Session, not {type(chosen).__name__}", asked=f"session={chosen!r}",
+            f"session is a tf.compat.v1.Session, not {kind(chosen)}", asked=f"session={written(chosen)}",
             next=f"bp.probe({name}, session=tf.compat.v1.Session())",
         )  # fmt: skip
     if chosen.graph is not graphs[0]:

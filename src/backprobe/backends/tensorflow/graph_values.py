@@ -12,11 +12,13 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Description, Node
 from backprobe.backends.tensorflow.graph_gradients import added
+from backprobe.backends.tensorflow.graph_lines import user_line
 from backprobe.backends.tensorflow.graph_walk import Upstream, behind, taken_by
 from backprobe.backends.tensorflow.tensors import is_floating
 from backprobe.record.containers import leaves
 from backprobe.record.names import of_graph
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 
 MOVING = frozenset({"Enter", "Exit", "Merge", "Switch", "NextIteration", "LoopCond", "If", "StatelessIf",
                     "RefEnter", "RefExit", "RefMerge", "RefSwitch", "RefNextIteration"})  # fmt: skip
@@ -73,6 +75,10 @@ class GraphValues:
     def written_as(self, operation: Any) -> str | None:
         """The name of an operation, and None for one that has none of its own."""
         return None if operation.name in added(self.graph) else str(operation.name)
+
+    def line(self, operation: Any) -> Source | None:
+        """The program's line that created an operation."""
+        return user_line(operation)
 
     def operations(self) -> Sequence[Any]:
         """All of them, in the order of execution."""

@@ -82,12 +82,16 @@ class Upstream:
 
     def why_cut(self, tensor: Any, written_as: Callable[[Any], str | None]) -> Reason:
         """The reason that no gradient reaches a tensor: the first operations that let none through."""
-        found = reached([tensor.name], lambda name: self._made_of(name, conducts, carries))
-        cut = {
-            f"{operation.type} ({written_as(operation) or operation.name})": None
-            for name, operations in self.consumers.items() if name in found for operation in operations
-            if not (conducts(operation) and any(made.name in found for made in operation.outputs))
-        }  # fmt: skip
+        cut = {f"{one.type} ({written_as(one) or one.name})": None for one in self.cutting(tensor)}
         if not cut:
             return Reason("custom_gradient")
         return Reason("no_derivative", {"operations": listed(list(cut), CUT)})
+
+    def cutting(self, tensor: Any) -> list[Any]:
+        """The first operations after a tensor that let no gradient through."""
+        found = reached([tensor.name], lambda name: self._made_of(name, conducts, carries))
+        return [
+            operation
+            for name, operations in self.consumers.items() if name in found for operation in operations
+            if not (conducts(operation) and any(made.name in found for made in operation.outputs))
+        ]  # fmt: skip

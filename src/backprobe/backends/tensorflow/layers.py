@@ -5,20 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import CodeType, FunctionType
 from typing import Any
 
 import tensorflow as tf
 
 from backprobe.backends.patching import listening, original
 from backprobe.backends.tensorflow import private
+from backprobe.backends.user_lines import callers
 from backprobe.record.containers import leaves
+
+MAKING = "make_train_function"
+"""The method of the class of Keras that compiles what ``fit`` runs."""
 
 
 def is_layer(value: Any) -> bool:
     """Is it a Keras layer or model that computes with TensorFlow? Keras is looked for, and not imported."""
     keras = sys.modules.get("keras")
     kind = getattr(getattr(keras, "layers", None), "Layer", None)
-    return kind is not None and isinstance(value, kind) and keras.backend.backend() == "tensorflow"  # type: ignore[union-attr]
+    return kind is not None and isinstance(value, kind) and keras.backend.backend() == "tensorflow"  # type: ignore[union-attr]  # keras is there where kind is
 
 
 def own_call(layer: Any) -> Callable[..., Any]:
@@ -45,6 +50,21 @@ def is_symbolic(value: Any) -> bool:
         isinstance(leaf, symbol) or (isinstance(leaf, tf.Tensor) and tf.is_symbolic_tensor(leaf))
         for _, leaf in leaves(value)
     )
+
+
+def compiled_by_keras() -> set[str]:
+    """What Keras calls the functions that it compiles to train, evaluate and predict."""
+    keras = sys.modules.get("keras")
+    trainers = [] if keras is None else [vars(kind) for kind in keras.Model.__mro__ if MAKING in vars(kind)]
+    makers = [maker.__code__ for trainer in trainers for maker in trainer.values() if isinstance(maker, FunctionType)]
+    inner = {code.co_name for maker in makers for code in maker.co_consts if isinstance(code, CodeType)}
+    return {name for name in inner if "_step_" in name}
+
+
+def is_in_step_of_keras() -> bool:
+    """Does a step that Keras compiles run now?"""
+    names = {frame.f_code.co_name for frame in callers(sys._getframe())}
+    return not names.isdisjoint(compiled_by_keras())
 
 
 def variables(layer: Any) -> dict[str, Any]:

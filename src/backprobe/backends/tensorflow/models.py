@@ -50,6 +50,10 @@ class KerasModelCall(ModelCall):
     def parameter_paths(self) -> Iterable[str]:
         return [path for path, _ in self.structure.variables]
 
+    @property
+    def is_known(self) -> bool:
+        return all(getattr(module, "built", True) for module, _ in self.structure.known.values())
+
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
         given = (self.args, dict(self.kwargs))
         flat = [inputs.get(str(at), leaf) for at, leaf in enumerate(tf.nest.flatten(given))]
@@ -126,6 +130,7 @@ class Reporter:
             self.is_built &= id(module) not in self.structure.known  # or its Variables are new, too
         for path in self.structure.known.get(id(module), (None, ()))[1]:
             if self.observer.wants_output(path):
+                self.observer.executed.add(path)
                 output = self.observer.returned(path, output)
         if is_outermost:
             self.finish()

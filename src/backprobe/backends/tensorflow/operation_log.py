@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,18 +17,23 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.tensorflow.cuts import Cuts, Place, users_place
 from backprobe.backends.tensorflow.private import dtype_number, identity_of, is_followed_by_a_tape, is_stopped
-from backprobe.backends.tensorflow.tensors import NUMBERS_DIFFERENTIABLE
-from backprobe.record.entries import GradStatus
+from backprobe.backends.tensorflow.tensors import NUMBERS_DIFFERENTIABLE, dtype_name
+from backprobe.record.entries import CutBy, GradStatus
+from backprobe.record.graph import reached
 
 RESOURCE = tf.resource.as_datatype_enum
 CARRYING = NUMBERS_DIFFERENTIABLE | {tf.variant.as_datatype_enum}
 """The numbers of dtypes whose values can carry a gradient."""
 READING = frozenset({"ReadVariableOp"})
+ASSIGNING = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"})
 NEITHER = frozenset({"VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "VarHandleOp"})
 COMPILED = re.compile(r"__(?:inference|forward)_(.+)_\d+")
 """How TensorFlow calls an operation that is a whole ``tf.function``."""
 GATHERING = frozenset({"ResourceGather", "ResourceGatherNd"})
+DRAWN = ("Random", "Multinomial", "ParameterizedTruncated", "TruncatedNormal")
+"""Operations whose numbers go on where the last one stopped, by how their name starts."""
 
 NEVER: tuple[int, tuple[int, ...]] = (0, ())
 """When and of what a value was made that was there before."""
@@ -69,6 +74,9 @@ class OperationLog:
         self.made: dict[int, tuple[int, tuple[int, ...]]] = {}  # position, and the inputs that carry a gradient
         self.cut: dict[int, GradStatus] = {}  # values computed from followed ones, and why they carry nothing
         self.variables: dict[int, Uses] = {}
+        self.cuts = Cuts()
+        self.derived: list[range] = []  # positions at which a tape of the program's own ran backward
+        self.unfollowed: dict[int, tuple[str, Place | None]] = {}  # Variables that a tape does not follow: their dtype
         self.compiled: dict[str, None] = {}  # the functions that ran as a whole
         self.is_muted = self.is_written = False  # has any Variable been written?
 
@@ -108,14 +116,19 @@ class OperationLog:
                     self._use(name, given, outputs)
         followed = self.followed
         flowing = tuple([number for number in map(identity_of, inputs) if number in followed])
+        if self.cuts.behind:
+            self.cuts.passed(map(identity_of, inputs), map(identity_of, outputs or ()))
         if not flowing:
             self._pass_cut(inputs, outputs or ())
         elif name == "StopGradient":  # which TensorFlow runs with recording stopped
-            self._cut(outputs, GradStatus.DETACHED)
+            self._cut(name, CutBy.STOP_GRADIENT, flowing, outputs)
         elif is_stopped():
-            self._cut(outputs or (), GradStatus.NO_GRAD)
+            self._cut(name, CutBy.STOPPED, flowing, outputs or ())
         else:
             self._flow(name, flowing, outputs or ())
+            if name in ASSIGNING and len(flowing) > (identity_of(inputs[0]) in followed):
+                written = tuple(number for number in flowing if number != identity_of(inputs[0]))
+                self.cuts.cut(name, CutBy.ASSIGNED, "", written, self.length, identity_of(inputs[0]))
 
     def recorded(self, name: str, outputs: Sequence[Any], inputs: Sequence[Any], is_by_hand: bool) -> None:
         """A function of their own differentiates these outputs with respect to these inputs, whatever computed them."""
@@ -136,20 +149,23 @@ class OperationLog:
             if dtype_number(output) in CARRYING:
                 self.followed.add(number)
                 self.made[number] = (self.length, flowing)
+                self.cuts.flow(name, flowing, self.length, number)
                 if self.cut:
                     self.cut.pop(number, None)
             else:
-                self.cut[number] = GradStatus.DETACHED
+                self._cut(name, CutBy.DTYPE, flowing, [output])
 
-    def _cut(self, outputs: Sequence[Any], why: GradStatus) -> None:
+    def _cut(self, name: str, by: CutBy, flowing: tuple[int, ...], outputs: Sequence[Any]) -> None:
         for output in outputs:
-            self.cut[identity_of(output)] = why
+            number = identity_of(output)
+            self.cut[number] = GradStatus.NO_GRAD if by is CutBy.STOPPED else GradStatus.DETACHED
+            self.cuts.cut(name, by, dtype_name(dtype_number(output)), flowing, self.length, number)
 
     def _pass_cut(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         if self.cut:
             why = next((self.cut[n] for given in inputs if (n := identity_of(given)) in self.cut), None)
             if why is not None:
-                self._cut(outputs, why)
+                self.cut.update(dict.fromkeys(map(identity_of, outputs), why))
 
     def _note_handle(self, given: Any) -> int:
         """A tape follows a Variable from when it is first read, unless it is stopped, as inside a compiled function."""
@@ -167,6 +183,10 @@ class OperationLog:
         if name in READING:
             if number in self.followed and not is_stopped():
                 uses.reads.append((self.length, outputs[0]))
+            dtype = dtype_number(outputs[0])
+            is_followed = number in self.followed and dtype in CARRYING
+            if not is_followed and number not in self.unfollowed and not is_stopped():
+                self.unfollowed[number] = dtype_name(dtype), users_place()
         elif name in GATHERING:
             uses.is_read_otherwise = True
         elif name.startswith(("Assign", "Resource")):
@@ -181,11 +201,34 @@ class OperationLog:
 
     # what follows from it
 
+    def before(self, numbers: Iterable[int]) -> set[int]:
+        """The values that these were computed from, and these."""
+        return reached(numbers, self.inputs)
+
+    def numbers_before(self, numbers: Iterable[int]) -> set[int]:
+        """The same, but for gradients that the program took itself, and what only these were computed from."""
+        own = {number for number, (position, _) in self.made.items() if any(position in one for one in self.derived)}
+        return reached(numbers, lambda number: () if number in own else self.inputs(number)) - own
+
+    def inputs(self, number: int) -> tuple[int, ...]:
+        """The values that carry a gradient, and that this one was computed from."""
+        return self.made.get(number, NEVER)[1]
+
+    def nearest(self, number: int, recorded: Mapping[Key, int]) -> list[int]:
+        """The recorded value that this is, or those that flow into it with no other recorded one between."""
+        own = [at for (each, _), at in recorded.items() if each == number]
+        return own[-1:] or self.sources(number, recorded)
+
     def position(self, number: int) -> int:
         """When a value was made, or a Variable first read; 0 for what was there before."""
         if number in self.variables:
             return min((position for position, _ in self.variables[number].reads), default=0)
         return self.made.get(number, NEVER)[0]
+
+    def is_read(self, number: int) -> bool:
+        """Was a Variable read?"""
+        uses = self.variables.get(number)
+        return uses is not None and bool(uses.reads or uses.is_read_otherwise)
 
     def made_at(self, number: int) -> int:
         """The position of what was computed from values that carry a gradient; 0 for any other."""

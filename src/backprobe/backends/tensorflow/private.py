@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, is_
@@ -10,13 +11,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.patching import listening
 from backprobe.errors import Unsupported
 
 try:
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.autograph.impl import api
-    from tensorflow.python.eager import context, execute, record
+    from tensorflow.python.eager import backprop, context, execute, record
     from tensorflow.python.framework import ops
     from tensorflow.python.framework.convert_to_constants import _run_inline_graph_optimization as inline
     from tensorflow.python.ops import custom_gradient
@@ -24,15 +26,19 @@ try:
 
     execute_with_callbacks = execute.execute_with_callbacks
     _ = context.context, context.Context.add_op_callback, context.Context.remove_op_callback
+    seed_eager = context.Context._set_global_seed
     should_record_backprop, record_operation = record.should_record_backprop, record.record_operation
     stop, restart = pywrap_tfe.TFE_Py_TapeSetStopOnThread, pywrap_tfe.TFE_Py_TapeSetRestartOnThread
     is_stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped
     EagerTensor = ops.EagerTensor
+    _ = ops.gradient_registry.lookup
     shape_of, dtype_number = EagerTensor._shape_tuple, EagerTensor._datatype_enum
     UNREAD = frozenset({EagerTensor, str, int, bool, float, type(None), tf.DType})
-    CONVERTING, OWN_GRADIENTS = api.converted_call.__code__, custom_gradient.__file__
+    CONVERTING, OWN_GRADIENTS = CodeOf(api, "converted_call"), custom_gradient.__file__
     _ = pywrap_tfe.TFE_Py_FastPathExecute
-    PUSH, POP = tf.GradientTape._push_tape.__name__, tf.GradientTape._pop_tape.__name__
+    GIVING, PUSH, POP = ("gradient", "jacobian", "batch_jacobian"), "_push_tape", "_pop_tape"
+    BACKWARD = CodeOf(backprop, *(f"GradientTape.{name}" for name in GIVING))
+    _ = api.converted_call, tf.GradientTape._push_tape, tf.GradientTape._pop_tape
 except (ImportError, AttributeError) as error:
     raise Unsupported(
         "this release of TensorFlow has moved what backprobe listens to", asked="the gradients of TensorFlow values",
@@ -98,6 +104,39 @@ def unrecorded(function: Callable[[Any], Any], given: Any) -> Any:
         restart()
 
 
+def operation_seeds() -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """What reads and writes the state from which eager operations get their seeds."""
+    drawn: random.Random | None = getattr(context.context(), "_rng", None)
+    return (lambda: None, lambda _: None) if drawn is None else (drawn.getstate, drawn.setstate)
+
+
+@contextmanager
+def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
+    """Within this context operations that draw random numbers can be seeded; after it they go on as before.
+
+    What it gives takes the seed, and whether kernels that have drawn before are to begin anew.
+    """
+    eager = context.context()
+    before = {name: value for name, value in vars(eager).items() if name in ("_seed", "_rng")}
+
+    def begin(seed: int, is_anew: bool) -> None:
+        if is_anew:
+            seed_eager(eager, seed)
+        else:
+            eager._seed, eager._rng = seed, random.Random(seed)
+
+    try:
+        yield begin
+    finally:
+        vars(eager).pop("_rng", None)  # it comes with the first seed
+        vars(eager).update(before)
+
+
+def is_traced_by_keras() -> bool:
+    """Is what runs now traced by Keras to find out shapes, and by no ``tf.function``?"""
+    return str(getattr(ops.get_default_graph(), "name", "")).startswith("scratch_graph")
+
+
 def is_followed_by_a_tape(tensor: Any) -> bool:
     return bool(should_record_backprop([tensor]))
 
@@ -141,7 +180,7 @@ def bound_function(function: Any) -> Callable[..., Any]:
             held: Any = inner.__self__
             return MethodType(inner.__func__, held.target)
         inner = getattr(inner, "__wrapped__", None)
-    return function.python_function  # type: ignore[no-any-return]
+    return function.python_function  # type: ignore[no-any-return]  # TensorFlow has no types
 
 
 def has_own_gradient(function: Any) -> bool:
@@ -167,6 +206,14 @@ def conducts(operation: Any) -> bool:
         return ops.get_gradient_function(operation) is not None
     except LookupError:  # a call of a function, or an operation that ``tf.gradients`` will complain of by name
         return True
+
+
+def has_no_derivative(kind: str) -> bool:
+    """Is the derivative of this kind of operation registered as None, so that tapes follow it and give None?"""
+    try:
+        return kind in FLAT or ops.gradient_registry.lookup(kind) is None
+    except LookupError:  # tapes raise that themselves
+        return False
 
 
 def inlined(function: Any) -> Any:

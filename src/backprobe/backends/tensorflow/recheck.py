@@ -33,6 +33,7 @@ KEPT = {
 """Operations that are not run again, by how their name starts."""
 BY_HAND = "custom_gradient"
 """Stands among the operations of a call for each function with a gradient of its own that ran, as in a py_function."""
+DERIVATIVES = ("gradient", "jacobian", "batch_jacobian")
 OWN = frozenset({BY_HAND, "IdentityN"})  # what wraps one in a graph
 
 
@@ -127,6 +128,25 @@ class TensorflowCall(RecordedCall):
             pulled = tape.gradient(outputs, inputs, given)
             return [None if gradient is None else self.numbers(gradient) for gradient in pulled]
 
+    def pull_twice(
+        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
+    ) -> list[Any]:  # fmt: skip
+        with self.recheck.alone(), self._at(values) as made:
+            inputs = [made[key] for key in self.inputs]
+            with tf.GradientTape(watch_accessed_variables=False) as second:
+                second.watch(inputs)
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(inputs)
+                    outputs = self.call(made)
+                given = [tf.cast(tf.constant(c), one.dtype) for c, one in zip(cotangents, outputs, strict=True)]
+                second.watch(given)
+                found = [None if one is None else tf.convert_to_tensor(one)
+                         for one in tape.gradient(outputs, inputs, given)]  # fmt: skip
+            seen = [(one, tf.cast(c, one.dtype)) for one, c in zip(found, seconds, strict=True) if one is not None]
+            ends, weights = zip(*seen, strict=True) if seen else ((), ())
+            pulled = second.gradient(list(ends), [*inputs, *given], list(weights))
+            return [None if one is None else self.numbers(one) for one in pulled]
+
     @contextmanager
     def _at(self, values: Sequence[Any]) -> Iterator[dict[int, Any]]:
         """The tensors at these values; within this context the Variables that the call reads have theirs."""
@@ -153,6 +173,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
         self.tape.log = self.log = KindsLog()
         self.flows = self.log.flows
         self.recording: Any = None
+        self.tapes: list[Any] = []  # of the program's own those that have computed derivatives
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with self.tape.recorded() as self.recording:
@@ -182,6 +203,12 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
     def why_not(self, function: Any, tensors: Sequence[Any]) -> Reason | None:
         if self.is_custom(function) or self.owner(function) is not None or is_python_computing(function):
             return None
+        tape = getattr(function, "__self__", None)
+        if isinstance(tape, tf.GradientTape) and function.__name__ in DERIVATIVES:
+            self.differentiates_twice = True
+            again = any(tape is not one for one in self.tapes)
+            self.tapes.append(tape)
+            return Reason("derives_again" if again else "computes_derivatives")
         if layers.is_layer(function):
             return None if function.built else Reason("layer_not_built")
         return why_not_python(function)
@@ -204,6 +231,7 @@ class TensorflowRecheck(TensorflowCallables, Recheck):
 
     def release(self) -> None:
         self.tape.release()
+        self.tapes.clear()
         self.recording = None
 
 

@@ -38,6 +38,13 @@ def refuse(target: Any, asked: str) -> None:
             why="its layers are called in another way than those of Keras 3", next="keras 3.12 or newer",
         )  # fmt: skip
     if callable(target) and not tf.executing_eagerly():
+        if layers.is_in_step_of_keras():
+            raise Unsupported(
+                "a function cannot be probed inside a step that Keras compiles", asked=asked,
+                found="model.fit or the like, which is tracing train_step or call",
+                why="TensorFlow computes nothing while it builds a graph, so a gradient tape gets no numbers",
+                next="model.compile(..., run_eagerly=True)",
+            )  # fmt: skip
         raise Unsupported(
             "a function cannot be probed while TensorFlow builds a graph", asked=asked,
             found="with graph.as_default(), a tf.function that is being traced, or eager execution disabled",

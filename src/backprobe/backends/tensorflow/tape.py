@@ -11,28 +11,33 @@ import numpy
 import tensorflow as tf
 
 from backprobe.backends.capabilities import Versions
-from backprobe.backends.facts import Around, Backward, Effect, Options, Ran
+from backprobe.backends.facts import Around, Backward, Effect, Options, Outcome, Ran
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.tensorflow import private, tensors
 from backprobe.backends.tensorflow.arguments import lift
-from backprobe.backends.tensorflow.backward import differentiate
+from backprobe.backends.tensorflow.backward import by_key, differentiate, sources
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.functions import TensorflowCallables
 from backprobe.backends.tensorflow.operation_log import OperationLog
+from backprobe.backends.tensorflow.replaced_values import TensorflowReplaces
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager, read, variable_of
+from backprobe.backends.user_lines import source_at
 from backprobe.record.entries import GradStatus
+from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
 
 
-class TensorflowTape(TensorflowCallables, Tape, Versions):
+class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
     """TensorFlow's ``Tape``."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
         self.log = OperationLog()
         self.taps = Taps()
+        self.changed: dict[int, Any] = {}  # see ``TensorflowReplaces``
         self.latest: dict[int, Capture] = {}  # of each Variable, by its handle
         self.gradients: Any = None  # the gradient tape, while the program runs
 
@@ -70,7 +75,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         latest = self.latest.get(number)
         if uses.is_in_doubt and latest is not None and latest.version == len(uses.writes):
             uses.is_in_doubt = False
-            if not _equal(latest.value, self._read(variable)):
+            if not _equal(latest.value, self.read_unseen(variable)):
                 self.log.write(uses)
         return len(uses.writes)
 
@@ -80,14 +85,15 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         variable = variable_of(tensor)
         if variable is not None:
             return self._capture_variable(tensor, variable)
-        capture = Capture(tensor, tensor, private.identity_of(tensor))
+        number = private.identity_of(tensor)
+        capture = Capture(self.changed.get(number, tensor), tensor, number)
         if not self.is_differentiated(tensor):
             capture.status, capture.why = self._why_not_followed(tensor, *around())
         return capture
 
     def _capture_variable(self, named: Any, variable: Any) -> Capture:
         number = private.identity_of(variable.handle)
-        capture = Capture(variable, self._read(variable), number, self.version(variable), True)
+        capture = Capture(variable, self.read_unseen(variable), number, self.version(variable), True)
         if not self.is_floating(variable):
             capture.status, capture.why = GradStatus.NOT_FLOAT, Reason("dtype", {"dtype": variable.dtype.name})
         elif not self.is_differentiated(named):
@@ -95,7 +101,8 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         self.latest[number] = capture
         return capture
 
-    def _read(self, variable: Any) -> Any:
+    def read_unseen(self, variable: Any) -> Any:
+        """What a Variable holds, which neither the tape nor the log hears of."""
         was_muted, self.log.is_muted = self.log.is_muted, True
         try:
             return private.unrecorded(read, variable)
@@ -125,7 +132,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
             uses = self.log.variables.get(number)
             if uses is None or not is_differentiable(variable):
                 continue
-            for version, position, value in uses.versions() or [(0, 0, self._read(variable))]:
+            for version, position, value in uses.versions() or [(0, 0, self.read_unseen(variable))]:
                 if (number, version) not in known:
                     capture = Capture(variable, value, number, version, True)
                     before = next((nth for nth, own in enumerate(made) if own > position), len(captures))
@@ -147,7 +154,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
             given = cotangent if self.is_tensor(cotangent) else tf.convert_to_tensor(numpy.asarray(cotangent))
             return tf.cast(given, output.dtype)
         except (TypeError, ValueError, tf.errors.OpError) as error:
-            refuse_cotangent(cotangent, str(tuple(output.shape)), error)
+            refuse_cotangent(cotangent, f"tf.ones({tuple(output.shape)})", error)
 
     def run(
         self,
@@ -166,6 +173,24 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
             ran = program(lift(inputs, wrt, undo, watch))
         self.settle(ran.captures)
         return ran.result, differentiate(tape, self.log, self.taps, self.options, ran)
+
+    def undifferentiated(self) -> list[tuple[Reason, Source]]:
+        read = [(dtype, place) for dtype, place in self.log.unfollowed.values() if place is not None]
+        return [(Reason("dtype", {"dtype": dtype}) if tf.as_dtype(dtype) not in tensors.DIFFERENTIABLE
+                 else Reason("not_trainable"), source_at(*place)) for dtype, place in read]  # fmt: skip
+
+    is_compiled_by_keras = False  # has Keras traced a step of training, of which nothing is seen?
+    why_not: Reason | None = Reason("backward_unfinished")  # why backward has not run
+
+    def unfinished(self, captures: Sequence[Capture]) -> Backward:
+        recorded = by_key(captures)
+        found = [GradStatus.BACKWARD_NOT_RUN if capture.is_followed else capture.status for capture in captures]
+        links = sources(self.log, captures, recorded)
+        return Backward([
+            Outcome(status, self.why_not if capture.is_followed else capture.why, capture.value, None,
+                    tuple(map(Edge, own)))
+            for capture, status, own in zip(captures, found, links, strict=True)
+        ], ())  # fmt: skip
 
     @contextmanager
     def recorded(self) -> Iterator[Any]:
@@ -187,6 +212,7 @@ class TensorflowTape(TensorflowCallables, Tape, Versions):
         self.log = OperationLog()
         self.taps = Taps()
         self.latest.clear()
+        self.changed.clear()
         self.gradients = None
 
 

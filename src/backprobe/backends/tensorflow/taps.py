@@ -25,7 +25,7 @@ class Taps:
             return tensor if known is None else known
         own: list[int] = []
 
-        @tf.custom_gradient  # type: ignore[untyped-decorator]
+        @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
         def tapped(value: Any) -> Any:
             # None and not zeros: zeros times an infinite derivative would be NaN
             return value, lambda gradient: None if own[0] in self.stopped else gradient

@@ -69,14 +69,14 @@ def describe(tensor: Any) -> Description:
     """
     held = plain(tensor)
     if type(held) is private.EagerTensor:
-        shape, name = private.shape_of(held), _dtype_name(private.dtype_number(held))
+        shape, name = private.shape_of(held), dtype_name(private.dtype_number(held))
     else:
         shape, name = tuple(held.shape), held.dtype.name
     return Description(shape, name, _device_name(held.device))
 
 
 @lru_cache(256)
-def _dtype_name(number: int) -> str:
+def dtype_name(number: int) -> str:
     return str(tf.as_dtype(number).name)
 
 

@@ -12,13 +12,21 @@ from weakref import WeakKeyDictionary
 import tensorflow as tf
 
 from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.backward import by_key
 from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.cuts import Severed
 from backprobe.backends.tensorflow.operation_log import NEVER, OperationLog
-from backprobe.backends.tensorflow.tensors import describe, identity, is_tensor, variable_of
+from backprobe.backends.tensorflow.tensors import describe, identity, is_differentiable, is_tensor, variable_of
+from backprobe.backends.tensorflow.trained_names import Owned, owned_by_layers
 from backprobe.backends.user_lines import users_line
-from backprobe.record.entries import NoneGiven, WhyNone
+from backprobe.record.entries import CutOperation, NoneGiven, WhyNone
 from backprobe.record.graph import reached
 from backprobe.record.source import Source
+from backprobe.record.training import Ran, Training, Untrained
+
+MOST = 8  # of the values that are computed from one Variable
+
+Why = tuple[WhyNone, tuple[int, ...], tuple[Severed, ...]]
 
 
 @dataclass
@@ -42,6 +50,10 @@ class Asked:
     line: Source
     why: WhyNone
     outside: tuple[int, ...]  # the numbers of values on the way that were computed while the tape did not record
+    cuts: tuple[Severed, ...]
+    targets: tuple[int, ...]
+    dtype: str
+    is_variable: bool
 
 
 class UserTapes:
@@ -51,6 +63,8 @@ class UserTapes:
         self.log, self.version = log, version
         self.tapes: WeakKeyDictionary[Any, Recorded] = WeakKeyDictionary()
         self.asked: list[Asked] = []
+        self.trained: dict[int, bool] = {}  # the Variables that gradients were asked for, and has one come?
+        self.owned: dict[int, Owned] = {}  # what the program calls those of which none came
 
     @property
     def listeners(self) -> dict[str, Callable[..., Any]]:
@@ -62,6 +76,11 @@ class UserTapes:
         if tape not in self.tapes:
             self.tapes[tape] = Recorded([(-1, math.inf)] if private.records(tape) else [])
         return self.tapes[tape]
+
+    def is_recorded(self, tape: Any, own: Any) -> bool:
+        """Does another tape of the program (``own`` is the probe's) record what this one gives, as for a penalty?"""
+        others = [known.spans for one, known in self.tapes.items() if one is not tape and one is not own]
+        return any(spans and spans[-1][1] == math.inf for spans in others)
 
     def _pushing(self, following: Callable[..., Any], tape: Any) -> None:
         if private.is_new(tape):
@@ -83,8 +102,9 @@ class UserTapes:
     def given(self, tape: Any, args: Sequence[Any], kwargs: Mapping[str, Any], gradients: Any) -> None:
         """A tape has given these; of each that is None is noted why."""
         target, sources = [*args, *(kwargs[name] for name in ("target", "sources", "source") if name in kwargs)][:2]
-        came = zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)
+        came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
         missing = [source for source, gradient in came if gradient is None and is_tensor(source)]
+        self._count(came)
         line = users_line(sys._getframe(1)) if missing else None
         if line is None:
             return
@@ -92,18 +112,77 @@ class UserTapes:
         targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
         way = _Way(self.log, known, targets, known.watched | private.watched_by(tape))
         for source in missing:
-            why, outside = way.why(source, private.watches_variables(tape))
-            version = self.version(source) if variable_of(source) is not None else 0
-            self.asked.append(Asked(identity(source), version, _label(source), line, why, outside))
+            why, outside, cuts = way.why(source, private.watches_variables(tape))
+            is_variable = variable_of(source) is not None
+            self.asked.append(Asked(
+                identity(source), self.version(source) if is_variable else 0, self._label(source), line, why, outside,
+                cuts, tuple(targets), str(describe(source).dtype), is_variable,
+            ))  # fmt: skip
+
+    def _count(self, came: Sequence[tuple[Any, Any]]) -> None:
+        for source, gradient in came:
+            variable = variable_of(source)
+            if variable is not None and variable.trainable:
+                self.trained[identity(source)] = self.trained.get(identity(source), False) or gradient is not None
+        if any(gradient is None for _, gradient in came):
+            self.owned |= owned_by_layers()
+
+    def _label(self, value: Any) -> str:
+        """What a value is called: as the program does, or as TensorFlow or Keras does."""
+        if identity(value) in self.owned:
+            return self.owned[identity(value)][0]
+        variable = variable_of(value)
+        if variable is not None:
+            return str(getattr(value, "path", None) or variable.name.partition(":")[0])
+        return f"a tensor of shape {describe(value).shape}"
+
+    def training(self, captures: Sequence[Capture]) -> Training | None:
+        """What became of the Variables that the program asked for gradients of; None where it asked for none."""
+        lacking = [one for one in self.asked if one.number in self.trained and not self.trained[one.number]]
+        each = {one.number: one for one in lacking}.values()
+        return Training(len(self.trained), untrained=tuple([self._untrained(one, captures) for one in each])) if (
+            self.trained
+        ) else None  # fmt: skip
+
+    def _untrained(self, one: Asked, captures: Sequence[Capture]) -> Untrained:
+        name, module, kind, beside = self.owned.get(one.number, (one.label, "", "", ()))
+        is_told = one.why is not WhyNone.NO_WAY
+        if is_told or self.log.is_read(one.number):
+            carriers = self._carriers(one.number, captures)
+            return Untrained(name, module, kind, Ran.ASKED if is_told else Ran.CALLED, carriers=carriers)
+        is_called = any(map(self.log.is_read, beside))
+        return Untrained(name, module, kind, Ran.NEVER_READ if is_called or not module else Ran.NOT_CALLED)
+
+    def _carriers(self, number: int, captures: Sequence[Capture]) -> tuple[int, ...]:
+        """The captures that are computed from a Variable, those nearest to it."""
+        from_it = {at for at, capture in enumerate(captures)
+                   if capture.number != number and number in self.log.before([capture.number])}  # fmt: skip
+        numbers = {captures[at].number: at for at in from_it}
+        far = {at for at in from_it
+               if any(numbers.get(each, at) != at for each in self.log.before([captures[at].number]))}  # fmt: skip
+        return tuple(sorted(from_it - far))[:MOST]
 
     def none_given(self, captures: Sequence[Capture]) -> tuple[NoneGiven, ...]:
         """The gradients that did not come, by positions of captures."""
         versions: dict[int, dict[int, int]] = {}
         for at, capture in enumerate(captures):
             versions.setdefault(capture.number, {}).setdefault(capture.version, at)
+        recorded = by_key(captures)
+
+        def cut(one: Severed) -> CutOperation | None:
+            found = {at for number in one.inputs for at in self.log.nearest(number, recorded)}
+            line = one.source
+            return None if line is None else CutOperation(one.operation, one.by, one.dtype, line, tuple(sorted(found)))
+
+        def every(numbers: Sequence[int]) -> tuple[int, ...]:
+            return tuple([at for number in numbers for at in versions.get(number, {}).values()])
+
         return tuple([
-            NoneGiven(_nearest(versions.get(asked.number, {}), asked.version), asked.label, asked.line, asked.why,
-                     tuple([at for number in asked.outside for at in versions.get(number, {}).values()]))
+            NoneGiven(
+                _nearest(versions.get(asked.number, {}), asked.version), asked.label, asked.line, asked.why,
+                every(asked.outside), tuple(filter(None, map(cut, asked.cuts))), every(asked.targets), asked.dtype,
+                asked.is_variable,
+            )
             for asked in self.asked
         ])  # fmt: skip
 
@@ -113,28 +192,45 @@ class _Way:
 
     def __init__(self, log: OperationLog, tape: Recorded, targets: set[int], watched: set[int]) -> None:
         self.log, self.tape, self.targets, self.watched = log, tape, targets, watched
-        # what the targets were computed from
-        self.before = {
-            each: log.made.get(each, NEVER) for each in reached(targets, lambda one: log.made.get(one, NEVER)[1])
-        }
+        self.before = {each: log.made.get(each, NEVER) for each in log.before(targets)}
         self.order = sorted(self.before, key=lambda number: self.before[number][0])
 
-    def why(self, source: Any, watches_variables: bool) -> tuple[WhyNone, tuple[int, ...]]:
-        """Why a tape gave None for a source; and what is on the way from it that the tape has not seen."""
+    def why(self, source: Any, watches_variables: bool) -> Why:
+        """Why a tape gave None for a source; and what is on the way from it that the tape has not seen, or that lets
+        no gradient through.
+        """
         number, variable = identity(source), variable_of(source)
+        if not is_differentiable(source if variable is None else variable):
+            return WhyNone.NOT_FLOAT, (), ()
         is_watched = self._is_watched(number) if variable is None else variable.trainable and watches_variables
         if not is_watched and number not in self.watched:
-            return WhyNone.NOT_WATCHED, ()
+            return WhyNone.NOT_WATCHED, (), ()
+        cuts = self._cuts(number)
+        if cuts:
+            return WhyNone.CUT, (), cuts
         computed = [each for each in self.targets if each in self.log.made or each in self.log.cut]
         if not computed or (variable is None and number not in self.log.followed):
-            return WhyNone.UNKNOWN, ()
+            return WhyNone.UNKNOWN, (), ()
         if number not in self.before:
-            return WhyNone.NO_WAY, ()
+            return WhyNone.NO_WAY, (), ()
         on_way = self._from(number)
         seen = {each for each in on_way if self.tape.has(self.before[each][0])}
         used = {given for each in seen for given in self.before[each][1]} | self.targets
         last = [each for each in self.order if each in on_way - seen and each in used]
-        return (WhyNone.OUTSIDE if last else WhyNone.UNKNOWN), tuple(last)
+        return (WhyNone.OUTSIDE if last else WhyNone.UNKNOWN), tuple(last), ()
+
+    def _cuts(self, number: int) -> tuple[Severed, ...]:
+        """The operations on the way from a source to the targets, run while the tape recorded, that let no gradient
+        through; none where a way is open.
+        """
+        if number in self.before:
+            flat = self.log.cuts.flat
+            behind = reached(self.targets, lambda each: () if each in flat else self.log.inputs(each))
+            closing = [flat[each] for each in sorted(behind) if each in flat] if number not in behind else []
+        else:
+            closing = self.log.cuts.severed_behind(self.targets)
+        found = dict.fromkeys(severed for severed in closing if self.tape.has(severed.position))
+        return tuple(severed for severed in found if number in self.log.before(severed.inputs))
 
     def _from(self, number: int) -> set[int]:
         """What is computed from a source, on the way to the targets."""
@@ -152,14 +248,6 @@ class _Way:
             return flowing if self.tape.has(position) else ()
 
         return not self.watched.isdisjoint(reached([number], seen))
-
-
-def _label(value: Any) -> str:
-    """What a value without a name is called."""
-    variable = variable_of(value)
-    if variable is not None:
-        return str(getattr(value, "path", None) or variable.name.partition(":")[0])
-    return f"a tensor of shape {describe(value).shape}"
 
 
 def _nearest(versions: Mapping[int, int], version: int) -> int | None:

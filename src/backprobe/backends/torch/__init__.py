@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,19 +16,27 @@ from backprobe.backends.torch.arrays import TorchArrays
 from backprobe.backends.torch.block import TorchBlockTape
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph_facts import facts
-from backprobe.backends.torch.models import refuse
+from backprobe.backends.torch.guarding import TorchGuards
 from backprobe.backends.torch.recheck import TorchRecheck
 from backprobe.backends.torch.strategies import second
 from backprobe.backends.torch.tape import TorchTape
+from backprobe.backends.torch.transforms import refuse_inside
+from backprobe.backends.torch.trials import TorchTrials
+from backprobe.backends.torch.variations import TorchVariations
+from backprobe.backends.torch.watching import TorchWatches
 
 
 class TorchModels(Models):
     """PyTorch's modules."""
 
     call = models.TorchModelCall
+    replaces_parameters = True
 
     def is_model(self, value: Any) -> bool:
         return isinstance(value, torch.nn.Module)
+
+    def in_place(self, model: torch.nn.Module) -> Collection[str]:
+        return [path for path, module in model.named_modules() if vars(module).get("inplace")]
 
     def buffers(self, model: torch.nn.Module) -> Mapping[str, Tensor]:
         return dict(model.named_buffers(remove_duplicate=False))
@@ -55,12 +63,19 @@ class TorchBackend(Backend):
     models = TorchModels()
     blocks = TorchBlocks()
     tape = TorchTape
-    refuse = staticmethod(refuse)
+    guards = TorchGuards()
+    watches = TorchWatches()
     recheck = TorchRecheck
+    trials = TorchTrials
+    variations = TorchVariations
     graph_facts = staticmethod(facts)
     second_order = staticmethod(second)
 
-    def errors(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | None:
+    def refuse(self, part: Any, asked: str) -> None:
+        refuse_inside(asked)
+        models.refuse(part, asked)
+
+    def errors(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | str | None:
         return errors.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps.last)
 
 

@@ -26,7 +26,7 @@ class _Alias(torch.autograd.Function):
         return tensor.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]  # autograd calls it with one gradient
         return gradient
 
 
@@ -55,9 +55,9 @@ def lift(arguments: Mapping[str, Any], wrt: frozenset[str] | None, undo: list[Ca
             return leaf
         if isinstance(leaf, Tensor) or not isinstance(leaf, int | float | complex):
             if id(leaf) not in made:
-                made[id(leaf)] = _alias(leaf)
+                made[id(leaf)] = alias(leaf)
             return made[id(leaf)]
-        return _alias(leaf)  # equal numbers are one object in Python and two arguments here
+        return alias(leaf)  # equal numbers are one object in Python and two arguments here
 
     def held(leaf: Any) -> Any:
         return leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf
@@ -76,7 +76,8 @@ def _is_floating(leaf: Any) -> bool:
     return isinstance(leaf, float | complex)
 
 
-def _alias(leaf: Any) -> Tensor:
+def alias(leaf: Any) -> Tensor:
+    """A tensor on the same memory that is differentiated, and that the program may write to."""
     if isinstance(leaf, Tensor):
         if leaf.is_inference():
             raise NothingToDifferentiate(
@@ -84,13 +85,23 @@ def _alias(leaf: Any) -> Tensor:
                 why="PyTorch keeps no version of it, and lets it require no gradient", next="x.clone()",
             )  # fmt: skip
         plain = leaf.detach()
+        if plain.is_nested and plain.layout is torch.strided:
+            return _alias_of_nested(plain)
     elif isinstance(leaf, numpy.ndarray | numpy.generic):
         plain = _on_memory(numpy.asarray(leaf))
     else:
         dtype = torch.get_default_dtype()
         plain = torch.tensor(leaf, dtype=dtype.to_complex() if isinstance(leaf, complex) else dtype)
     with torch.enable_grad():
-        return _Alias.apply(plain.requires_grad_())  # type: ignore[no-any-return, no-untyped-call]
+        return _Alias.apply(plain.requires_grad_())  # type: ignore[no-any-return, no-untyped-call]  # Function.apply has no type
+
+
+def _alias_of_nested(plain: Tensor) -> Tensor:
+    """The same of a tensor whose sizes a Function cannot ask for: what a copy holds is exchanged for it."""
+    with torch.enable_grad():
+        copy = plain.detach().requires_grad_().clone()
+    copy.data = plain
+    return copy
 
 
 def _on_memory(array: Any) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.torch import nonfinite, tensors
+from backprobe.backends.torch import nonfinite, summaries, tensors
 
 
 class TorchArrays(Arrays):
@@ -15,12 +15,17 @@ class TorchArrays(Arrays):
 
     name = "torch"
     describe = staticmethod(tensors.describe)
-    summarize = staticmethod(tensors.summarize)
+    summarize = staticmethod(summaries.summarize)
     nonfinite = staticmethod(nonfinite.nonfinite)
     numbers = staticmethod(tensors.numbers)
+    array = staticmethod(tensors.array)
+    sample = staticmethod(tensors.sample)
     to_text = staticmethod(tensors.to_text)
     encode = staticmethod(tensors.encode)
     decode = staticmethod(tensors.decode)
+
+    def version(self, tensor: Any) -> int | None:
+        return None if tensor.is_inference() else int(tensor._version)  # those of inference mode count no writes
 
     def is_tensor(self, value: Any) -> bool:
         return isinstance(value, Tensor)

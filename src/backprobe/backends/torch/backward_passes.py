@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import Node
 
+from backprobe.backends.framework_code import CodeOf
 from backprobe.backends.torch.capture import ListenedLeaf, version
-from backprobe.backends.user_lines import callers, users_line
+from backprobe.backends.user_lines import users_line
 from backprobe.record.source import Source
 
-BACKWARD, GRAD = torch.autograd.backward.__code__, torch.autograd.grad.__code__
+CALLS = CodeOf(torch.autograd, "backward", "grad")
+"""The functions of PyTorch in which backward runs."""
 NO_PASS = -2  # the engine says -1 where none is running
 STRIDED = torch.strided
 current_pass = torch._C._current_graph_task_id
@@ -54,25 +56,29 @@ class BackwardCall:
     @classmethod
     def of(cls, frame: FrameType) -> BackwardCall:
         """The call that runs in a frame of ``torch.autograd.backward`` or ``torch.autograd.grad``."""
-        given = frame.f_locals
-        tensors, seeds = ("tensors", "grad_tensors") if frame.f_code is BACKWARD else ("outputs", "grad_outputs")
+        given, is_grad = frame.f_locals, frame.f_code.co_name == "grad"
+        tensors, seeds = ("outputs", "grad_outputs") if is_grad else ("tensors", "grad_tensors")
         pairs = [
             (r, c) for r, c in zip_longest(_listed(given[tensors]), _listed(given[seeds])) if isinstance(r, Tensor)
         ]
         is_limited = bool(_listed(given["inputs"]))
         keeps_graph = bool(given["retain_graph"] or given["create_graph"])
-        is_nested = _innermost(frame.f_back) is not None
+        is_nested = innermost_call(frame.f_back) is not None
         roots, cotangents = zip(*pairs, strict=True) if pairs else ((), ())
-        return cls(roots, cotangents, is_limited, users_line(frame), keeps_graph, frame.f_code is GRAD, is_nested)
+        return cls(roots, cotangents, is_limited, users_line(frame), keeps_graph, is_grad, is_nested)
 
 
 def _listed(given: Any) -> list[Any]:
     return [] if given is None else [given] if isinstance(given, Tensor) else list(given)
 
 
-def _innermost(frame: FrameType | None) -> FrameType | None:
+def innermost_call(frame: FrameType | None) -> FrameType | None:
     """The nearest call of ``backward`` or ``grad`` that a frame runs in."""
-    return next((one for one in callers(frame) if one.f_code is BACKWARD or one.f_code is GRAD), None)
+    while frame is not None:  # a program may be many frames deep: nothing is called for each
+        if frame.f_code.co_qualname in CALLS.names and frame.f_code in CALLS:
+            return frame
+        frame = frame.f_back
+    return None
 
 
 class Passing:
@@ -204,10 +210,10 @@ class Passing:
 
         What is on a device is run by threads of the engine's own, while the thread that called waits.
         """
-        call = _innermost(sys._getframe(1))
+        call = innermost_call(sys._getframe(1))
         if threading.get_ident() != self.thread:
             self.is_elsewhere |= call is not None
-            call = _innermost(sys._current_frames().get(self.thread)) if call is None else None
+            call = innermost_call(sys._current_frames().get(self.thread)) if call is None else None
             if call is None:
                 return None
         if call is None:

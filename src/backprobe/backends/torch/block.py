@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
-from torch.autograd.graph import Node
+from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.capabilities import Late, Recompute
 from backprobe.backends.facts import Around, Backward, Options, Outcome
@@ -22,8 +22,7 @@ from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import (
-    BACKWARD,
-    GRAD,
+    CALLS,
     BackwardCall,
     Passing,
     SharedLeaf,
@@ -42,7 +41,8 @@ from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_va
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.parameter_updates import Updates
-from backprobe.backends.torch.scaling import Multiple, multiple, scales
+from backprobe.backends.torch.pipelines import Pipelines
+from backprobe.backends.torch.scaling import Begun, Scaled, multiple, scales
 from backprobe.backends.torch.strategies import (
     NO_PATH,
     Missing,
@@ -53,6 +53,7 @@ from backprobe.backends.torch.strategies import (
     with_leaves,
 )
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
+from backprobe.backends.torch.training import Census, Judged
 from backprobe.backends.user_lines import users_line
 from backprobe.record.entries import GradStatus
 from backprobe.record.reasons import Reason
@@ -98,15 +99,18 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.passing = Passing(options.create_graph)
+        self.take, self.take_of_leaf = self.passing.take, self.passing.take_of_leaf
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, None] = {}  # floating, and without a history so far
         self.count = 0  # of what is listened to
         self.listened: dict[int, ListenedLeaf] = {}  # by identity of the leaf
-        self.leaf_hooks: list[tuple[Tensor, Any]] = []
+        self.leaf_hooks: dict[int, Tensor] = {}  # the leaves that are listened to, by the key of the hook
         self.is_shared = False  # do processes work together?
         self.leaves: list[SharedLeaf] = []  # if they do
-        self.multiples: list[tuple[Tensor, Multiple]] = []  # the roots of backward() that are one of something
+        self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of something
+        self.scaled, self.pipelines = Scaled(), Pipelines()
         self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
+        self.census = Census(self.passing)
 
     # while the block runs
 
@@ -121,7 +125,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
                 if self.updates is not None:
                     self.updates.backward(nodes)
             if not call.is_nested:
-                self.multiples += [(root, found) for root in call.roots if (found := multiple(root)) is not None]
+                self.multiples += [(root, found, key(get_gradient_edge(root)) in known) for root in call.roots
+                                   if (found := multiple(root)) is not None]  # fmt: skip
             with self.quiet():
                 self._come_last()
                 captures = began(call.roots)
@@ -131,10 +136,24 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
         self.passing.began = started
         self.is_shared = torch.distributed.is_available() and torch.distributed.is_initialized()
-        self.hook_handles += self.steps.listen()
+        for handle in (*self.steps.listen(self.expose, self.look_at_exposed), *self.census.listen()):
+            self.hooks += (handle.hooks_dict_ref(), handle.id)
+        self.scaled.listen()
+        self.pipelines.listen()
         if self.births is not None:
             self.births.counts = self.passing.is_counted
-            self.updates = Updates(self.quiet)
+            self.updates = Updates(self.quiet) if self.options.updates else None
+
+    hears = frozenset({"forward", "backward"})
+
+    def entered(self, frame: FrameType) -> None:
+        """``backward()`` is heard of though nothing that it goes through has a name."""
+        if frame.f_code in CALLS:
+            for node in BackwardCall.of(frame).nodes:
+                handle = node.register_prehook(self.passing.notice)
+                self.hooks += (handle.hooks_dict_ref(), handle.id)
+        elif frame.f_code.co_name == "forward":
+            self.census.runs.entered(frame)
 
     def _start_at(self, capture: Capture, cotangent: Tensor | None, alone: bool) -> None:
         """Its node has run in this pass before it was listened to: only the cotangent comes to a single start."""
@@ -216,9 +235,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def look_again(self, at: tuple[str, int] | None = None) -> None:
         if self.updates is not None:
             self.updates.look(at)
-        for capture in [*self.waiting]:
-            if capture.tensor.requires_grad:
-                self.seen_again(capture)
+        for capture in [capture for capture in self.waiting if capture.tensor.requires_grad]:
+            self.seen_again(capture)
 
     def seen_again(self, capture: Capture) -> None:
         self.late_edge(capture)
@@ -258,13 +276,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         tensor = capture.tensor
         capture.number = number = self._number()
         capture.leaf = self.listened[id(tensor)] = leaf = ListenedLeaf(number, number)
-        take: Callable[..., None] = partial(self.passing.take_of_leaf, leaf)
+        take: Callable[..., None] = partial(self.take_of_leaf, leaf)
         if self.is_shared:
             self.leaves.append(SharedLeaf(leaf.number, tensor))
             take = self.passing.notice
-        handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]
-        self.hook_handles.append(handle)
-        self.leaf_hooks.append((tensor, handle))
+        handle = tensor.register_hook(take)  # type: ignore[no-untyped-call]  # it has no type
+        self.hooks += (handle.hooks_dict_ref(), handle.id)
+        self.leaf_hooks[handle.id] = tensor
 
     def _number(self) -> int:
         self.count += 1
@@ -272,10 +290,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def _come_last(self) -> None:
         """What a leaf's ``.grad`` gets is what the last hook returns."""
-        for tensor, handle in self.leaf_hooks:
+        for at, tensor in self.leaf_hooks.items():
             hooks: Any = tensor._backward_hooks
-            if len(hooks or ()) > 1 and handle.id in hooks:
-                hooks[handle.id] = hooks.pop(handle.id)  # PyTorch reads a plain dict: not ``move_to_end``
+            if len(hooks or ()) > 1 and at in hooks:
+                hooks[at] = hooks.pop(at)  # PyTorch reads a plain dict: not ``move_to_end``
 
     def _attach(self, capture: Capture) -> None:
         assert capture.edge is not None
@@ -289,7 +307,8 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         number = self.numbers.get((node, at))
         if number is None:
             self.count = number = self.numbers[node, at] = self.count + 1
-            self.hook_handles.append(node.register_prehook(partial(self.passing.take, number, at, is_users)))
+            handle = node.register_prehook(partial(self.take, number, at, is_users))
+            self.hooks += (handle.hooks_dict_ref(), handle.id)  # the handle would be one more object to be collected
         capture.number = number
 
     def _compare_leaves(self) -> None:
@@ -326,11 +345,14 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def _lead_around(self, write: ViewWrite) -> None:
         if (write.node, AROUND) not in self.numbers:
             self.numbers[write.node, AROUND] = number = self._number()
-            take = partial(self.passing.take, number, 0, False)
-            self.hook_handles.append(write.node.register_hook(take))
+            handle = write.node.register_hook(partial(self.take, number, 0, False))
+            self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     def hides(self, code: CodeType) -> bool:
-        return code is BACKWARD or code is GRAD or _traces(code)
+        return code in CALLS or _traces(code)
+
+    def not_followed(self) -> Sequence[Reason]:
+        return self.pipelines.seen()
 
     def has_history(self, capture: Capture) -> bool:
         return capture.is_followed and capture.leaf is None
@@ -342,7 +364,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return self.passing.count + sum(not leaf.is_untouched for leaf in self.leaves)
 
     @property
-    def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]
+    def freed(self) -> Sequence[BackwardCall]:  # type: ignore[override]  # read alone
         return self.passing.freed
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
@@ -362,14 +384,16 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         ]  # fmt: skip
         recorded = graph.by_edge(captures)
         inputs = graph.all_inputs(captures, recorded)
-        values = usual_values(captures, self.versions([c.tensor for c in captures]), self.options.create_graph)
+        versions = self.versions([c.tensor for c in captures])
+        values = usual_values(captures, versions, self.options.create_graph)
         grads = [
             None if c.opaque is not None or c.writes or c.geometry is not None else arrived.get(c.number)
             for c in captures
         ]  # fmt: skip
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
-        unusual = self._unusual(captures, lacking, grads, inputs)
-        outcomes = Outcomes(values, grads, inputs, [c.tensor.is_leaf for c in captures], unusual)
+        judged = self.census.judged(self.passing.calls)
+        unusual = self._unusual(captures, lacking, values, grads, inputs, judged)
+        outcomes = Outcomes(values, grads, inputs, [c.tensor.is_leaf for c in captures], versions, unusual)
         there = [at for at in range(len(captures)) if at not in unusual or unusual[at].status is GradStatus.OK]
         places: dict[int, list[int]] = {}
         for at in there:
@@ -377,31 +401,37 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         visited = tuple([at for number in arrived for at in places.get(number, ())])
         numbers, notes = self._scales(captures, recorded, grads) if self.multiples else ((), ())
         notes = (*notes, *hooks_noted(captures, there))
-        passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates)
+        training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
+        passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates, training=training)
         return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
 
     def _unusual(
-        self, captures: Sequence[Capture], lacking: Sequence[int], grads: list[Tensor | None],
-        inputs: Sequence[tuple[int, ...]],
+        self, captures: Sequence[Capture], lacking: Sequence[int], values: Sequence[Any],
+        grads: list[Tensor | None], inputs: Sequence[tuple[int, ...]], judged: Judged | None,
     ) -> dict[int, Outcome]:  # fmt: skip
         """The outcomes of captures that lack a gradient, or a value that can be shown as it is."""
+        plain = [at for at in lacking if values[at] is not None and not captures[at].is_followed]
+        found = {
+            at: Outcome((c := captures[at]).status, c.why, values[at], cause=c.in_vain, version=c.version)
+            for at in plain
+        }  # fmt: skip
+        lacking = [at for at in lacking if at not in found]
         if not lacking:
-            return {}
+            return found
         passed = {edge: self.passing.arrived.get(number) for edge, number in self.numbers.items()}
         around = {node: gradient for (node, at), gradient in passed.items() if at == AROUND and gradient is not None}
         missing, live, arrivals = self._why_missing(), self.options.create_graph, Arrivals(passed, {}, around)
-        found = {}
         for at in lacking:
             capture, why = captures[at], self._why_of_leaf(captures[at]) or missing
             if grads[at] is None:
                 grads[at] = arrivals.gradient(capture)
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
-        return with_leaves(captures, found, self._begun_at())
+        return with_leaves(captures, found, self._begun_at(), set() if judged is None else judged.spared())
 
     def _scales(self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], grads: Sequence[Any]) -> Any:
         leaves = graph.by_edge(_with_edges(captures))
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
-        return scales(self.multiples, captures, {**leaves, **recorded}, derivatives)
+        return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
     def _judged(self, capture: Capture, touched: Collection[int]) -> Capture:
         """A capture as backward left it. One whose gradient was written into after it arrived is opaque."""
@@ -410,10 +440,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return capture.but(opaque=Reason("gradient_overwritten")) if capture.number in touched else capture
 
     def _why_of_leaf(self, capture: Capture) -> Missing | None:
-        """Of a leaf that got its name when a backward() was over: why this version may have no gradient."""
+        """Of a leaf that was written later, or got its name when a backward() was over: why this version has none."""
         leaf = capture.leaf
-        if leaf is None or capture.number != leaf.first or not capture.calls:
+        if leaf is None:
             return None
+        if capture.number != leaf.first or not capture.calls:
+            is_older = capture.number != leaf.number and self.passing.calls and not self.passing.is_cut_short
+            return (GradStatus.NOT_CONNECTED, Reason("written_since"), None) if is_older else None
         until = self.passing.begun if leaf.superseded is None else leaf.superseded
         if until == capture.calls:
             return GradStatus.BACKWARD_NOT_RUN, Reason("named_late"), None
@@ -444,4 +477,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def release(self) -> None:
         super().release()
-        self.passing, self.updates = Passing(False), None
+        self.scaled.stop()
+        self.pipelines.stop()
+        self.passing, self.updates, self.census = Passing(False), None, Census()
+        del self.take, self.take_of_leaf

@@ -16,12 +16,13 @@ from backprobe.record.source import Source
 
 
 class Capture:
-    """One tensor at one version. What most captures do not have is an attribute of the class."""
+    """One tensor at one version. What most captures do not have is an attribute of the class.
 
-    edge: GradientEdge | None = None
+    What is set of many is set of all at once: Python then needs no dictionary for each of them.
+    """
+
     status: GradStatus = GradStatus.OK  # why there is no edge, decided when the program is over
     why: Reason | None = None
-    unfollowed: Unfollowed | None = None
     opaque: Reason | None = None  # why the gradient at the edge would not be this version's
     snapshot: Tensor | None = None
     part: Any = None  # of the program, that runs here without a history and is computed again with one
@@ -29,12 +30,15 @@ class Capture:
     in_vain: Source | None = None  # the line of the checkpoint that will not compute it again
     geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
     writes: tuple[ViewWrite, ...] = ()
-    leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
-    number: int = -1  # of what has arrived there for this version
     calls: int = 0  # of backward() before it got its name
+    is_changed: bool = False  # does a hook of ours change its gradient?
 
     def __init__(self, tensor: Tensor, version: int, alias: Tensor | None) -> None:
         self.tensor, self.version, self.alias = tensor, version, alias
+        self.edge: GradientEdge | None = None
+        self.leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
+        self.number = -1  # of what has arrived at either for this version
+        self.unfollowed: Unfollowed | None = None
 
     @property
     def is_followed(self) -> bool:
@@ -73,7 +77,7 @@ class ListenedLeaf:
     is_unclear: bool = False
 
     def write(self) -> None:
-        self.written, self.is_fresh = torch.autograd._get_sequence_nr(), False  # type: ignore[attr-defined]
+        self.written, self.is_fresh = torch.autograd._get_sequence_nr(), False  # type: ignore[attr-defined]  # has no stub
 
 
 @dataclass(eq=False)

@@ -9,12 +9,14 @@ from typing import Any
 import torch.utils.checkpoint
 from torch import Tensor
 
-from backprobe.backends.torch.backward_passes import BACKWARD, GRAD
+from backprobe.backends.framework_code import CodeOf
+from backprobe.backends.torch.backward_passes import CALLS
 from backprobe.backends.user_lines import callers, users_line
 from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
-REENTRANT = torch.utils.checkpoint.CheckpointFunction
+FORWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.forward")
+BACKWARD = CodeOf(torch.utils.checkpoint, "CheckpointFunction.backward")
 IN_VAIN = Reason("reentrant_checkpoint")
 
 
@@ -27,9 +29,9 @@ def to_compute_again() -> Any:
 def computing_again() -> Any:
     """What the innermost checkpoint that computes its part again keeps its things on."""
     for frame in callers(sys._getframe(1)):
-        if frame.f_code is BACKWARD or frame.f_code is GRAD:
+        if frame.f_code in CALLS:
             break
-        if frame.f_code is REENTRANT.backward.__code__:
+        if frame.f_code in BACKWARD:
             return frame.f_locals["ctx"]
     return None
 
@@ -38,9 +40,9 @@ def _checkpoint() -> FrameType | None:
     """The outermost checkpoint that now runs without a history."""
     found = None
     for frame in callers(sys._getframe(1)):
-        if frame.f_code is REENTRANT.backward.__code__:
+        if frame.f_code in BACKWARD:
             break
-        if frame.f_code is REENTRANT.forward.__code__:
+        if frame.f_code in FORWARD:
             found = frame
     return found
 

@@ -7,21 +7,25 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, Node
 
 from backprobe.backends.facts import Failure
-from backprobe.backends.torch import graph
-from backprobe.backends.torch.backward_passes import BACKWARD, GRAD, BackwardCall
+from backprobe.backends.torch import graph, unused_parameters
+from backprobe.backends.torch.backward_passes import CALLS, BackwardCall
 from backprobe.backends.torch.capture import Capture, gradient_edge, memory, version
 from backprobe.backends.torch.graph import LEAF, by_edge, key
 from backprobe.backends.torch.optimizer_steps import Step
+from backprobe.backends.user_lines import source_at
+from backprobe.record.source import Source
+from backprobe.source.user_code import package
 
 KINDS = {
     "has been modified by an inplace operation": "in_place",
@@ -47,12 +51,14 @@ WRITTEN = "modified by an inplace operation"
 def failure(
     error: BaseException, captures: Sequence[Capture], written: Sequence[Tensor], earlier: Sequence[BackwardCall],
     steps: Iterable[Step],
-) -> Failure | None:  # fmt: skip
-    """What an error is about, by positions of captures; None where it is about nothing that is known here.
+) -> Failure | str | None:  # fmt: skip
+    """What an error is about, by positions of captures, or a note on it; None where nothing is known of it here.
 
     ``written`` are the tensors that the running statement was about to write to, ``earlier`` the calls that have freed
     what they went through, ``steps`` those of optimizers' ``step()``.
     """
+    if "Expected to have finished reduction" in str(error):
+        return unused_parameters.of_reduction(error)
     kind = next((kind for words, kind in KINDS.items() if words in str(error)), None)
     if kind is None or not isinstance(error, RuntimeError):
         return None
@@ -65,9 +71,11 @@ def failure(
     if freed is not None:
         return freed
     if kind == "not_in_graph":
-        return _unused(known, roots, _tensors(call, "inputs"))
+        return _unused(known, roots, _tensors(call, "inputs"), error)
     if kind in ("leaf_written", "view_written") or (kind == "inference" and written):
-        return Failure(kind, values=known.positions(written[-1:]))
+        return _written(kind, error, known, written)
+    if kind == "no_history" and _in_custom_backward(error):
+        return Failure("no_history_in_backward", lines=_line(error))
     if kind == "inference":
         return Failure(kind, values=tuple(at for at, c in enumerate(captures) if c.tensor.is_inference()))
     return Failure(kind, values=known.positions(roots), root=roots[0] if roots else None)
@@ -96,6 +104,69 @@ class Known:
         return None if edge is None else next(iter(self.edges.get(key(edge), ())), None)
 
 
+# a write that is refused
+
+
+def _written(kind: str, error: BaseException, known: Known, pending: Sequence[Tensor]) -> Failure:
+    """What was written to: what the program's own line writes to, or what the framework's innermost function held.
+
+    In either case only what PyTorch refuses to write: a bystander has been given to the same call.
+    """
+    frames = _frames(error)
+    inside = [frame for frame in frames if package(frame.f_code.co_filename) is not None]
+    is_called = bool(frames) and frames[-1] in inside
+    held = [one for one in frames[-1].f_locals.values() if isinstance(one, Tensor)] if is_called else pending[-1:]
+    refused = [tensor for tensor in held if REFUSED[kind](tensor)]
+    values = known.positions(refused[:1])
+    base = refused[0]._base if kind == "leaf_written" and refused else None
+    if base is not None and _start(base) != _start(refused[0]):
+        kind = "leaf_view_written"
+    modules = [frame.f_locals.get("self") for frame in inside] if is_called else []
+    module = next((one for one in reversed(modules) if isinstance(one, torch.nn.Module)), None)
+    said = "" if module is None or list(module.children()) else repr(module)
+    hook = "BackwardHookFunction" in str(error)
+    return Failure(kind, values=values, lines=_line(error), module=said, hook=hook)
+
+
+def _is_leaf(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.is_leaf and tensor.requires_grad
+
+
+REFUSED: Mapping[str, Callable[[Tensor], bool]] = {
+    "leaf_written": lambda tensor: _is_leaf(tensor) or _is_leaf(tensor._base),
+    "view_written": lambda tensor: tensor._is_view(),
+    "inference": lambda tensor: tensor.is_inference(),
+}
+"""What PyTorch refuses to write, by the kind of error."""
+
+
+def _in_custom_backward(error: BaseException) -> bool:
+    """Did it arise in the ``backward`` of an ``autograd.Function``, in a pass that keeps no history?"""
+    frames = _frames(error)
+    ran = next((frame for frame in frames if frame.f_code in CALLS), None)
+    is_inside = any(frame.f_code is BackwardCFunction.apply.__code__ for frame in frames)
+    return is_inside and ran is not None and not ran.f_locals.get("create_graph")
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    """The frames that an error passed through, the innermost last."""
+    frames, step = [], error.__traceback__
+    while step is not None:
+        frames.append(step.tb_frame)
+        step = step.tb_next
+    return frames
+
+
+def _line(error: BaseException) -> tuple[Source, ...]:
+    """The innermost of the program's own lines that an error passed through."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        if package(step.tb_frame.f_code.co_filename) is None:
+            found = source_at(step.tb_frame.f_code.co_filename, step.tb_lineno)
+        step = step.tb_next
+    return () if found is None else (found,)
+
+
 # in place
 
 
@@ -105,7 +176,8 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[
     saving: dict[int, dict[str, None]] = {}
     for node, _ in unread:
         saving.setdefault(owners.get(node, -1), {})[node.name()] = None
-    found = Failure("in_place", savers=tuple((at, ", ".join(names)) for at, names in saving.items() if at >= 0))
+    savers = tuple((at, ", ".join(names)) for at, names in saving.items() if at >= 0)
+    found = Failure("in_place", savers=savers, carried=_carried(known, roots))
     said = VERSIONS.search(text)
     if said is None:
         return found
@@ -127,6 +199,28 @@ def _in_place(text: str, known: Known, roots: Sequence[Tensor], steps: Iterable[
 def _start(tensor: Tensor) -> tuple[int, int]:
     """The same for views of all of a tensor, as of a weight that is transposed."""
     return 0 if tensor.layout is not torch.strided else tensor.data_ptr(), tensor.numel()
+
+
+def _carried(known: Known, roots: Sequence[Tensor]) -> tuple[int, ...]:
+    """The values from before the last call of backward that what came after it was computed from.
+
+    They are the results of operations: parameters last from step to step in any case.
+    """
+    captures = known.captures
+    latest = max((capture.calls for capture in captures), default=0)
+    found: dict[int, None] = {}
+    seen: set[Node] = set()
+    pending: list[tuple[Node, int | None]] = [(node, None) for node in graph.roots(roots)]
+    for node, output in pending:
+        at = known.nodes.get(node)
+        if at is not None and captures[at].calls < latest:
+            places = known.edges.get((node, output), [at]) if output is not None else [at]
+            found[places[0]] = None
+        elif node not in seen:
+            seen.add(node)
+            pending += [(follower, nr) for follower, nr in node.next_functions
+                        if follower is not None and follower.name() != LEAF]  # fmt: skip
+    return tuple(sorted(found))
 
 
 # a second backward
@@ -168,7 +262,19 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall])
     new = [
         at for node in seen if (at := known.nodes.get(node)) is not None and known.captures[at].calls > passed.before
     ]
+    beside = [
+        at
+        for at in _carried(known, roots)
+        if not gone_through.keys().isdisjoint(graph.nodes(known.captures[at].tensor))
+    ]
+    survivors |= dict.fromkeys(beside)  # as the second state of an LSTM
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
+
+
+def _leads_to(known: Known, at: int, gone_through: Container[Node]) -> bool:
+    """Does a value lead back to what was freed, as the second state of an LSTM does?"""
+    edge = known.captures[at].edge
+    return edge is not None and any(node in gone_through for node in graph.all_nodes([edge.node]))
 
 
 def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:
@@ -194,11 +300,14 @@ def _gone_through(calls: Sequence[BackwardCall]) -> dict[Node, BackwardCall]:
 # what was not used
 
 
-def _unused(known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor]) -> Failure:
+def _unused(
+    known: Known, roots: Sequence[Tensor], inputs: Sequence[Tensor], error: BaseException
+) -> Failure | str | None:  # fmt: skip
     reached = graph.edges(*roots)
     found = [(tensor, gradient_edge(tensor)) for tensor in inputs]
     unused = [tensor for tensor, edge in found if edge is None or key(edge) not in reached]
-    return Failure("not_in_graph", values=known.positions(unused))
+    values = known.positions(unused)
+    return Failure("not_in_graph", values=values) if values else unused_parameters.named(unused, error)
 
 
 # reading
@@ -222,7 +331,7 @@ def _call(error: BaseException) -> FrameType | None:
     """The call of ``backward`` or ``grad`` that raised."""
     found, step = None, error.__traceback__
     while step is not None:
-        if step.tb_frame.f_code in (BACKWARD, GRAD):
+        if step.tb_frame.f_code in CALLS:
             found = step.tb_frame
         step = step.tb_next
     return found

@@ -78,8 +78,9 @@ def arrive(options: Options, output: Tensor, cotangent: Tensor | None, captures:
                 follower, number = write.node.next_functions[0]
                 if follower is not None:  # the engine runs a node only on the way to something wanted
                     wanted.setdefault((follower, number), GradientEdge(follower, number))
+            has_hooks = capture.tensor._backward_hooks or capture.is_changed
             if capture.edge is not None and (isinstance(capture.edge.node, BackwardCFunction) or (
-                    capture.edge.node.name() != graph.LEAF and capture.tensor._backward_hooks)):  # fmt: skip
+                    has_hooks and capture.edge.node.name() != graph.LEAF)):  # fmt: skip
                 # the engine hands out what arrives before the user's hooks on the tensor, retain_grad what they return;
                 # and a backward that the user wrote may write into its argument, which is what is handed out
                 number = capture.edge.output_nr

@@ -6,7 +6,7 @@ import heapq
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -63,10 +63,17 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
 
 
 def all_inputs(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> list[tuple[int, ...]]:
-    """``inputs`` of many captures, leaves among them: in one loop, for a program may have thousands."""
-    leaves = {id(c.tensor): at for at, c in reversed([*enumerate(captures)]) if c.leaf is not None}
+    """``inputs`` of many captures, leaves among them: in one loop, for a program may have thousands.
+
+    A leaf that was written in place is captured several times: what was computed later uses the last one before it.
+    """
+    leaves: dict[int, int] = {}
+    versions: dict[int, list[int]] = {}
+    for at, capture in enumerate(captures):
+        if capture.leaf is not None and leaves.setdefault(id(capture.tensor), at) != at:
+            versions.setdefault(leaves[id(capture.tensor)], []).append(at)
     every = []
-    for capture in captures:
+    for number, capture in enumerate(captures):
         found: dict[int, None] = {}
         visited: set[Node] = set()
         pending = [] if capture.edge is None else [capture.edge[0]]
@@ -79,11 +86,14 @@ def all_inputs(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]
                 known = recorded.get(pair)
                 if known:
                     found[known[0]] = None
-                elif type(follower) is ADDING and id(follower.variable) in leaves:
-                    found[leaves[id(follower.variable)]] = None
+                elif type(follower) is ADDING:
+                    if leaves and (leaf := leaves.get(id(follower.variable))) is not None:
+                        found[leaf] = None
                 elif follower not in visited:
                     visited.add(follower)
                     pending.append(follower)
+        if versions:
+            found = {max((at for at in versions.get(first, ()) if at < number), default=first): None for first in found}
         every.append(tuple(sorted(found)))
     return every
 
@@ -157,9 +167,14 @@ def all_nodes(roots: Iterable[Node]) -> list[Node]:
     return list(seen)
 
 
+def is_older(output: Tensor, start: int) -> bool:
+    """Does backward lead through nodes from before this count of nodes? The program may go through them again."""
+    return min([node._sequence_nr() for node in nodes(output)], default=start) < start
+
+
 def leaves(found: Iterable[Node]) -> list[Tensor]:
     """The leaves that some of these nodes add gradients to."""
-    return [node.variable for node in found if node.name() == LEAF]  # type: ignore[attr-defined]
+    return [node.variable for node in found if node.name() == LEAF]  # type: ignore[attr-defined]  # nodes of leaves have it, without a stub
 
 
 def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
@@ -175,20 +190,28 @@ def first_uses(roots: Iterable[Node]) -> tuple[dict[int, int], float]:
     return uses, min((node._sequence_nr() for node in found if is_custom(node)), default=math.inf)
 
 
-def leading_to_lost(made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor]) -> set[Node]:
+def leading_to_lost(
+    made: Iterable[Node], reached: Iterable[Node], lost: Iterable[Tensor], spared: Set[int] = frozenset()
+) -> set[Node]:  # fmt: skip
     """The nodes behind those ``made`` that lead to a leaf which backward from those ``reached`` does not come to.
 
     ``lost`` are leaves that nothing came to, though the graph may lead there. What a reentrant checkpoint hides may be.
+    A leaf that was frozen since wants no gradient any more.
+    Those that are ``spared``, by identity, count as reached.
     """
     known = set(map(id, leaves(all_nodes(reached))))
     known.difference_update(map(id, lost))
+    known |= spared
     users: dict[Node, list[Node]] = {}
     pending = []
     for node in all_nodes(made):
         for follower, _ in node.next_functions:
             if follower is not None:
                 users.setdefault(follower, []).append(node)
-        if any(id(leaf) not in known for leaf in leaves([node])) or node.name() == "CheckpointFunctionBackward":
+        if (
+            any(leaf.requires_grad and id(leaf) not in known for leaf in leaves([node]))
+            or node.name() == "CheckpointFunctionBackward"
+        ):
             pending.append(node)
     found = set(pending)
     while pending:

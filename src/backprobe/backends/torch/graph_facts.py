@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import torch
+import torch.utils.checkpoint
 from torch import Tensor
 from torch.autograd.graph import Node
 
 from backprobe.backends.facts import GraphFacts
 from backprobe.backends.torch.capture import gradient_edge
-from backprobe.backends.torch.checkpoints import REENTRANT
 from backprobe.backends.torch.errors import WRITTEN, broken
 from backprobe.backends.torch.graph import edges, key, leaves, nodes
 from backprobe.backends.torch.tensors import describe, is_floating
 
 FREED = "second time"
+REENTRANT = torch.utils.checkpoint.CheckpointFunction
 
 
 def facts(output: Tensor, tensor: Tensor) -> GraphFacts:

@@ -7,14 +7,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from types import FunctionType, MethodType
+from types import FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import WeakSet
 
+from torch.compiler import is_dynamo_compiling
 from torch.jit import ScriptModule
 from torch.nn import Module, Parameter
+from torch.nn.modules import module as torch_modules
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -23,6 +25,7 @@ from backprobe.backends.patching import Patched, original, replaced
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 
+CALLED_IN = torch_modules.__file__  # not of ``Module.__call__``, which others wrap
 MADE_FROM = "_torchdynamo_orig_callable"  # on what torch.compile returns
 
 
@@ -33,6 +36,7 @@ class TorchModelCall(ModelCall):
     model: Module
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    exchanged: list[Callable[[], None]] = field(default_factory=list, repr=False)
 
     @property
     def forward(self) -> Any:
@@ -50,13 +54,29 @@ class TorchModelCall(ModelCall):
         return [path for path, _ in parameters(self.model, self.parts)]
 
     def hidden_paths(self) -> Mapping[str, Reason]:
+        if not any(issubclass(kind, ScriptModule) for kind in {type(module) for _, module in self.parts}):
+            return {}
         inside = tuple(path and path + "." for path, module in self.parts if isinstance(module, ScriptModule))
         hidden = Reason("script_module")
         return {path: hidden for path in self.module_paths() if path and path.startswith(inside)}
 
     def run(self, inputs: Mapping[str, Any], observer: ModuleObserver) -> Any:
-        with observing(self.model, observer):
-            return self.model(*self.args, **self.kwargs)
+        try:
+            with observing(self.model, observer, self.exchanged):
+                return self.model(*self.args, **self.kwargs)
+        except BaseException:
+            self._put_back()
+            raise
+
+    def finish(self, returned: Any, later: list[Callable[[], None]]) -> Any:
+        if self.exchanged:
+            later.append(self._put_back)
+        return returned
+
+    def _put_back(self) -> None:
+        for put_back in self.exchanged:
+            put_back()
+        self.exchanged.clear()
 
 
 def parts(model: Module) -> list[tuple[str, Module]]:
@@ -66,41 +86,47 @@ def parts(model: Module) -> list[tuple[str, Module]]:
     found: list[tuple[str, Module]] = []
     pending = [("", model)]
     while pending:
-        path, module = pending.pop()
-        found.append((path, module))
-        for name, child in reversed([*module._modules.items()]):
-            if child is not None:
-                pending.append((f"{path}.{name}" if path else name, child))
+        part = pending.pop()
+        found.append(part)
+        path, module = part
+        if module._modules:
+            for name, child in reversed([*module._modules.items()]):
+                if child is not None:
+                    pending.append((f"{path}.{name}" if path else name, child))
     return found
 
 
-def parameters(model: Module, known: Sequence[tuple[str, Module]]) -> Iterator[tuple[str, Parameter]]:
+def parameters(model: Module, known: Sequence[tuple[str, Module]]) -> list[tuple[str, Parameter]]:
     """``named_parameters(remove_duplicate=False)``, of these parts of the model."""
     if type(model).named_parameters is not Module.named_parameters:
-        yield from model.named_parameters(remove_duplicate=False)
-        return
-    for path, module in known:
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                yield f"{path}.{name}" if path else name, parameter
+        return [*model.named_parameters(remove_duplicate=False)]
+    return [
+        (f"{path}.{name}" if path else name, parameter)
+        for path, module in known if module._parameters
+        for name, parameter in module._parameters.items() if parameter is not None
+    ]  # fmt: skip
 
 
 @contextmanager
-def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
+def observing(
+    model: Module, observer: ModuleObserver, later: list[Callable[[], None]] | None = None
+) -> Iterator[None]:  # fmt: skip
     """Parameters report now, and within this context the selected modules; afterwards nothing of it is left.
+
+    What puts back replaced parameters is added to ``later``: backward may compute a part of the model again.
 
     Modules report through hooks on all modules, not on each: a TransformerEncoderLayer takes another path in inference
     where it finds a hook on itself (torch/nn/modules/transformer.py). Only a module that has the user's own hooks gets
     one of ours behind it, so that what is seen is what the caller gets.
     """
-    reporter = _Reporter(model, observer)
+    reporter = _Reporter(model, observer, [] if later is None else later)
     rewritten = [
         (module, "forward", reporting) for module, path in reporter.known.items()
         if observer.wants_locals(path)
         and (reporting := observer.rewritten(path, original(module, "forward"))) is not None
     ]  # fmt: skip
     with ExitStack() as installed:
-        installed.enter_context(replaced(rewritten))
+        installed.enter_context(replaced(rewritten, is_dynamo_compiling))
         for module in reporter.known:
             if module._forward_hooks and module in reporter.paths:
                 handle = module.register_forward_hook(partial(reporter.returned, reporter.paths.pop(module)))
@@ -113,12 +139,14 @@ def observing(model: Module, observer: ModuleObserver) -> Iterator[None]:
 class _Reporter:
     """What the hooks on all modules call: it hears the modules of one model in one thread."""
 
-    def __init__(self, model: Module, observer: ModuleObserver) -> None:
+    def __init__(self, model: Module, observer: ModuleObserver, put_back: list[Callable[[], None]]) -> None:
+        self.put_back = put_back
         self.model, self.observer, self.thread = model, observer, threading.get_ident()
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
         self.foreign: WeakSet[Module] = WeakSet()  # those that are none of this model's
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
         self.handles: list[Any] = []
+        self.calls, self.executed = observer.calls, observer.executed
         self.look()
 
     def listen(self) -> None:
@@ -132,30 +160,60 @@ class _Reporter:
     def before(self, module: Module, args: Any) -> None:
         if "inplace" not in vars(module) and type(module).__name__ != "OptimizedModule":
             return  # nearly all
+        if is_dynamo_compiling():
+            return
         if type(module).__name__ == "OptimizedModule" and threading.get_ident() == self.thread:
             self._stand_aside(module)
         if vars(module).get("inplace") and threading.get_ident() == self.thread:
             self.observer.writing(args)
 
-    def after(self, module: Module, args: Any, output: Any) -> None:
-        if threading.get_ident() != self.thread:
-            return
+    def after(self, module: Module, args: Any, output: Any) -> Any:
+        """Dynamo, which traces what it compiles with its hooks, finds nothing here: it warns of what it cannot trace,
+        and breaks the graph there.
+        """
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
+            return output
         if "inplace" in vars(module) and vars(module)["inplace"]:
             self.observer.written(args)
         if module not in self.known and module not in self.foreign:
             self.foreign.add(module)
             self.look()
-        for path in self.paths.get(module, ()):
-            self.observer.returned(path, output)
+        paths = self.paths.get(module)
+        if not paths:
+            return output
+        if self.calls is not None:
+            frame: FrameType | None = sys._getframe(1)
+            while frame is not None and frame.f_code.co_filename == CALLED_IN:
+                frame = frame.f_back
+            if frame is not None:
+                for path in paths:
+                    self.calls.setdefault(path, []).append((frame.f_code, frame.f_lasti))
+        for path in paths:
+            self.executed.add(path)
+            output = self.observer.returned(path, output)
+        return output
+
+    def exchange(self, path: str, parameter: Parameter, instead: Any) -> None:
+        """The model goes on with another tensor in the place of a parameter, until the program was differentiated."""
+        owner, _, name = path.rpartition(".")
+        held: dict[str, Any] = self.model.get_submodule(owner)._parameters
+        held[name] = instead
+        self.put_back.append(partial(held.__setitem__, name, parameter))
 
     def look(self) -> None:
         """Walk the model for modules that are not known: the program may have put some in since."""
         new = [(path, part) for path, part in parts(self.model) if part not in self.known]
+        observer = self.observer
         for path, parameter in parameters(self.model, new) if new else ():
-            self.observer.parameter(path, parameter)
+            if observer.wants_parameter(path):
+                instead = observer.parameter(path, parameter)
+                if instead is not parameter:
+                    self.exchange(path, parameter, instead)
         for path, part in new:
             self.known.setdefault(part, path)
-            if self.observer.wants_output(path):
+            if part._parameters and "forward" not in vars(part):
+                observer.kinds[path] = type(part)
+            if observer.wants_output(path):
                 self.paths.setdefault(part, []).append(path)
 
     def _stand_aside(self, compiled: Module) -> None:
@@ -174,10 +232,12 @@ class _Reporter:
         self.rest()
         self.handles.append(compiled.register_forward_hook(over, always_call=True))
 
-    def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> None:
-        if threading.get_ident() == self.thread:
+    def returned(self, paths: list[str], module: Module, args: Any, output: Any) -> Any:
+        if not is_dynamo_compiling() and threading.get_ident() == self.thread:
             for path in paths:
-                self.observer.returned(path, output)
+                self.executed.add(path)
+                output = self.observer.returned(path, output)
+        return output
 
 
 # forwards exchanged for one call
@@ -210,30 +270,63 @@ SHARDED = (
     "with bp.probe(model) as rec: around your own backward()",
 )
 WRAPPERS = (REDUCED, SHARDED)
+FREE: dict[type, Any] = {}
+"""Types of modules that are of no refused kind, with the forward that each had when that was found."""
+
+MOST_FREE = 4096
 
 
-def refuse(target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS)) -> None:
-    """Raise Unsupported if a function, a model or a module in it is of a refused kind."""
-    for part in [module for _, module in parts(target)] if isinstance(target, Module) else [target]:
+def refuse(
+    target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS), words: Refusal | None = None
+) -> None:
+    """Raise Unsupported if a function, a model or a module in it is of a refused kind, in its words or in others."""
+    for part in _distinct(target) if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
         if kind is not None and kind in kinds:
-            headline, why, next = kind
+            headline, why, next = words or kind
             raise Unsupported(headline, asked=asked, found=type(part).__name__, why=why, next=next)
 
 
+def _distinct(model: Module) -> Iterable[Module]:
+    """One module of each type, and those that are not only what their type makes them."""
+    usual: dict[Any, Module] = {}
+    own = []
+    for _, module in parts(model):
+        if "forward" in vars(module) or module._compiled_call_impl is not None:
+            own.append(module)
+        else:
+            usual.setdefault(type(module), module)
+    return [*usual.values(), *own]
+
+
 def _refused_kind(part: Any) -> Refusal | None:
-    if isinstance(part, Module):
-        forward = vars(part).get("forward") or getattr(type(part), "forward", None)
-        if part._compiled_call_impl is not None or is_compiled(forward) or type(part).__name__ == "OptimizedModule":
-            return COMPILED
-        if isinstance(part, DistributedDataParallel):
-            return REDUCED
-        sharded = sys.modules.get("torch.distributed.fsdp")  # slow to import, and imported by whoever uses it
-        if sharded is not None and isinstance(part, sharded.FSDPModule | sharded.FullyShardedDataParallel):
-            return SHARDED
-    elif is_compiled(part):
+    if not isinstance(part, Module):
+        return COMPILED if is_compiled(part) else None
+    kind: Any = type(part)
+    is_usual = "forward" not in vars(part) and part._compiled_call_impl is None
+    if is_usual and kind in FREE and FREE[kind] is getattr(kind, "forward", None):
+        return None  # nearly all
+    found = _kind_of_module(part)
+    if found is None and is_usual and len(FREE) < MOST_FREE and "<locals>" not in kind.__qualname__:
+        FREE[kind] = getattr(kind, "forward", None)
+    return found
+
+
+def _kind_of_module(part: Module) -> Refusal | None:
+    forward = vars(part).get("forward") or getattr(type(part), "forward", None)
+    if is_compiled_module(part) or is_compiled(forward):
         return COMPILED
+    if isinstance(part, DistributedDataParallel):
+        return REDUCED
+    sharded = sys.modules.get("torch.distributed.fsdp")  # slow to import, and imported by whoever uses it
+    if sharded is not None and isinstance(part, sharded.FSDPModule | sharded.FullyShardedDataParallel):
+        return SHARDED
     return None
+
+
+def is_compiled_module(part: Module) -> bool:
+    """Is a module compiled itself, or one that ``torch.compile`` made of another?"""
+    return part._compiled_call_impl is not None or type(part).__name__ == "OptimizedModule"
 
 
 def is_compiled(function: Any) -> bool:

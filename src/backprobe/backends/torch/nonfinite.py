@@ -10,7 +10,7 @@ transfer.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -135,3 +135,31 @@ def _count(tensor: Tensor, told: str) -> Nonfinite:
 def _finite(size: int) -> Nonfinite:
     """The same for all tensors of a size: most are finite, and of few sizes."""
     return Nonfinite(0, 0, size)
+
+
+def unfit(named: Mapping[str, Tensor]) -> dict[str, Nonfinite]:
+    """Those that hold NaN or Inf. All of a device are asked for with one transfer, and read once if they are finite."""
+    with torch.no_grad():
+        doubted = _in_doubt(named)
+        if not doubted:
+            return {}
+        counts = nonfinite([named[name] for name in doubted])
+        return {name: count for name, count in zip(doubted, counts, strict=True) if count and not count.is_finite}
+
+
+def _in_doubt(named: Mapping[str, Tensor]) -> list[str]:
+    """The names of those whose sum is not finite."""
+    doubted, elsewhere = list[str](), dict[Any, list[tuple[str, Tensor]]]()
+    for name, tensor in named.items():
+        numbers = tensor if _is_plain(tensor) else _floating(tensor) if is_there(tensor) else None
+        if numbers is None or not numbers.numel():
+            continue
+        if not numbers.is_cpu:
+            total = numbers.sum(dtype=torch.promote_types(numbers.dtype, torch.float32))
+            elsewhere.setdefault((total.device, total.dtype), []).append((name, total))
+        elif not math.isfinite(numbers.sum()):
+            doubted.append(name)
+    for sums in elsewhere.values():
+        if not math.isfinite(torch.stack([total for _, total in sums]).sum()):
+            doubted += [name for name, _ in sums]
+    return doubted

@@ -76,21 +76,19 @@ class Births:
     def _take(self, number: int, is_users: bool, made: Sequence[Tensor | None], given: Sequence[Tensor | None]) -> None:
         if not self.counts():
             return
-        came, gave, look = list[int](), list[tuple[int, int]](), None
+        pairs = [(gradient, self.passing.pop((number, at), None)) for at, gradient in enumerate(given)]
+        came = [(gradient, look) for gradient, look in pairs if gradient is not None]
+        gave, places = list[tuple[int, int]](), self.followers[number]
         with self.quiet():
-            for at, gradient in enumerate(given):
-                if gradient is not None:
-                    look = self._look(gradient, self.passing.pop((number, at), None))
-                    came.append(look[0])
-            same = look if len(came) == 1 and not is_users else None
-            places = self.followers[number]
+            same = came[0][1] if len(came) == 1 and not is_users else None
             for at, gradient in enumerate(made):
                 if gradient is not None:
                     look = self._look(gradient, same)
                     gave.append((at, look[0]))
                     if self.givers[places[at]] == 1:
                         self.passing[places[at]] = look
-        self.seen.append((number, came, gave))
+            if any(at >= 0 for _, at in gave):  # else nothing was born, whatever came
+                self.seen.append((number, [self._look(*each)[0] for each in came], gave))
 
     def _look(self, gradient: Tensor, known: Look | None) -> Look:
         """Judge a gradient, unless it is known to lie where one does that was judged."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,20 +39,35 @@ class Steps:
         self.last: deque[Step] = deque(maxlen=MOST)
         self.before: dict[Optimizer, list[tuple[Tensor, int]]] = {}  # while one steps
 
-    def listen(self) -> list[Any]:
-        """Hear every call from now on; what is returned ends that."""
+    def listen(self, expose: Callable[[Tensor], None], look: Callable[[], None]) -> list[Any]:
+        """Hear every call from now on; what is returned ends that.
+
+        PyTorch does not count the writes of a fused step: ``expose`` is given before it what it will write to, and
+        ``look`` is called after it.
+        """
+        self.expose, self.look = expose, look
         return [register_optimizer_step_pre_hook(self._begin), register_optimizer_step_post_hook(self._end)]
 
     def _begin(self, optimizer: Optimizer, *_: Any) -> None:
         if not torch.compiler.is_compiling():  # which warns of what it cannot compile
             self.before[optimizer] = [(tensor, version(tensor)) for tensor in parameters(optimizer)]
+            for tensor in _written_uncounted(optimizer):
+                self.expose(tensor)
 
     def _end(self, optimizer: Optimizer, *_: Any) -> None:
         if not torch.compiler.is_compiling():
             versions = tuple((tensor, was, version(tensor)) for tensor, was in self.before.pop(optimizer, ()))
+            if _written_uncounted(optimizer):
+                self.look()
             place = users_line(sys._getframe(1))
             if place is not None:
                 self.last.append(Step(versions, place))
+
+
+def _written_uncounted(optimizer: Optimizer) -> list[Tensor]:
+    """The parameters that a step writes to without a new version."""
+    fused = [group for group in optimizer.param_groups if group.get("fused")]
+    return [tensor for group in fused for tensor in group["params"] if tensor.grad is not None]
 
 
 def parameters(optimizer: Optimizer) -> list[Tensor]:

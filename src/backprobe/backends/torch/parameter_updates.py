@@ -26,6 +26,7 @@ from backprobe.backends.torch.nonfinite import BADNESS, Judged
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.user_lines import source_at, users_frames
 from backprobe.record.nonfinite import GradientKind, Kind, Update
+from backprobe.source.frames import forget, variables_in
 
 Place = tuple[str, int]
 """File and line."""
@@ -141,17 +142,19 @@ class Updates:
 def _names(frames: Sequence[FrameType]) -> dict[int, str]:
     """What the user's code calls leaves: variables, parameters of models, and those of an object's models."""
     found: dict[int, str] = {}
-    for name, value in _variables(frames):
+    for name, value in variables(frames):
         held = value.named_parameters(prefix=name) if isinstance(value, torch.nn.Module) else [(name, value)]
         for spelled, leaf in held:
             found.setdefault(id(leaf), spelled)
     return found
 
 
-def _variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
+def variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
     """The variables of frames, and the attributes of an object whose method one of them is; the object is not asked."""
     for frame in frames:
-        for name, value in list(frame.f_locals.items()):
+        held = [*variables_in(frame).items()]
+        forget(frame)
+        for name, value in held:
             yield name, value
             if name == "self" and not isinstance(value, torch.nn.Module):
                 with suppress(AttributeError):
@@ -162,7 +165,7 @@ def _variables(frames: Sequence[FrameType]) -> Iterator[tuple[str, Any]]:
 def _optimizers(frames: Sequence[FrameType], tensors: Sequence[Tensor]) -> str:
     """``SGD, lr 0.1``: the optimizers in the user's variables that some of these leaves belong to."""
     wanted = set(map(id, tensors))
-    known = {id(value): value for _, value in _variables(frames) if isinstance(value, Optimizer)}
+    known = {id(value): value for _, value in variables(frames) if isinstance(value, Optimizer)}
     return "; ".join(_described(one) for one in known.values() if not wanted.isdisjoint(map(id, parameters(one))))
 
 

@@ -15,13 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from backprobe.backends.immutable import compared, too_large
+from backprobe.backends.immutable import GradientSum, compared, largest, too_large
 from backprobe.backends.torch import graph
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.gradient_hooks import Arrivals
@@ -49,6 +48,7 @@ def local_partials(
     flowing: dict[int, list[Tensor]] = {at: [seed[1]] for at in recorded.get(seed[0], [])[:1]}
     unknown: set[int] = set()  # something more flows into these than was taken
     coarse: dict[int, float] = {}  # the rounding of the coarsest dtype that flows into these
+    residue: dict[int, float] = {}  # what rounding leaves of the consumers' gradients where they cancel
     with _stopped(captures, recorded) as stop:
         for edge, positions in recorded.items():
             sources = inputs[positions[0]]
@@ -62,6 +62,8 @@ def local_partials(
                 found.links.update({at: [Edge(source) for source in sources] for at in positions})
                 continue
             arrived = arrivals.at(edge)
+            left = 0.0 if arrived is None else _rounding(captures[positions[0]]) * largest(numbers(arrived))
+            residue.update({at: max(residue.get(at, 0.0), left) for at in sources})
             try:
                 local = run.partials(full)
             except RuntimeError as error:
@@ -80,7 +82,7 @@ def local_partials(
                     for nth, at in enumerate(sources)
                 ]
     _lead_around(captures, recorded, arrivals, found.links)
-    found.sums = _compare(captures, recorded, arrivals, flowing, unknown, coarse)
+    found.sums = _compare(captures, recorded, arrivals, flowing, unknown, coarse, residue)
     return found
 
 
@@ -260,12 +262,13 @@ def _settled(flow: Tensor, product: Product | None) -> Tensor:
 def _compare(
     captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], arrivals: Arrivals,
     flowing: Mapping[int, Sequence[Tensor]], unknown: Set[int], coarse: Mapping[int, float],
+    residue: Mapping[int, float],
 ) -> PathSums:  # fmt: skip
     """Do the contributions into each edge sum to what arrived there?
 
     What is opaque has no gradient to compare.
     """
-    sums: list[tuple[int, Any, list[Any], float]] = []
+    sums: list[GradientSum] = []
     unjudged: list[int] = []
     for edge, positions in recorded.items():
         arrived, first = arrivals.arrived.get(edge), positions[0]
@@ -277,5 +280,5 @@ def _compare(
             continue
         parts = [numbers(flow).reshape(arrived.shape) for flow in flowing.get(first, ())]
         rounding = max(torch.finfo(arrived.dtype).eps, coarse.get(first, 0.0))
-        sums.append((first, numbers(arrived), parts, rounding))
+        sums.append(GradientSum(first, numbers(arrived), parts, rounding, residue.get(first, 0.0)))
     return compared(sums, unjudged)

@@ -1,4 +1,4 @@
-"""How precisely a function computes that was given double precision: what it casts to inside says so."""
+"""The precision a function computes in when it is given double precision: the coarsest dtype it casts to."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import parameter
 from torch.nn.utils.parametrize import is_parametrized
 
+from backprobe.backends.framework_code import Known
 from backprobe.backends.patching import original
 from backprobe.backends.pure_calls import closed_over, is_python_computing, is_users, why_not_python
 from backprobe.backends.random_states import OF_PYTHON, RandomState, put_back
@@ -29,7 +30,7 @@ from backprobe.record.containers import leaves
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
 
-BACKWARD = (torch.autograd.grad, torch.autograd.backward, Tensor.backward)
+BACKWARD = Known(torch.autograd.grad, torch.autograd.backward, Tensor.backward)
 TRANSFORMS = torch.func.__file__.replace("func/__init__.py", "_functorch/")
 """The folder of the wrappers that ``torch.func`` makes around functions."""
 MAPPING = ("vmap", "chunk_vmap", "functionalize", "functional_call", "stack_module_state")
@@ -58,7 +59,8 @@ class TorchCall(RecordedCall):
             return Reason("layout", {"layout": str(odd.layout)})
         if not all(_same(read(), state) for (read, _), state in zip(self.random, self.states, strict=True)):
             self.notes.append(Reason("random_restored"))
-        if _derives((self.function, *self.given)):
+        self.derives = _derives((self.function, *self.given))
+        if self.derives and self.recheck.differentiated_by(self.function, *self.given[1:]) is None:
             self.notes.append(Reason("derives"))
         return None
 
@@ -98,6 +100,20 @@ class TorchCall(RecordedCall):
             pulled = torch.autograd.grad(outputs, inputs, given, allow_unused=True)
         return [None if gradient is None else self.numbers(gradient) for gradient in pulled]
 
+    def pull_twice(
+        self, values: Sequence[Any], cotangents: Sequence[Any], seconds: Sequence[Any]
+    ) -> list[Any]:  # fmt: skip
+        with self._made(values) as (outputs, inputs):
+            pairs = zip(cotangents, outputs, strict=True)
+            given = [torch.as_tensor(c).to(output).requires_grad_() for c, output in pairs]
+            first = torch.autograd.grad(outputs, inputs, given, allow_unused=True, create_graph=True)
+            seen = [(one, torch.as_tensor(c).to(one)) for one, c in zip(first, seconds, strict=True)
+                    if one is not None and one.requires_grad]  # fmt: skip
+            ends, weights = zip(*seen, strict=True) if seen else ((), ())
+            given_to = [*inputs, *given]
+            pulled = torch.autograd.grad(ends, given_to, weights, allow_unused=True) if ends else [None] * len(given_to)
+        return [None if one is None else self.numbers(one) for one in pulled]
+
     @contextmanager
     def _made(self, values: Sequence[Any]) -> Iterator[tuple[list[Tensor], list[Tensor]]]:
         """Make the call at these values: its outputs, and the leaves with respect to which they are differentiated.
@@ -128,6 +144,7 @@ class TorchRecheck(Recheck):
         super().__init__()
         self.inside: dict[torch.nn.Module, bool] = {}  # does it contain the user's own modules?
         self.coverage = Coverage()
+        self.is_again = False  # does the last gradient that was asked for go through another one?
 
     def run(self, program: Program, target: Any, inputs: Mapping[str, Any], undo: list[Callable[[], None]]) -> None:
         with torch.enable_grad():
@@ -167,6 +184,9 @@ class TorchRecheck(Recheck):
         return original(function, "forward"), partial(models.call_with, function)
 
     def record(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> RecordedCall | Reason | None:
+        if kwargs.get("create_graph") and innermost(function) in BACKWARD:
+            self.differentiates_twice = True
+            self.is_again = self.coverage.differentiate(*_ends(function, args, kwargs))
         return super().record(function, args, kwargs) if torch.is_grad_enabled() else None
 
     def split(self, function: Any) -> tuple[Callable[..., Any], Any]:
@@ -179,8 +199,8 @@ class TorchRecheck(Recheck):
             return Reason("inside_transform")
         self.coverage.look(tensors)
         self.hooked |= dict.fromkeys(self._hooked(function, tensors))
-        if innermost(function) in BACKWARD:
-            return Reason("computes_derivatives")
+        if function in BACKWARD or innermost(function) in BACKWARD:
+            return Reason("derives_again" if self.is_again else "computes_derivatives")
         if isinstance(function, torch.nn.Module):
             is_lazy = any(map(parameter.is_lazy, (*function.parameters(), *function.buffers())))
             return Reason("initialises_parameters") if is_lazy else None
@@ -220,6 +240,23 @@ class TorchRecheck(Recheck):
     def is_differentiated(self, leaf: Any) -> bool:
         return isinstance(leaf, Tensor) and leaf.requires_grad and (leaf.is_floating_point() or leaf.is_complex())
 
+    def unnoticed(self) -> AbstractContextManager[None]:
+        return put_back(random_states(()))
+
+    def is_differentiated_twice(self, since: int, until: int) -> bool:
+        return any(since <= number < until for number in self.coverage.differentiated)
+
+    def differentiated_by(
+        self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:  # fmt: skip
+        code = getattr(function, "__code__", None)
+        if code is None:
+            return None
+        if code.co_filename == torch.autograd.functional.__file__ and len(args) > 1:
+            return args[0], args[1] if isinstance(args[1], tuple) else (args[1],), {}
+        inside = getattr(function, "__wrapped__", None) if code.co_filename.startswith(TRANSFORMS) else None
+        return None if inside is None or code.co_qualname.partition(".")[0] in MAPPING else (inside, args, kwargs)
+
     def now(self) -> int:
         return now()
 
@@ -249,6 +286,16 @@ def _derives(value: Any) -> bool:
     return False
 
 
+def _ends(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Tensor], list[Tensor]]:
+    """From where to where a call of ``autograd.grad`` or ``backward`` goes back."""
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, Tensor):
+        return [owner], []
+    named = dict(zip(("outputs", "inputs"), args, strict=False)) | dict(kwargs)
+    outputs = named.get("outputs", named.get("tensors"))
+    return [leaf for _, leaf in leaves(outputs)], [leaf for _, leaf in leaves(named.get("inputs"))]
+
+
 def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """A module and those in it, but for what its parameters are computed by: that is judged with it."""
     yield module
@@ -257,12 +304,17 @@ def _computing(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
             yield from _computing(part)
 
 
+def generators(given: Any) -> list[torch.Generator]:
+    """PyTorch's own generators of random numbers, and those among the arguments of a call."""
+    found = [torch.default_generator, *(leaf for _, leaf in leaves(given) if isinstance(leaf, torch.Generator))]
+    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        found += torch.cuda.default_generators
+    return found
+
+
 def random_states(given: Any) -> list[RandomState]:
     """Every random state that a call may use, of PyTorch, Python and NumPy."""
-    generators = [torch.default_generator, *(leaf for _, leaf in leaves(given) if isinstance(leaf, torch.Generator))]
-    if torch.cuda.is_available() and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        generators += torch.cuda.default_generators
-    return [*((generator.get_state, generator.set_state) for generator in generators), *OF_PYTHON]
+    return [*((generator.get_state, generator.set_state) for generator in generators(given)), *OF_PYTHON]
 
 
 def _same(one: Any, other: Any) -> bool:

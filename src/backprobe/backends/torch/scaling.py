@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+from weakref import ref
 
+import torch
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
+from backprobe.backends.patching import listening
 from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.graph import Key, key
 from backprobe.record.reasons import Reason
 
 DIVISION = "DivBackward0"
 SCALING = ("MulBackward0", DIVISION)
+BY_HAND, BY_SCALER = ("scaled_by", "scaled_itself"), ("scaled_by_scaler", "scaled_itself_by_scaler")
+"""The codes of the notes on what was scaled, and on the product where that has no name."""
 
 Multiple = tuple[Key, float | None]
 """A scalar as a multiple of another: the edge of that, and the factor where it is known."""
+
+Begun = tuple[Tensor, Multiple, bool]
+"""What a backward pass began at, and whether that had a name then."""
 
 Scales = tuple[tuple[float | None, ...], tuple[tuple[int, Reason], ...]]
 """The different numbers, and a note for each capture that one of them was met at."""
@@ -50,32 +60,69 @@ def _single(tensor: Tensor | None) -> float | None:
     return float(tensor) if tensor is not None and tensor.numel() == 1 and not tensor.is_complex() else None
 
 
+class Scaled:
+    """What ``GradScaler`` has scaled while a block was open, with its scale as it was then."""
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, tuple[ref[Tensor], Tensor]] = {}  # by identity
+        self.listening = ExitStack()
+
+    def listen(self) -> None:
+        self.listening.enter_context(listening(torch.amp.GradScaler, "scale", self._scaling))
+
+    def stop(self) -> None:
+        self.listening.close()
+        self.outputs.clear()
+
+    def _scaling(self, following: Callable[..., Any], scaler: Any, /, *args: Any, **kwargs: Any) -> Any:
+        scaled = following(scaler, *args, **kwargs)
+        scale = getattr(scaler, "_scale", None)  # None for one that is switched off
+        if isinstance(scaled, Tensor) and isinstance(scale, Tensor):
+            self.outputs[id(scaled)] = ref(scaled), scale.detach().clone()
+        return scaled
+
+    def number(self, root: Tensor) -> float | None:
+        """The scale of a tensor that ``GradScaler`` has scaled; None for any other."""
+        held, scale = self.outputs.get(id(root), (None, None))
+        return None if held is None or held() is not root else _single(scale)
+
+
 def scales(
-    begun: Sequence[tuple[Tensor, Multiple]], captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]],
-    derivatives: Mapping[int, Tensor],
+    begun: Sequence[Begun], captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]],
+    derivatives: Mapping[int, Tensor], scaled: Scaled,
 ) -> Scales:  # fmt: skip
     """The numbers by which recorded values were multiplied; each backward pass began at one of these tensors.
 
     ``derivatives`` are those of what backward began at: a number that makes the product too large is known from them.
+    A loss that is divided, as by the number of parts that it is accumulated from, or is made smaller, is not a scaled
+    one: nothing is noted. Nor is it where the product has a name of its own: the gradients are those of that.
     """
     found: dict[int, Reason] = {}
     numbers: dict[float | None, None] = {}
-    for root, (part, number) in begun:
-        known = recorded.get(part, ())[:1]
+    for root, (part, number), is_named in begun:
+        scale, known = scaled.number(root), recorded.get(part, ())[:1]
+        of_part, itself = BY_HAND if scale is None else BY_SCALER
         for at in known:
             if captures[at].tensor.is_leaf:
                 continue
-            told = (_ratio(root, captures[at]), number, _single(derivatives.get(at)))
+            told = (scale, _ratio(root, captures[at]), number, _single(derivatives.get(at)))
             ratio = next((one for one in told if one is not None), None)
             if ratio is not None:
-                found[at] = Reason("scaled_by", {"number": f"{ratio:.6g}"})
                 numbers[ratio] = None
+                if scale is not None or (abs(ratio) > 1 and not is_named):
+                    found[at] = Reason(of_part, {"number": f"{ratio:.6g}"})
         for at in () if known else recorded.get(key(get_gradient_edge(root)), ())[:1]:
-            if number is None or abs(number) > 1:  # a part of a mean, as of accumulated losses, is none that is scaled
-                known_number = {} if number is None else {"number": f"{number:.6g}"}
-                found[at] = Reason("scaled_unknown" if number is None else "scaled_itself", known_number)
-                numbers[number] = None
+            number = number if scale is None else scale
+            if scale is None and (_is_divided(root) if number is None else abs(number) <= 1):
+                continue
+            known_number = {} if number is None else {"number": f"{number:.6g}"}
+            found[at] = Reason("scaled_unknown" if number is None else itself, known_number)
+            numbers[number] = None
     return tuple(numbers), tuple(found.items())
+
+
+def _is_divided(root: Tensor) -> bool:
+    return root.grad_fn is not None and root.grad_fn.name() == DIVISION
 
 
 def _ratio(root: Tensor, capture: Capture) -> float | None:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +20,10 @@ from backprobe.backends.torch.capture import Capture, version
 from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
+from backprobe.backends.torch.replaced_values import users_hooks
 from backprobe.backends.torch.tensors import ORDINARY, describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
+from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Lost
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -81,15 +83,20 @@ def edges(sources: Sequence[int]) -> list[Edge]:
 
 
 def with_leaves(
-    captures: Sequence[Capture], outcomes: Mapping[int, Outcome], reached: Sequence[Node]
+    captures: Sequence[Capture], outcomes: Mapping[int, Outcome], reached: Sequence[Node],
+    spared: Set[int] = frozenset(),
 ) -> dict[int, Outcome]:  # fmt: skip
-    """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to."""
+    """The outcomes, with whether backward from these nodes came to all leaves of what it did not come to.
+
+    Leaves that were frozen since they were used want no gradient, nor do those that are ``spared``, by identity.
+    """
     missing = [at for at, found in outcomes.items() if found.status is GradStatus.NOT_CONNECTED]
     made = {at: edge.node for at in missing if (edge := captures[at].edge) is not None and not outcomes[at].is_leaf}
-    told = dict(outcomes)
+    frozen = {at for at in missing if outcomes[at].is_leaf and not captures[at].tensor.requires_grad}
+    told = {at: replace(found, leaves_reached=True) if at in frozen else found for at, found in outcomes.items()}
     if made:
         leaves = [captures[at].tensor for at in missing if outcomes[at].is_leaf]
-        lost = graph.leading_to_lost(made.values(), reached, leaves)
+        lost = graph.leading_to_lost(made.values(), reached, leaves, spared)
         for at, node in made.items():
             told[at] = replace(told[at], leaves_reached=node not in lost)
     return told
@@ -99,7 +106,8 @@ def hooks_noted(captures: Sequence[Capture], there: Sequence[int], own: int = 0)
     """Those of some captures that have more than our own hooks: on a leaf that is listened to there is one."""
     return [
         (at, HOOKED) for at in there
-        if len(captures[at].tensor._backward_hooks or ()) > own + (captures[at].leaf is not None)
+        if len((tensor := captures[at].tensor)._backward_hooks or ()) > own + (captures[at].leaf is not None)
+        and users_hooks(tensor) > own + (captures[at].leaf is not None)
     ]  # fmt: skip
 
 
@@ -109,14 +117,15 @@ def outcome(
 ) -> Outcome:  # fmt: skip
     """What is to be said of a capture; ``missing`` is why one that has a history got no gradient."""
     value, inputs = _value(capture, live), tuple(links)
+    own = None if value is capture.snapshot or isinstance(value, Lost) else capture.version
     if not capture.is_followed:
-        return Outcome(capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain)
+        return Outcome(capture.status, capture.why, value, inputs=inputs, cause=capture.in_vain, version=own)
     if capture.opaque is not None:
-        return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs)
+        return Outcome(GradStatus.OPAQUE, capture.opaque, value, inputs=inputs, version=own)
     if gradient is None:
         status, why, cause = missing
-        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf)
-    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf)
+        return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf, version=own)
+    return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf, version=own)
 
 
 def usual_values(captures: Sequence[Capture], versions: Sequence[int], live: bool) -> list[Any]:
@@ -163,7 +172,8 @@ def second(value: Tensor, gradient: Tensor, vector: Any) -> Tensor | None:
         made = torch.as_tensor(vector, dtype=gradient.dtype, device=gradient.device)
     except (TypeError, ValueError, RuntimeError) as error:
         raise BadOption(
-            "the vector is neither a tensor nor numbers", asked=f"a {type(vector).__name__}", found=str(error),
+            "the vector is neither a tensor nor numbers",
+            asked=f"bp.hvp(f, name, {written(vector)})", found=kind(vector),
             next=f"a vector of shape {tuple(gradient.shape)}",
         ) from error  # fmt: skip
     if made.shape != gradient.shape:
@@ -199,7 +209,8 @@ def _backward(
     for leaf in leaves:
         leaf.grad = None
     try:
-        torch.autograd.backward([output], [cotangent], create_graph=options.create_graph)
+        keeps = options.retain_graph or options.create_graph
+        torch.autograd.backward([output], [cotangent], retain_graph=keeps, create_graph=options.create_graph)
         if options.strategy == "hooks":
             return {at: hooked.get(capture) for at, capture in enumerate(captures)}
         return {at: capture.tensor.grad for at, capture in enumerate(captures) if capture.edge is not None}

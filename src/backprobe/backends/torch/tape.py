@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,9 +27,10 @@ from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall
 from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
-from backprobe.backends.torch.graph import key
+from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.optimizer_steps import Steps
+from backprobe.backends.torch.replaced_values import TorchReplaces
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import ORDINARY, Geometry, describe, is_floating, is_there, same_content
 from backprobe.record.entries import GradStatus
@@ -45,7 +47,7 @@ is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 VERSION = vars(torch._C.TensorBase)["_version"].__get__
 
 
-class TorchTape(Tape, Versions, Writes):
+class TorchTape(TorchReplaces, Tape, Versions, Writes):
     """PyTorch's ``Tape``."""
 
     refused: Sequence[models.Refusal] = models.WRAPPERS  # modules that cannot be called in a program
@@ -68,20 +70,19 @@ class TorchTape(Tape, Versions, Writes):
         self.steps = Steps()  # as far as they were seen
         self.updated: dict[Capture, None] = {}  # written behind autograd, with nothing come to them since
         self.hooked: Hooked = {}
-        self.hook_handles: list[Any] = []
+        self.changed: dict[Key, None] = {}  # see ``TorchReplaces``
+        self.hooks: list[Any] = []  # in the program's graph: in turns the dictionary that holds one, and its key
         self.births = Births(self.quiet) if options.nonfinite else None
 
     def quiet(self) -> AbstractContextManager[Any]:
-        if torch._C._len_torch_dispatch_stack():
-            return _no_modes()
-        return torch._C.DisableTorchFunction()  # type: ignore[no-any-return]
+        return quiet()
 
     # what a tensor is
 
     describe = staticmethod(describe)
     is_floating = staticmethod(is_floating)
     is_compiled = staticmethod(models.is_compiled)
-    version = staticmethod(version)
+    version, counter = staticmethod(version), VERSION
 
     identity = staticmethod(id)
 
@@ -109,7 +110,7 @@ class TorchTape(Tape, Versions, Writes):
         try:
             return torch.as_tensor(cotangent, dtype=output.dtype, device=output.device)
         except (TypeError, ValueError, RuntimeError) as error:
-            refuse_cotangent(cotangent, str(tuple(output.shape)), error)
+            refuse_cotangent(cotangent, f"torch.ones({tuple(output.shape)})", error)
 
     # captures
 
@@ -130,7 +131,7 @@ class TorchTape(Tape, Versions, Writes):
             now = 0
         capture = Capture(tensor, now, tensor.detach())
         if self.copies:
-            capture.snapshot = capture.alias.clone()  # type: ignore[union-attr]
+            capture.snapshot = capture.alias.clone()  # type: ignore[union-attr]  # a capture that is written has its alias
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if capture.edge is None and capture.leaf is None:
@@ -296,13 +297,16 @@ class TorchTape(Tape, Versions, Writes):
 
     def overwritten(self) -> Sequence[Capture]:
         """Only what the running statement took a handle of is looked at: the rest, when the program is over."""
+        self.look_at_exposed()
+        found, self.found_overwritten = self.found_overwritten, []
+        self.has_found = bool(self.found_detached)
+        return found
+
+    def look_at_exposed(self) -> None:
         for capture in self.exposed_now:
             if not capture.opaque and _is_written_past(capture):
                 self._overwritten_unseen(capture)
-        found, self.found_overwritten = self.found_overwritten, []
         self.exposed_now.clear()
-        self.has_found = bool(self.found_detached)
-        return found
 
     def _overwritten_unseen(self, capture: Capture) -> None:
         capture.opaque = BEHIND_AUTOGRAD
@@ -333,8 +337,8 @@ class TorchTape(Tape, Versions, Writes):
         if self.options.strategy == "retain_grad" and not tensor.is_leaf:
             tensor.retain_grad()
         elif self.options.strategy == "hooks":
-            handle = tensor.register_hook(partial(self.hooked.__setitem__, capture))  # type: ignore[no-untyped-call]
-            self.hook_handles.append(handle)
+            handle = tensor.register_hook(partial(self.hooked.__setitem__, capture))  # type: ignore[no-untyped-call]  # it has no type
+            self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     # forward and backward
 
@@ -345,11 +349,15 @@ class TorchTape(Tape, Versions, Writes):
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
     ) -> tuple[Any, Backward]:
+        start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
         ran = program(lift(inputs, wrt, undo))
         self.settle(ran.captures)
+        self.mark_changed(ran.captures)
         if self.births is not None:
             self.births.listen_to_one_pass(ran.output)
-        passed = differentiate(self.options, self.hooked, ran.output, ran.cotangent, ran.captures)
+        keeps = self.options.retain_graph or graph.is_older(ran.output, start)
+        options = replace(self.options, retain_graph=keeps)
+        passed = differentiate(options, self.hooked, ran.output, ran.cotangent, ran.captures)
         return ran.result, passed if self.births is None else self.births.added_to(passed, ran.captures)
 
     freed: Sequence[BackwardCall] = ()  # by the program's own calls that were seen
@@ -366,7 +374,7 @@ class TorchTape(Tape, Versions, Writes):
             if capture not in self.updated and not capture.opaque and _is_written_past(capture):
                 capture.opaque = BEHIND_AUTOGRAD
         for capture in captures:
-            if capture.unfollowed is not None:
+            if capture.unfollowed is not None and capture.tensor.requires_grad:
                 self.late_edge(capture)
             tensor, alias = capture.tensor, capture.alias
             if alias is None or tensor.is_leaf or (type(tensor) is Tensor and tensor.layout is STRIDED
@@ -377,14 +385,24 @@ class TorchTape(Tape, Versions, Writes):
 
     def release(self) -> None:
         """Keep no tensor, hook or node any longer."""
-        for handle in (*self.hook_handles, *(self.births.handles if self.births is not None else ())):
-            hooks = handle.hooks_dict_ref()  # as ``handle.remove()`` does, which takes five times as long
-            if hooks is not None:
-                hooks.pop(handle.id, None)
+        for handle in self.births.handles if self.births is not None else ():
+            self.hooks += (handle.hooks_dict_ref(), handle.id)
+        hooks = iter(self.hooks)
+        for held, at in zip(hooks, hooks, strict=True):  # as ``handle.remove()`` does, which takes five times as long
+            if held is not None:
+                held.pop(at, None)
         self.births, self.steps = None, Steps()
         for held in vars(self).values():
             if isinstance(held, dict | list):
                 held.clear()
+        vars(self).pop("before_late", None)  # which leads to the trace, and that leads back here
+
+
+def quiet() -> AbstractContextManager[Any]:
+    """Within this context no mode of the program, such as one that counts operations, sees what backprobe does."""
+    if torch._C._len_torch_dispatch_stack():
+        return _no_modes()
+    return torch._C.DisableTorchFunction()  # type: ignore[no-any-return]  # has no stub
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from backprobe.backends.facts import Description, Summary
+from backprobe.backends.facts import Description
 from backprobe.backends.numpy import check_bounds, nested_text
+from backprobe.backends.summaries import stride
 from backprobe.errors import NotSaved
 
 
@@ -39,12 +39,9 @@ def dense(tensor: Tensor) -> Tensor:
     return values if values.layout is torch.strided else values.to_dense()
 
 
-def _wide(values: Tensor) -> Tensor | None:
-    """In double precision."""
-    try:
-        return values.to(torch.complex128 if values.is_complex() else torch.float64)
-    except NotImplementedError:  # two numbers in a byte, or bits that are no number
-        return None
+def wide(values: Tensor) -> Tensor:
+    """In double precision. Raises NotImplementedError for two numbers in a byte, or bits that are no number."""
+    return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
 ORDINARY: frozenset[type] = frozenset({Tensor, torch.nn.Parameter})
@@ -124,32 +121,35 @@ def same_content(a: Tensor, b: Tensor) -> bool:
     return torch.equal(a, b)
 
 
-def summarize(tensor: Tensor) -> Summary | None:
-    """Size, count of non-finite values, and over the finite ones the rms and largest magnitude; None if not numeric."""
-    own = here(tensor)
-    values = None if tensor.is_meta else _wide(held(own.coalesce() if own.layout is torch.sparse_coo else own))
-    if values is None:
-        return None
-    kept = values[torch.isfinite(values)]
-    whole = own.numel()
-    bad, finite = values.numel() - kept.numel(), whole - values.numel() + kept.numel()
-    if not finite:
-        return Summary(whole, bad, math.nan, math.nan)
-    if not kept.numel():
-        return Summary(whole, bad, 0.0, 0.0)
-    parts = torch.view_as_real(kept) if kept.is_complex() else kept
-    scale = float(parts.abs().max()) or 1.0  # so that squares neither overflow nor vanish
-    magnitudes = (kept / scale).abs()
-    rms = scale * math.sqrt(float(magnitudes.square().sum()) / finite)
-    return Summary(whole, bad, rms, scale * float(magnitudes.max()))
-
-
 def numbers(tensor: Tensor) -> Any:
     """The numbers as a NumPy array in double precision; None where there are none that can be read."""
     if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
         return None
-    wide = _wide(dense(tensor))
-    return None if wide is None else wide.resolve_conj().resolve_neg().cpu().numpy()
+    try:
+        return wide(dense(tensor)).resolve_conj().resolve_neg().cpu().numpy()
+    except NotImplementedError:
+        return None
+
+
+def array(tensor: Tensor) -> Any:
+    """The same in its own precision, where NumPy can compute in it, else in single."""
+    if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
+        return None
+    values = dense(tensor)
+    narrow = is_floating(values) and values.dtype.itemsize < 4
+    try:
+        return (values.float() if narrow else values).resolve_conj().resolve_neg().cpu().numpy()
+    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in a byte, or bits that are no number
+        return None
+
+
+def sample(tensor: Tensor, most: int) -> Any:
+    """At most so many of the numbers, evenly spaced, with no copy of the others; None for a sparse tensor too."""
+    if not is_there(tensor) or tensor.is_nested or tensor.layout is not torch.strided:
+        return None
+    values = here(tensor)
+    at = torch.arange(0, values.numel(), stride(values.numel(), most), device=values.device)
+    return numbers(values[torch.unravel_index(at, values.shape)].reshape(-1))
 
 
 def to_text(tensor: Tensor) -> str:

@@ -13,7 +13,7 @@ from backprobe.backends.torch.graph import LEAF, is_custom, is_torchs, operation
 
 def now() -> int:
     """The number that the next node of this thread gets: nodes are numbered as they are made."""
-    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]
+    return int(torch.autograd._get_sequence_nr())  # type: ignore[attr-defined]  # has no stub
 
 
 class Coverage:
@@ -22,6 +22,9 @@ class Coverage:
     def __init__(self) -> None:
         self.start = now()
         self.accounted: list[tuple[int, int]] = []  # one after the other: from which number to which
+        self.differentiated: set[int] = set()  # what gradients with a graph of their own were computed through
+        self.derivatives: list[tuple[int, int]] = []  # from which number to which such gradients were made
+        self.differentiating = -1  # where the last of them begins
         self.seen: dict[int, tuple[str, bool]] = {}  # what it is called, and whether its derivative was written by hand
 
     def account_for(self, since: int) -> None:
@@ -29,6 +32,8 @@ class Coverage:
         while self.accounted and self.accounted[-1][0] >= since:
             self.accounted.pop()
         self.accounted.append((since, now()))
+        if since == self.differentiating:
+            self.derivatives.append((since, now()))
 
     def look(self, tensors: Iterable[Tensor]) -> None:
         """Note all that leads to these tensors and was made in this run."""
@@ -39,6 +44,24 @@ class Coverage:
             if number >= self.start and number not in self.seen and node.name() != LEAF:
                 self.seen[number] = operation(node), is_custom(node) and not is_torchs(node)
                 pending += [follower for follower, _ in node.next_functions if follower is not None]
+
+    def differentiate(self, outputs: Iterable[Tensor], inputs: Iterable[Tensor]) -> bool:
+        """Note all that leads from these inputs to the outputs, or from anywhere. Was any of it noted as a derivative?
+
+        What is made next is one.
+        """
+        ends, seen = {one.grad_fn for one in inputs}, set[int]()
+        pending = [node for tensor in outputs if (node := tensor.grad_fn) is not None]
+        while pending:
+            node = pending.pop()
+            number = node._sequence_nr()
+            if number >= self.start and number not in seen and node not in ends and node.name() != LEAF:
+                seen.add(number)
+                pending += [follower for follower, _ in node.next_functions if follower is not None]
+        self.differentiated |= seen
+        is_again = any(since <= number < until for number in seen for since, until in self.derivatives)
+        self.differentiating = now()
+        return is_again
 
     def unaccounted(self) -> list[tuple[str, bool]]:
         """What was noted, and is not accounted for."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import replace
 from operator import itemgetter
 
@@ -16,6 +16,7 @@ from backprobe.explain.nonfinite.updates import spread, with_updates
 from backprobe.findings.phrasing import listed, plural
 from backprobe.findings.report import Finding, Report
 from backprobe.record.entries import Record
+from backprobe.record.graph import Graph, reached
 from backprobe.record.names import COUNT
 
 
@@ -24,15 +25,16 @@ def explain_nonfinite(record: Record) -> Report:
     known = Evidence(record, load_arrays(record.backend))
     forward = ForwardPass(known)
     backward = BackwardPass(forward)
-    born = [at for at in forward.origins if not forward.is_harmless(at, backward.read)]
+    spoiled = backward.spoiled()
+    born = [at for at in forward.origins if at in spoiled or not forward.is_harmless(at, backward.read)]
     harming = [at for at in forward.origins if at in born or at in backward.owners]
-    found = sorted([*forward.births(born), *backward.births()], key=itemgetter(0))
+    found = sorted([*forward.births(born, spoiled), *backward.births()], key=itemgetter(0))
     births = with_updates([one for _, one in found], record) or list(_unexplained(known))
     notes = [*forward.notes(forward.origins.keys() - harming), *([] if known.was_asked else [say("late")])]
     if not births:
         return Report(_clean(known), (), tuple(notes))
     places, healed = _grouped(births), _grouped(list(forward.healed(harming)))
-    rest = [*healed, *_propagated(known, births), *spread(record, births)]
+    rest = [*healed, *_propagated(forward, backward, births), *spread(record, births)]
     return Report(_heading(places), (*places, *rest), tuple(notes))
 
 
@@ -68,7 +70,9 @@ def _unexplained(known: Evidence) -> Iterator[Finding]:
 def _clean(known: Evidence) -> str:
     counted = [entry.finiteness for entry in known.entries if entry.finiteness is not None]
     values, grads = sum(one.value is not None for one in counted), sum(one.grad is not None for one in counted)
-    return say("clean", values=values, grads=grads)
+    if not values and not grads:
+        return say("unread")
+    return say("clean", values=plural(values, "value"), grads=plural(grads, "gradient"))
 
 
 def _heading(born: Sequence[Finding]) -> str:
@@ -76,15 +80,25 @@ def _heading(born: Sequence[Finding]) -> str:
     return say("begins_at", places=plural(len(born), "place"), first=repr(first.name) + at_line(first.source))
 
 
-def _propagated(known: Evidence, born: Sequence[Finding]) -> list[Finding]:
-    """All else that holds NaN or Inf, in one finding."""
-    places = {one.name for one in born}
-    values = [name for name in known.names(sorted(known.bad_values)) if name not in places]
-    grads = known.names(known.bad_grads)
-    spread = [(what, names) for what, names in (("more value", values), ("gradient", grads)) if names]
-    facts = [say("spread_to", counted=plural(len(names), what), names=listed(names)) for what, names in spread]
-    if not facts:
-        return []
-    outputs = ", ".join(map(known.name, known.bad_outputs))
+def _propagated(forward: ForwardPass, backward: BackwardPass, births: Sequence[Finding]) -> list[Finding]:
+    """All else that holds NaN or Inf: what recorded paths lead to from the births, and the rest."""
+    known, positions = forward.known, Graph.of(forward.known.record).positions
+    places = {positions[one.name] for one in births if one.name in positions}
+    starts = places | backward.owners | forward.origins.keys() | forward.following
+    values = reached(starts, lambda at: known.bad_values.intersection(known.consumers[at])) & known.bad_values
+    grads = backward.spread(starts | values)
+    outputs = ", ".join(map(known.name, (at for at in known.bad_outputs if at in values)))
     code = "propagated_to" if outputs else "propagated"
-    return [finding(code, spread[0][1][0], None, facts=facts, outputs=outputs)]
+    alone = known.bad_values - values - {at for start in forward.origins for at in forward.spread(start)}
+    found = [
+        _listed(known, code, values - places, grads, outputs=outputs),
+        _listed(known, "apart", alone - places, set(known.bad_grads) - grads - places),
+    ]
+    return [one for one in found if one is not None]
+
+
+def _listed(known: Evidence, code: str, values: Set[int], grads: Set[int], outputs: str = "") -> Finding | None:
+    """One finding about several values and gradients; None where there are none."""
+    every = [(what, known.names(sorted(some))) for what, some in (("more value", values), ("gradient", grads)) if some]
+    facts = [say("spread_to", counted=plural(len(names), what), names=listed(names)) for what, names in every]
+    return finding(code, every[0][1][0], None, facts=facts, outputs=outputs) if facts else None

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
+
+import numpy
 
 from backprobe.explain.nonfinite import mechanism
+from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
-from backprobe.explain.nonfinite.sources import applied_to, parsed, walk
+from backprobe.explain.nonfinite.sources import applied_to
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
+from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
+from backprobe.findings.phrasing import shorten
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import Graph, reached
 from backprobe.record.names import split, strip
-from backprobe.source.sites import operation as operation_of
 
-MASKING = ("where", "masked_fill", "masked_fill_", "select")
+WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmoid",)}
+"""How programs write operations that autograd has another name for."""
 REENTRANT = "CheckpointFunction"
 
 
@@ -38,11 +43,21 @@ class Birth:
     others: tuple[int, ...] = ()  # the entries whose backward it may be as well
 
 
+@dataclass(frozen=True)
+class Why:
+    """What happened in a birth, and in which part of its line, where that is known."""
+
+    mechanism: Mechanism | None = None
+    part: Term | None = None
+    hidden: Term | None = None  # a part that is NaN or Inf, which the whole does not show
+
+
 class BackwardPass:
     """Where the gradients of one record become NaN or Inf, given where its values do."""
 
     def __init__(self, forward: ForwardPass) -> None:
         self.forward, self.known, self.entries = forward, forward.known, forward.entries
+        self._whys: dict[Birth, Why] = {}
 
     @cached_property
     def made(self) -> Sequence[Birth]:
@@ -102,6 +117,7 @@ class BackwardPass:
             return [consumers]
         made = [one for one in consumers if self._flow(one, at) > self.known.grads[one]]
         named = [one for one in consumers if self._has_pole(one, at)]
+        named = named or [one for one in consumers if self._multiplies_by_inf(one, at)]
         return [[one] for one in made] or [named or consumers]
 
     def _flow(self, consumer: int, at: int) -> State:
@@ -113,7 +129,21 @@ class BackwardPass:
     def _has_pole(self, owner: int, at: int) -> bool:
         """Has the operation of an entry an infinite derivative where a value lies?"""
         birth = Birth(owner, self._operation(owner, at), at, State.FINITE, self.known.grads[at])
-        return _is_pole(self._mechanism(birth))
+        return _is_pole(self._why(birth).mechanism)
+
+    def _multiplies_by_inf(self, owner: int, at: int) -> bool:
+        """Does its backward multiply by what is not finite: an exponential by itself, a product by the other factor?"""
+        computed, operands = self.known.computation(owner), self.known.term(owner).args
+        nth = next((nth for nth, one in enumerate(operands) if one.at == at), None)
+        if nth is None or computed.term.op not in ("mul", *mechanism.EXPONENTIALS):
+            return False
+        if computed.term.op != "mul":
+            return self.known.values[owner].is_bad
+        factor, grad = computed.value(operands[1 - nth]), self.known.grad_numbers(at)
+        if factor is None or grad is None or grad.shape != numpy.shape(computed.result):
+            return False
+        bad = ~numpy.isfinite(grad)
+        return bool(bad.any()) and not (bad & numpy.isfinite(numpy.broadcast_to(factor, grad.shape))).any()
 
     # what follows from what
 
@@ -124,8 +154,26 @@ class BackwardPass:
 
     @cached_property
     def read(self) -> Set[int]:
-        """The entries that the operations of these births have read."""
-        return {source for owner in self.owners for source in self.known.direct[owner]}
+        """The entries that the operations of these births have read, or parts of them."""
+        within = {birth.owner for birth in self._kept if self._meets_bad_part(birth)}
+        return within | {source for owner in self.owners for source in self.known.direct[owner]}
+
+    def _meets_bad_part(self, birth: Birth) -> bool:
+        """Does a zero gradient meet a part of the line that is not finite, which the value shows, too?"""
+        why = self._why(birth).mechanism
+        if birth.owner not in self.known.bad_values or why is None or not why.code.startswith("zero_gradient"):
+            return False
+        computed = self.known.computation(birth.owner)
+        return any(part.op and computed.is_bad(part) for part in computed.term.inputs)
+
+    def spread(self, starts: Set[int]) -> set[int]:
+        """The bad gradients that paths lead to from these entries, against the direction of the program.
+
+        What is multiplied by a bad value gets a bad gradient, too.
+        """
+        bad, direct = set(self.known.bad_grads), self.known.direct
+        beside = {one for at in starts for consumer in (at, *self.known.consumers[at]) for one in direct[consumer]}
+        return reached((beside | starts) & bad, lambda at: bad.intersection(direct[at]))
 
     def _is_consequence(self, birth: Birth) -> bool:
         """Does it follow from NaN or Inf on the way to the output: in what its operation reads, or was given?"""
@@ -147,32 +195,99 @@ class BackwardPass:
                 kept[birth.owner, birth.operation] = max(before, birth, key=lambda one: one.made)
         return list(kept.values())
 
+    @cached_property
+    def overflowed(self) -> Mapping[Birth, int]:
+        """The births that come of an overflow in the forward pass, though the value is finite again, and that origin.
+
+        ``exp(x) / exp(x).sum()`` may be 0, and its derivative multiplies by Inf.
+        """
+        origins = [
+            (at, self.forward.spread(at)) for at in self.forward.origins
+            if at not in self.forward.harmful and self.forward.why(at).is_overflow
+        ]  # fmt: skip
+        found: dict[Birth, int] = {}
+        for birth in self._kept if origins else ():
+            near = {birth.owner, *self.known.direct[birth.owner]}
+            origin = next((at for at, spread in origins if spread & near), None)
+            is_by_value = birth.made is State.NAN and birth.given is State.FINITE and not birth.others
+            if origin is None or not is_by_value or _is_pole(self._why(birth).mechanism):
+                continue
+            if not self._masked(birth, self._why(birth).part or self.known.term(birth.owner)):
+                found[birth] = origin
+        return found
+
+    def spoiled(self) -> Mapping[int, Sequence[str]]:
+        """What these overflows do in backward, a sentence for each, by their origin."""
+        found: dict[int, list[str]] = {}
+        for birth, origin in self.overflowed.items():
+            found.setdefault(origin, []).append(
+                say("spoils", owner=self.known.name(birth.owner), word=WORDS[birth.made])
+            )
+        return found
+
     # findings
 
     def births(self) -> Iterator[tuple[Moment, Finding]]:
         """Where gradients become NaN or Inf, those left out that follow from the forward pass."""
         for birth in self._kept:
+            if birth in self.overflowed:
+                continue
+            if self._why(birth).hidden is not None:
+                yield (birth.owner, False), self._birth(birth)
+                continue
             yield (self.known.began[birth.owner], True), self._unclear(birth) if birth.others else self._birth(birth)
         yield from (((self.known.began[at], True), self._appeared(at)) for at in self._come_in())
 
     def _birth(self, birth: Birth) -> Finding:
-        known, owner, why = self.known, birth.owner, self._mechanism(birth)
+        known, owner, why = self.known, birth.owner, self._why(birth)
         made = {"operation": birth.operation, "given": given(birth.given), "word": WORDS[birth.made]}
         facts = [say("made" if birth.operation else "made_unknown", **made), known.gradient(owner)]
         if birth.wrt is not None:
             facts += [known.gradient(birth.wrt), known.value(birth.wrt)]
         if owner in known.bad_values:
             facts.append(known.value(owner))
-        masked = self._masked(birth)
+        is_by_zero = birth.made is State.NAN and birth.given is State.FINITE
+        masked = self._masked(birth, why.hidden or why.part) if is_by_zero else []
         facts += masked
-        if birth.made is State.INF and not _is_pole(why):
+        is_scaled = birth.made is State.INF and not _is_pole(why.mechanism) and bool(scaled(known.record.scales))
+        if is_scaled:
             facts += scaled(known.record.scales)
         facts += self.forward.use(owner)
+        part = why.hidden or why.part
+        if why.hidden is not None and not masked:
+            return self._hidden(birth, why, facts)
+        because = why.mechanism if why.hidden is None else self._left_out(owner, why)
+        if masked and because is not None and because.code == "pole_nan":
+            because = Mechanism("pole_zero", because.fields)
         entry = self.entries[owner]
         look = see_inside(split(entry.name)[0]) if entry.source is None else say("see_operation")
-        remedy = say("double_where") if masked else "" if birth.operation else look
+        is_seen = birth.operation or why.mechanism is not None or known.is_node(owner)
+        remedy = self.forward.remedies.remedy(owner, part, why.mechanism, masked=bool(masked))
+        remedy = remedy or (say("lower_scale") if is_scaled else "" if is_seen else look)
         said = {"born": born(birth.made, birth.given), "chain": self._chain(birth)}
-        return known.finding(owner, "born_backward", facts=facts, remedy=remedy, why=why, **said)
+        spelled = "" if part is None or part.at == owner else part.text
+        return known.finding(owner, "born_backward", part=spelled, facts=facts, remedy=remedy, why=because, **said)
+
+    def _left_out(self, owner: int, why: Why) -> Mechanism:
+        """What a part that is not finite does in the backward of a branch that is left out, whose gradient is 0."""
+        assert why.hidden is not None
+        word = WORDS[self.known.computation(owner).state(why.hidden)]
+        if why.mechanism is None:
+            return Mechanism("zero_gradient_nan" if word == WORDS[State.NAN] else "zero_gradient_inf")
+        fields = {"word": word, "part": shorten(why.hidden.text), "why": str(why.mechanism)}
+        return Mechanism("zero_gradient_part", fields)
+
+    def _hidden(self, birth: Birth, why: Why, facts: Sequence[str]) -> Finding:
+        """Inf in a part of a line, whose value is finite again."""
+        known, owner, part = self.known, birth.owner, why.hidden
+        assert part is not None
+        word = WORDS[known.computation(owner).state(part)]
+        facts = [say("part", text=shorten(part.text), word=word), known.value(owner), *facts]
+        made = say("is_born", word=word)
+        return known.finding(
+            owner, "born_inside", part=part.text, facts=facts, born=made, why=why.mechanism, chain=self._chain(birth),
+            remedy=self.forward.remedies.remedy(owner, part, why.mechanism),
+        )  # fmt: skip
 
     def _unclear(self, birth: Birth) -> Finding:
         """One of several lines made it, and which of them is not known: none is blamed."""
@@ -187,34 +302,99 @@ class BackwardPass:
             remedy="" if has_flows else say("see_which"), born=born(birth.made, birth.given), wrt=known.name(birth.wrt),
         )  # fmt: skip
 
-    def _mechanism(self, birth: Birth) -> Mechanism | None:
-        known, wrt = self.known, birth.wrt
-        if wrt is None:
-            return mechanism.backward(birth.operation, birth.made, None, None, None, "")
-        value, grad, came = known.numbers(wrt), known.grad_numbers(wrt), known.grad_numbers(birth.owner)
-        return mechanism.backward(birth.operation, birth.made, grad, value, came, self.entries[wrt].dtype or "")
+    def _why(self, birth: Birth) -> Why:
+        """What happened, by the numbers that the parts of the line were computed from."""
+        if birth not in self._whys:
+            self._whys[birth] = self._found_out(birth)
+        return self._whys[birth]
 
-    def _masked(self, birth: Birth) -> list[str]:
+    def _found_out(self, birth: Birth) -> Why:
+        computed = self.known.computation(birth.owner)
+        parts = [one for one in computed.term if self._may_be(birth, one)]
+        for part in reversed(parts):  # the outermost first: backward comes to it before the others
+            found = self._received(birth, computed, part)
+            if mechanism.poles(found) is not None:
+                return Why(mechanism.backward(found), part)
+        hidden = next(computed.hidden(), None) if birth.made is State.NAN else None
+        if hidden is not None and birth.owner not in self.known.bad_values:
+            return Why(self.forward.mechanism(computed, hidden, birth.owner), hidden=hidden)
+        if birth.operation and len(parts) == 1:
+            return Why(mechanism.backward(self._received(birth, computed, parts[0])), parts[0])
+        held = [one for one in computed.term if one.at is not None and one.at == birth.wrt]
+        is_direct = len(held) == 1 and held[0] in computed.term.args
+        reads_bad = any(one.op and computed.is_bad(one) for one in computed.term.args)  # the outermost, so the first
+        is_outermost = not birth.operation and (is_direct or reads_bad)
+        return Why(mechanism.backward(self._received(birth, computed, computed.term if is_outermost else None)))
+
+    def _may_be(self, birth: Birth, part: Term) -> bool:
+        """May a part of a line be the operation of a birth?"""
+        if birth.operation:
+            return part.op == known_as(birth.operation) or part.op in WRITTEN_AS.get(known_as(birth.operation), ())
+        return part.op in mechanism.POLES and (birth.wrt is None or birth.wrt in part.leaves())
+
+    def _received(self, birth: Birth, computed: Computation, part: Term | None) -> mechanism.Received:
+        """What is known of the operation of a birth, where it is this part of the line."""
+        known, wrt, owner = self.known, birth.wrt, birth.owner
+        known_about: dict[str, Any] = {
+            "whole": computed.result,
+            "made": birth.made,
+            "given": birth.given,
+            "is_seen": known.sees_operations,
+        }
+        if part is not None:
+            operands = list(map(computed.value, part.args))
+            result = computed.result if part is computed.term else computed.value(part)
+            known_about |= {"operands": () if any(one is None for one in operands) else operands, "result": result}
+        grad = None if wrt is None else known.grad_numbers(wrt)
+        if wrt is not None and grad is not None:
+            known_about |= {"bad": ~numpy.isfinite(grad), "dtype": self.entries[wrt].dtype or ""}
+            is_alone = part is None or (part is computed.term and any(one.at == wrt for one in part.args))
+            if is_alone:
+                known_about |= {"value": known.numbers(wrt), "came": known.grad_numbers(owner)}
+                if part is not None and len(part.args) == 2 and part.args[0].at != part.args[1].at:
+                    known_about["wrt"] = next(nth for nth, one in enumerate(part.args) if one.at == wrt)
+            elif part is computed.term and part.op in mechanism.PRODUCTS:
+                known_about |= self._at_bad_operand(known_about["operands"], owner)
+        operation = birth.operation if part is None else part.op
+        return mechanism.Received(operation, **known_about)
+
+    def _at_bad_operand(self, operands: Sequence[Any], owner: int) -> dict[str, Any]:
+        """What came to the outermost operation of a line where a part that it was applied to is not finite."""
+        came = self.known.grad_numbers(owner)
+        for one in map(numpy.asarray, operands):
+            if came is not None and one.shape == came.shape and not numpy.isfinite(one).all():
+                return {"bad": ~numpy.isfinite(one), "value": one, "came": came, "whole": None}
+        return {}
+
+    def _masked(self, birth: Birth, part: Term | None) -> list[str]:
         """For a birth behind a ``where``: the branch that it lies in, which the condition did not select there."""
-        behind = reached([birth.owner], self.known.consumers.__getitem__)
+        behind = reached([birth.owner], self.followers.__getitem__)
         for at in sorted(behind):  # the nearest first
-            branch = self._branch(at, behind, birth.operation.lower() if at == birth.owner else "")
-            if branch:
-                return [say("masked", branch=branch, where=self.entries[at].op + self.known.at_line(at))]
+            found = self._branch(at, behind, birth, part)
+            if found is not None:
+                branch, where = found
+                name = shorten(where.text).partition("(")[0].rpartition(".")[2]
+                return [say("masked", branch=shorten(branch.text), where=name + self.known.at_line(at))]
         return []
 
-    def _branch(self, at: int, behind: Set[int], operation: str) -> str:
-        """The text of the argument of a ``where`` that a birth lies in: an entry behind it, or a part of that line."""
-        source, parts = self.entries[at].source, self.known.parts[at]
-        expression = "" if source is None else source.expression
-        tree = parsed(expression) if any(word in expression for word in MASKING) else None
-        for node in ast.walk(tree) if tree is not None else ():
-            for argument in node.args if isinstance(node, ast.Call) and operation_of(node) in MASKING else ():
-                walked = list(walk(argument, parts))
-                held = {one for _, entries in walked for one in entries}
-                if held & (behind - {at}) or operation in {operation_of(one) for one, _ in walked} - {""}:
-                    return ast.unparse(argument)
-        return ""
+    def _branch(self, at: int, behind: Set[int], birth: Birth, part: Term | None) -> tuple[Term, Term] | None:
+        """The argument of a ``where`` that holds the value of a birth, and is not selected where that is bad."""
+        computed = self.known.computation(at)
+        for where in (one for one in computed.term if one.op == "where" and len(one.args) == 3):
+            mask = computed.value(where.args[0])
+            for branch, is_selected in zip(where.args[1:], (True, False), strict=True):
+                inside = {id(one) for one in branch}
+                leaves = {one.at for one in branch if one.at is not None}
+                holds = (part is not None and id(part) in inside) if at == birth.owner else leaves & (behind - {at})
+                if holds and mask is not None and self._is_left_out(mask, is_selected, birth):
+                    return branch, where
+        return None
+
+    def _is_left_out(self, mask: Any, is_selected: bool, birth: Birth) -> bool:
+        """Are there places that a branch was not selected at, among those where the birth is, if that can be seen?"""
+        out = numpy.asarray(mask, bool) != is_selected
+        grad = None if birth.wrt is None else self.known.grad_numbers(birth.wrt)
+        return bool((out & ~numpy.isfinite(grad)).any() if grad is not None and grad.shape == out.shape else out.any())
 
     def _chain(self, birth: Birth) -> tuple[str, ...]:
         """From the line of the birth to the leaf that its gradient comes to, as far as names go."""

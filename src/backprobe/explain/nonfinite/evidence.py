@@ -5,20 +5,36 @@ Sources and consumers are those of ``sources.py``, which follow what lines menti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+import numpy
+
 from backprobe.backends.tensors import Arrays
-from backprobe.explain.nonfinite.sources import Sources
+from backprobe.cuts.lines import line_of
+from backprobe.explain.nonfinite import arithmetic
+from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.mechanism import BINARY
+from backprobe.explain.nonfinite.sources import Sources, taken
+from backprobe.explain.nonfinite.statements import computed
 from backprobe.explain.nonfinite.states import State, number, of_grad, of_value
+from backprobe.explain.nonfinite.terms import Term, constant, known_as, term_of, written
 from backprobe.explain.nonfinite.text import at_line, finding, say
 from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.names import split, strip
 from backprobe.record.nonfinite import BackwardOp
+from backprobe.record.source import Source
 from backprobe.tracing.finiteness import judged
 
+FIRST = re.compile(r"#0(?!\d)")
 LONG = 8  # names of a chain
+OF = "of()"  # what a model's recording calls the output that a function given as ``of=`` computed
+OVER_DIMENSIONS = frozenset({"sum", "prod", "mean", "max", "min", "logsumexp"})
+LARGE = 2**53  # below it each whole number is a floating one, too
 
 
 class Evidence:
@@ -33,6 +49,7 @@ class Evidence:
         self.grads: Sequence[State] = tuple(map(of_grad, self.entries))
         self.sources = Sources.of(self.record)
         self.direct, self.consumers, self.parts = self.sources.direct, self.sources.consumers, self.sources.parts
+        self._terms: dict[int, Term] = {}
 
     @cached_property
     def bad_values(self) -> set[int]:
@@ -87,7 +104,7 @@ class Evidence:
 
     def numbers(self, at: int) -> Any:
         """The numbers of a value; None where they are not held."""
-        held = self.entries[at].held_value
+        held = self.entries[at].held
         return self.arrays.numbers(held) if self.arrays.is_tensor(held) else number(held)
 
     def grad_numbers(self, at: int) -> Any:
@@ -98,12 +115,81 @@ class Evidence:
     def is_number(self, at: int) -> bool:
         return self.entries[at].status is GradStatus.NOT_TENSOR
 
+    def typed(self, at: int, numbers: Any) -> Any:
+        """The numbers of an entry in the type that they had; a number of the program as it is."""
+        entry = self.entries[at]
+        if not self.is_number(at):
+            return arithmetic.typed(numbers, entry.dtype)
+        held = entry.held
+        is_plain = isinstance(held, float) or (isinstance(held, int) and abs(held) < LARGE)
+        return held if is_plain and numpy.shape(numbers) == () else numbers
+
+    # what lines compute
+
+    def term(self, at: int) -> Term:
+        """What an entry computes."""
+        if at not in self._terms:
+            self._terms[at] = replace(self._term(at), at=at)
+        return self._terms[at]
+
+    def _term(self, at: int) -> Term:
+        entry = self.entries[at]
+        if entry.source is not None and entry.source.expression:
+            return term_of(entry.source.expression, self.parts[at], entry.source.calls) or Term()
+        found = computed(entry)
+        if found is not None and entry.source is not None:
+            return written(found.target, found.index, found.value, self.parts[at], entry.source.calls)
+        return next(self._orders(at), Term())
+
+    def _orders(self, at: int) -> Iterator[Term]:
+        """The operation of a node of a graph on its inputs, in the order in which its numbers come out.
+
+        A dimension that it goes over is an attribute of the node, and found by its numbers, too.
+        """
+        text = self.node(at) if self.is_node(at) else ""
+        op, inputs = known_as(self.entries[at].op), [Term(at=one, text=self.node(one)) for one in self.direct[at]]
+        if op and len(inputs) == 1 and op not in BINARY:
+            result, read = self.numbers(at), lambda one: self.typed(one, self.numbers(one))
+            over = self._dimensions(self.direct[at][0]) if op in OVER_DIMENSIONS and result is not None else ()
+            terms = [Term(op, tuple(inputs), words, text=text) for words in over]
+            yield from (one for one in terms if Computation(one, read, result, self.record.framework).is_equal)
+            yield Term(op, tuple(inputs), text=text)
+        elif op and 1 <= len(inputs) <= 2:
+            result, read = self.numbers(at), lambda one: self.typed(one, self.numbers(one))
+            for args in (inputs, inputs[::-1]) if len(inputs) == 2 else (inputs * 2,):
+                term = Term(op, tuple(args), text=text)
+                if Computation(term, read, result, self.record.framework).is_equal:
+                    yield term
+
+    def _dimensions(self, at: int) -> Iterator[dict[str, Term]]:
+        """What a function over a dimension of a value may be given, the last dimension first."""
+        for dim in range(len(self.entries[at].shape or ()) - 1, -1, -1):
+            for keepdim in ({"keepdim": constant(True)}, {}):
+                yield {"dim": constant(dim), **keepdim}
+
+    def computation(self, at: int, numbers: Callable[[int], Any] | None = None) -> Computation:
+        """The same with numbers, which are those that are recorded unless others are given."""
+        read = numbers or self.numbers
+        return Computation(
+            self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)), self.record.framework
+        )
+
     # words
 
-    def finding(self, at: int, code: str, **said: Any) -> Finding:
-        """A finding at an entry's line."""
+    def finding(self, at: int, code: str, *, part: str = "", **said: Any) -> Finding:
+        """A finding at an entry's line, or at the line of a part of its expression."""
         entry = self.entries[at]
-        return finding(code, entry.name, entry.source, name=repr(entry.name), **said)
+        return finding(code, entry.name, self.place(at, part), name=repr(entry.name), **said)
+
+    def place(self, at: int, part: str = "") -> Source | None:
+        """The line of an entry: in a statement over several lines that of its expression, or of a part of that."""
+        source = self.entries[at].source
+        if self.entries[at].name == OF:  # its line is the model's, and that did not compute it
+            return None
+        if source is None or not source.below or not (part or source.expression):
+            return source
+        text = part or source.expression
+        return replace(source, line=line_of(source, text).line, text=text, below=())
 
     def names(self, places: Iterable[int]) -> list[str]:
         return [self.entries[at].name for at in places]
@@ -114,21 +200,51 @@ class Evidence:
         shown = [*names[: LONG - 2], "…", names[-1]] if len(names) > LONG else names
         return tuple(shown) if len(shown) > 1 else ()
 
+    def home(self, at: int) -> str:
+        """The scope whose code computed a value: of a function that returned it, rather than of the caller's name."""
+        names = (self.entries[at].name, *self.entries[at].aliases)
+        returned = [split(name)[0] for name in names if strip(name).endswith(":return")]
+        return FIRST.sub("", max(returned, key=len, default=self.sources.scopes[at]))
+
+    def locals(self, at: int) -> Iterator[str]:
+        """What a value is called in the scopes that know it."""
+        for name in (self.entries[at].name, *self.entries[at].aliases):
+            yield strip(name).rpartition(":")[2]
+
+    def computed_by(self, term: Term) -> str:
+        """The text of a value that has no name of its own; empty where it has one."""
+        if term.at is None:
+            return term.text
+        entry = self.entries[term.at]
+        is_unnamed = entry.name.partition("#")[0].endswith("()") and entry.source is not None
+        return entry.source.expression if is_unnamed and entry.source is not None else ""
+
     def name(self, at: int) -> str:
         return repr(self.entries[at].name)
 
-    def by_op(self, at: int) -> str:
-        """The name of an entry, and the operation that computes it."""
-        op = self.entries[at].op
-        return say("by_op", name=self.name(at), op=op) if op else self.name(at)
+    def node(self, at: int) -> str:
+        """The name of a node in a graph, as it stands there."""
+        return self.entries[at].name.strip("`")
+
+    def is_node(self, at: int) -> bool:
+        """Is it a node of a graph: one operation, which no expression computes?"""
+        entry = self.entries[at]
+        is_bare = entry.source is not None and not entry.source.expression and bool(entry.op)
+        return is_bare and self.record.framework == "tensorflow" and computed(entry) is None
+
+    def by_op(self, at: int, operand: int) -> str:
+        """The name of an entry, and the operation that computes it if that is applied to the operand itself."""
+        entry = self.entries[at]
+        is_applied = entry.source is None or operand in taken(entry.source.expression, self.parts[at])
+        return say("by_op", name=self.name(at), op=entry.op) if entry.op and is_applied else self.name(at)
 
     def at_line(self, at: int) -> str:
         """The place of its line in brackets, or nothing."""
-        return at_line(self.entries[at].source)
+        return at_line(self.place(at))
 
     def line(self, at: int) -> str:
         """A value, and the line that computes it."""
-        source, named = self.entries[at].source, self.name(at) + self.at_line(at)
+        source, named = self.place(at), self.name(at) + self.at_line(at)
         return say("no_line", at=named) if source is None else f"{named}: {source.text.strip()}"
 
     def value(self, at: int) -> str:
@@ -141,12 +257,17 @@ class Evidence:
         if self.values[at] is State.UNKNOWN:
             return say("not_known", value=value)
         if self.is_number(at):
-            return say("is_number", value=value, number=entry.held_value)
+            return say("is_number", value=value, number=entry.held)
         numbers = self.numbers(at)
         if numbers is None or numbers.dtype.kind == "c" or not numbers.size:
             return say("is_finite", value=value)
         low, high = f"{numbers.min():.6g}", f"{numbers.max():.6g}"
         return say("is_number" if low == high else "is_between", value=value, number=low, low=low, high=high)
+
+    def may_matter(self, at: int) -> bool:
+        """Is a source of a line more than a flag or a word, which no NaN comes with?"""
+        held = self.entries[at].held
+        return not self.is_number(at) or (isinstance(held, int | float | complex) and not isinstance(held, bool))
 
     def gradient(self, at: int) -> str:
         """How many numbers of a gradient are NaN or Inf."""

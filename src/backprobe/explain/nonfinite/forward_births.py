@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import takewhile
 from typing import Any
 
 import numpy
 
-from backprobe.explain.nonfinite import loops, mechanism
-from backprobe.explain.nonfinite.evidence import Evidence
-from backprobe.explain.nonfinite.sources import operands, parsed, reads_gradients, writes_nonfinite
-from backprobe.explain.nonfinite.states import WORDS, State, number, of_numbers
+from backprobe.explain.nonfinite import arithmetic, loops, mechanism
+from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.evidence import OF, Evidence
+from backprobe.explain.nonfinite.remedies import Remedies
+from backprobe.explain.nonfinite.sources import NONFINITE, parsed, reads_gradients, writes_nonfinite
+from backprobe.explain.nonfinite.states import WORDS, State, of_numbers
+from backprobe.explain.nonfinite.terms import Term
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, say, scaled, see_inside
 from backprobe.explain.nonfinite.unrecorded import brought, unrecorded
-from backprobe.findings.phrasing import quoted
+from backprobe.findings.phrasing import quoted, shorten
 from backprobe.findings.report import Finding
-from backprobe.record.entries import GradStatus
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import reached
 from backprobe.record.names import split, strip
 from backprobe.source.user_code import package
@@ -36,11 +41,29 @@ Moment = tuple[int, bool]
 """The position of the entry that was made last, and whether backward ran then: moments compare as they come."""
 
 
+@dataclass(frozen=True)
+class Why:
+    """What happened at an entry, in which part of its expression, and whether the numbers prove that it was there."""
+
+    mechanism: Mechanism | None = None
+    part: str = ""
+    facts: tuple[str, ...] = ()
+    is_certain: bool = False
+    term: Term | None = None
+    state: State = State.UNKNOWN  # how bad it is where its operands are finite
+
+    @property
+    def is_overflow(self) -> bool:
+        return self.mechanism is not None and self.mechanism.code in mechanism.OVERFLOW
+
+
 class ForwardPass:
     """Where NaN and Inf begin in the values of one record, where they go, and where they are healed."""
 
     def __init__(self, known: Evidence) -> None:
         self.known, self.entries = known, known.entries
+        self._whys: dict[int, Why] = {}
+        self.remedies = Remedies(known)
 
     # who is what
 
@@ -52,6 +75,8 @@ class ForwardPass:
             given = known.worst_value([*known.direct[at], *self._unseen_sources(at)])
             if known.values[at] > given and not self._is_read_from_gradients(at):
                 found[at] = given
+            elif self._has_its_own(at):
+                found[at] = State.FINITE
         for loop, begins, follows in self._in_loops:
             for at in follows:
                 found.pop(at, None)
@@ -59,9 +84,25 @@ class ForwardPass:
                 found[at] = known.worst_value(one for one in known.direct[at] if one not in loop.bad)
         return dict(sorted(found.items()))
 
+    def _has_its_own(self, at: int) -> bool:
+        """Is something bad in it at places where all that it was computed from is finite?"""
+        entry = self.entries[at]
+        if entry.axes or entry.source is None or not self.known.term(at).op or self._is_read_from_gradients(at):
+            return False
+        if any(math.prod(self.entries[one].shape or ()) > arithmetic.MOST for one in (at, *self.known.direct[at])):
+            return False
+        computed = self.known.computation(at)
+        return computed.is_reproduced and bool(computed.births)
+
     @cached_property
     def _in_loops(self) -> Sequence[tuple[loops.Loop, Mapping[int, list[int]], Set[int]]]:
         return [(loop, *loops.origins(loop, self.known)) for loop in loops.loops(self.known, self._came_in)]
+
+    @cached_property
+    def following(self) -> Set[int]:
+        """The entries that have it from elsewhere though no edge says so: from gradients, or the step before."""
+        read = {at for at in self.known.bad_values if self._is_read_from_gradients(at)}
+        return read.union(*(follows for _, _, follows in self._in_loops))
 
     @cached_property
     def _begun(self) -> Mapping[int, tuple[loops.Loop, list[int]]]:
@@ -134,45 +175,64 @@ class ForwardPass:
 
     # findings
 
-    def births(self, origins: Iterable[int]) -> Iterator[tuple[Moment, Finding]]:
-        """Where NaN and Inf begin."""
-        return (((at, False), self._birth(at)) for at in origins)
+    def births(self, origins: Iterable[int], spoiled: Mapping[int, Sequence[str]]) -> Iterator[tuple[Moment, Finding]]:
+        """Where NaN and Inf begin, with what some of them do in backward."""
+        return (((at, False), self._birth(at, spoiled.get(at, ()))) for at in origins)
 
-    def _birth(self, at: int) -> Finding:
+    def _birth(self, at: int, spoiled: Sequence[str]) -> Finding:
         known, entry, given, state = self.known, self.entries[at], self.origins[at], self._state_at_first(at)
-        facts = [*map(known.value, (at, *known.direct[at]))]
+        facts = [*map(known.value, (at, *filter(known.may_matter, known.direct[at])))]
         if at in self._begun and entry.axes.count(loops.STEP) == 1:
             facts.append(loops.begun(*self._begun[at]))
-        facts += self.use(at)
-        made = born(state, given)
-        finding = partial(known.finding, at, facts=facts, chain=self._chain(at), word=WORDS[state], born=made)
+        facts += [*self.use(at), *spoiled]
+        why = self.why(at)
+        if why.state.is_bad and (why.part or known.worst_value(known.direct[at]) >= state):
+            state = why.state  # the rest came from what went in, or of that part
+        finding = partial(
+            known.finding, at, part=why.part, facts=facts, chain=self._chain(at), word=WORDS[state],
+            born=born(state, given),
+        )  # fmt: skip
         if self._came_in(at):
             return finding("came_in")
-        if given is State.UNKNOWN:
+        if given is State.UNKNOWN and not why.is_certain:
             lost = ", ".join(known.name(one) for one in known.direct[at] if known.values[one] is given)
             return finding("born_or_from", lost=lost)
-        others, why = unrecorded(known, at), self._mechanism(at) or self._by_scale(at)
-        is_certain = why is not None and not (others and why.code in mechanism.OVERFLOW)  # of all that went in
+        others, because = unrecorded(known, at), why.mechanism or self._by_scale(at)
+        is_certain = why.is_certain or (because is not None and not (others and because.code in mechanism.OVERFLOW))
         buffers = [] if is_certain else brought(known, at, others, state)
         if buffers:
             facts += [say("buffer_held", buffer=repr(one), count=known.record.buffers[one]) for one in buffers]
-            return finding("came_in_buffer", buffers=quoted(buffers, MOST))
-        if entry.source is None or not (entry.source.expression or entry.op):
-            return self._within(at, why, facts, finding)
+            is_statistic = any(one.rpartition(".")[2].startswith("running_") for one in buffers)
+            remedy = say("reset_statistics") if is_statistic else ""
+            return finding("came_in_buffer", buffers=quoted(buffers, MOST), remedy=remedy)
+        facts += why.facts
+        is_computed = entry.source is not None and (entry.source.expression or entry.op or known.term(at).op)
+        if entry.name == OF or not is_computed:
+            return self._within(at, because, facts, finding)
+        if state is State.NAN and because is None and self._is_finite_by_recorded(at):
+            read = quoted([known.entries[one].name for one in known.direct[at]], MOST)
+            return finding("born_or_written", read=read)
         if others and not is_certain:
             return finding("born_or_with", lost=", ".join(others), verb="is" if len(others) == 1 else "are")
-        return finding("born", why=why)
+        if others and because is not None and because.code == "by_nearly_zero":
+            names = ", ".join(f"`{one}`" for one in others)
+            facts.append(say("not_recorded", names=names, verb="is" if len(others) == 1 else "are"))
+            return finding("born", why=because, remedy=say("see_divisor", names=names))
+        return finding("born", why=because, remedy=self._remedy(at, because))
 
     def _within(self, at: int, why: Mechanism | None, facts: list[str], finding: partial[Finding]) -> Finding:
         """A birth of which no line is known: between recorded values, as the outputs of modules are."""
         known, entry = self.known, self.entries[at]
         if why is not None:
-            return finding("born", why=why, remedy=say("lower_scale"))
+            return finding("born", why=why, remedy=self._remedy(at, why))
         inputs = known.names(known.direct[at])
         if entry.name.partition("#")[0] == START:
             facts += scaled(known.record.scales)
             given = quoted(inputs, MOST) or say("what_is_recorded")
             return finding("born_before_backward", given=given, remedy=say("see_lines"))
+        if entry.name == OF:
+            given = quoted(inputs, MOST) or say("what_is_recorded")
+            return finding("born_in_output", given=given, remedy=say("see_lines"))
         facts.append(say("inputs_unseen"))
         paths = [split(name)[0].split(".") for name in (entry.name, *inputs)]
         shared = takewhile(lambda steps: len(set(steps)) == 1, zip(*paths, strict=False))
@@ -181,6 +241,11 @@ class ForwardPass:
         given = quoted(known.names(one for one in known.direct[at] if not self._is_weight(one)), MOST)
         code = "born_within" if given else "born_within_or_before"  # with an input of the module that is not recorded
         return finding(code, place=place, given=given, remedy=see_inside(path))
+
+    def _remedy(self, at: int, because: Mechanism | None) -> str:
+        """What to write instead, or that the loss was scaled by too much."""
+        is_scaled = because is not None and because.code in mechanism.BY_SCALE
+        return say("lower_scale") if is_scaled else self.remedies.remedy(at, self.why(at).term, because)
 
     def _is_weight(self, at: int) -> bool:
         """Is it a parameter, or a Variable that the program has no name for?"""
@@ -191,6 +256,8 @@ class ForwardPass:
     def _came_in(self, at: int) -> bool:
         """Was it there before any operation that is recorded?"""
         entry = self.entries[at]
+        if entry.name.partition("#")[0] == START:  # what backward ran on was computed, if from nothing that is recorded
+            return False
         if self.known.direct[at] or entry.source is None:
             return not self.known.direct[at]
         is_made = entry.op or isinstance(parsed(entry.source.expression), ast.Call)
@@ -198,26 +265,66 @@ class ForwardPass:
 
     # what happened
 
-    def _mechanism(self, at: int) -> Mechanism | None:
-        """What happened, by the numbers that went in."""
-        entry, result = self.entries[at], self._at_first(at, at)
-        if result is None or entry.source is None:
-            return None
-        given = [self._operand(node, at) for node in operands(entry.source.expression, self.known.parts[at])]
-        if not given and entry.op:
-            given = [self._at_first(one, at) for one in self.known.direct[at]]
-        with numpy.errstate(all="ignore"):
-            why = mechanism.forward(entry.op, given, result, entry.dtype or "")
-        is_guess = why is None or why.code in mechanism.OVERFLOW  # of the numbers that went in, and not of the line
-        return Mechanism("written_out") if is_guess and writes_nonfinite(entry.source) else why
+    def computed(self, at: int) -> Computation:
+        """What an entry computes, with the numbers of the step in which something begins at it."""
+        return self.known.computation(at, lambda one: self._at_first(one, at))
 
-    def _operand(self, node: ast.expr, at: int) -> Any:
-        """The numbers of an operand of an entry's line; None where they are not known."""
-        try:
-            return number(ast.literal_eval(node))
-        except (ValueError, TypeError):  # it writes out no number
-            one = self.known.parts[at].get(ast.unparse(node))
-            return None if one is None else self._at_first(one, at)
+    def why(self, at: int) -> Why:
+        """What happened, by the numbers that went in: the same with and without entries for the parts of a line."""
+        if at not in self._whys:
+            self._whys[at] = self._found_out(at)
+        return self._whys[at]
+
+    def _found_out(self, at: int) -> Why:
+        entry, computed = self.entries[at], self.computed(at)
+        if computed.result is None or entry.source is None or computed.is_contradicted:
+            return Why()
+        as_well = self._written_as_well(at) if not (computed.term.op or entry.source.expression) else None
+        if as_well is not None:
+            return as_well
+        found = [(term, self.mechanism(computed, term, at)) for term in computed.births or [computed.term]]
+        term, because = found[0]
+        said = [
+            say("part", text=shorten(one.text), word=WORDS[computed.born(one)]) + ("" if why is None else f": {why}")
+            for one, why in found if (one is not computed.term or len(found) > 1) and computed.state(one).is_bad
+        ]  # fmt: skip
+        part = "" if term is computed.term else term.text
+        is_known = bool(computed.births)
+        state = computed.born(term) if is_known else State.UNKNOWN
+        return Why(because, part, tuple(said), because is not None and is_known, term, state)
+
+    def _is_finite_by_recorded(self, at: int) -> bool:
+        """Would it be finite, computed from the values that were recorded, in the precision that they have?"""
+        computed, direct = self.computed(at), self.known.direct[at]
+        if {self.entries[one].dtype for one in direct} != {self.entries[at].dtype} or not computed.term.op:
+            return False
+        made = computed.value(computed.term)
+        return isinstance(made, numpy.ndarray | numpy.generic) and bool(numpy.isfinite(made).all())
+
+    def _written_as_well(self, at: int) -> Why | None:
+        """Of what a write into a view of it changed, as it changed the view: they stand next to each other."""
+        entry = self.entries[at]
+        for other in range(at - 1, -1, -1), range(at + 1, len(self.entries)):
+            for one in other:
+                if not _are_of_one_write(self.entries[one], entry):
+                    break
+                if self.known.term(one).op and one in self.known.bad_values:
+                    return self.why(one)
+        return None
+
+    def mechanism(self, computed: Computation, term: Term, at: int) -> Mechanism | None:
+        """What happened in one part of what an entry computes."""
+        is_whole, entry = term is computed.term, self.entries[at]
+        result = computed.result if is_whole else numpy.asarray(computed.value(term))
+        given = [None if one is None else numpy.asarray(one) for one in map(computed.value, term.args)]
+        given = [None if one is None or one.dtype.kind not in "fciub" else one for one in given]
+        with numpy.errstate(all="ignore"):
+            dtype = (entry.dtype or "") if is_whole else str(result.dtype)
+            why = mechanism.forward(term.op or entry.op, given, result, dtype)
+        is_guess = why is None or why.code in mechanism.OVERFLOW  # of the numbers that went in, and not of the line
+        source = entry.source if is_whole else None
+        is_written = writes_nonfinite(source) if source is not None else NONFINITE.search(term.text) is not None
+        return Mechanism("written_out") if is_guess and is_written else why
 
     def _by_scale(self, at: int) -> Mechanism | None:
         """Of what backward ran from and is a multiple of a finite loss: it is the scale that makes it NaN or Inf."""
@@ -265,12 +372,19 @@ class ForwardPass:
     def healed(self, origins: Iterable[int]) -> Iterator[Finding]:
         """Where the NaN and Inf of these was taken away."""
         for bad, healer in dict.fromkeys(end for start in origins for end in self._ends(start).items()):
-            yield self.known.finding(healer, "healed", bad=self.known.name(bad), healer=self.known.by_op(healer))
+            yield self.known.finding(healer, "healed", bad=self.known.name(bad), healer=self.known.by_op(healer, bad))
 
     def notes(self, origins: Iterable[int]) -> Iterator[str]:
         """Sentences about NaN and Inf that come to nothing."""
         known = self.known
         for at in origins:
-            healers = [known.by_op(one) + known.at_line(one) for one in dict.fromkeys(self._ends(at).values())]
+            ends = {healer: bad for bad, healer in self._ends(at).items()}
+            healers = [known.by_op(healer, bad) + known.at_line(healer) for healer, bad in ends.items()]
             said = {"word": WORDS[known.values[at]], "at": known.name(at) + known.at_line(at)}
             yield say("harmless_healed" if healers else "harmless", **said, healers=", ".join(healers))
+
+
+def _are_of_one_write(one: Entry, other: Entry) -> bool:
+    """Do two entries come from one operation of a statement, which wrote into what both of them are views of?"""
+    lines = [None if entry.source is None else (entry.source.file, entry.source.line) for entry in (one, other)]
+    return lines[0] == lines[1] and one.op == other.op

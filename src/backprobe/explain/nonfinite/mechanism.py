@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from backprobe.explain.nonfinite.states import State
+from backprobe.explain.nonfinite.terms import known_as
 from backprobe.explain.nonfinite.text import Mechanism
 
 Array = Any
@@ -19,15 +21,8 @@ Check = tuple[str, str, Callable[..., Array]]
 """A code, the limit that its sentence names, and at which of the operands that is what happened."""
 
 OVERFLOW = frozenset({"overflow", "overflow_of"})
-POLE = frozenset({"pole", "pole_nan", "pole_zero"})
-
-ALSO = {
-    **dict.fromkeys(("realdiv", "true_divide", "divide", "truediv"), "div"), "addv2": "add", "biasadd": "add",
-    "multiply": "mul", "subtract": "sub", **dict.fromkeys(("power", "powtensorself", "powtensortensor"), "pow"),
-    "mod": "remainder", "fmod": "remainder", "batchmatmulv2": "matmul", "softmaxbackward": "softmax",
-    "linalgvectornorm": "norm", "arccos": "acos", "arcsin": "asin", "arctanh": "atanh", "arccosh": "acosh",
-}  # fmt: skip
-"""What frameworks call operations, in small letters and without the mark of those in place, by their one name here."""
+BY_SCALE = frozenset({"overflow_by_scale", "scale_not_finite"})
+POLE = frozenset({"pole", "pole_nan", "pole_zero", "pole_undefined", "pole_of_result"})
 
 LOGARITHM: Sequence[Check] = (("at", "0", lambda x: x == 0), ("below", "0", lambda x: x < 0))
 SUM: Sequence[Check] = (("inf_minus_inf", "", lambda a, b: numpy.isinf(a) & numpy.isinf(b)),)
@@ -56,17 +51,19 @@ CHECKS: Mapping[str, Sequence[Check]] = {
 """What makes an operation NaN or Inf, number by number: the first that is so."""
 BINARY = ("div", "mul", "add", "sub", "pow", "remainder")
 
+LOGARITHMS = {"log": "0", "log2": "0", "log10": "0", "log1p": "-1"}
+
 MEANS = frozenset({"var", "std", "var_mean", "std_mean", "mean"})
-ADDING = frozenset({"sum", "mean", "cumsum", "reduce_sum", "reduce_mean", "add_n", "nansum"})
+ADDING = frozenset({"sum", "mean", "cumsum", "add_n", "nansum"})
 SUMMING = ADDING | {
-    "matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "dot", "linear", "conv1d", "conv2d", "prod", "cumprod",
+    "matmul", "addmm", "baddbmm", "einsum", "linear", "conv1d", "conv2d", "prod", "cumprod",
     "tensordot", "inner", "outer", "var", "std", "norm",
 }  # fmt: skip
 GROWING = SUMMING | {
     "exp", "exp2", "expm1", "cosh", "sinh", "square", "pow", "mul", "add", "sub", "half", "to", "bfloat16", "float",
-    "type", "astype", "cast", "tocopy", "logsumexp", "convolution", "expand", "neg",
+    "type", "astype", "cast", "tocopy", "logsumexp", "convolution", "expand", "neg", "div", "reciprocal", "rsqrt",
 }  # fmt: skip
-"""Operations without a pole: a finite number that becomes Inf there has left the range of its dtype."""
+"""Operations by which finite numbers leave the range of their dtype, where they are at no pole."""
 
 LARGEST = {"float16": "65504", "bfloat16": "3.39e38", "float32": "3.40e38", "float64": "1.80e308"}
 
@@ -79,18 +76,14 @@ def forward(op: str, operands: Sequence[Array | None], result: Array, dtype: str
     >>> str(forward("div", [numpy.array([0.0]), numpy.array([0.0])], numpy.array([numpy.nan]), "float32"))
     '0/0'
     """
-    op, bad = _known_as(op), ~numpy.isfinite(result)
+    op, bad = known_as(op), ~numpy.isfinite(result)
     given = [one for one in (_at(one, bad) for one in operands[: 1 + (op in BINARY)]) if one is not None]
     if len(given) == 1 + (op in BINARY):
         for code, limit, happened in CHECKS.get(op, ()):
             if happened(*given).any():
                 return Mechanism(code, {"op": op, "limit": limit})
-    return _of_all(op, [one for one in operands if one is not None], result, dtype)
-
-
-def _known_as(op: str) -> str:
-    op = op.lower().rstrip("_")
-    return ALSO.get(op, op)
+    known = [one for one in operands if one is not None]
+    return _of_all(op, known, result) or _beyond(op, operands, result, dtype) or _by_result(op, operands, result)
 
 
 def _at(operand: Array | None, bad: Array) -> Array | None:
@@ -101,18 +94,46 @@ def _at(operand: Array | None, bad: Array) -> Array | None:
         return None
 
 
-def _of_all(op: str, operands: Sequence[Array], result: Array, dtype: str) -> Mechanism | None:
+def _of_all(op: str, operands: Sequence[Array], result: Array) -> Mechanism | None:
     """For operations that sum over their operands, and those of which only sizes tell."""
     made = result[~numpy.isfinite(result)]
     if any(numpy.isinf(one).any() for one in operands):
-        if op in ("softmax", "log_softmax", "logsumexp") and numpy.isnan(made).any():
+        if op in ("softmax", "log_softmax", "logsumexp", "cross_entropy") and numpy.isnan(made).any():
             return Mechanism("infinite_row")
         if op in SUMMING and numpy.isnan(made).any():
             return Mechanism("inf_minus_inf" if op in ADDING else "infinite_terms")
         return None
+    if op in ("cross_entropy", "nll_loss") and len(operands) > 1 and _is_one_label(operands[1]):
+        return Mechanism("all_ignored")
     if op in MEANS and numpy.isnan(made).all():
         return Mechanism("too_few") if operands and operands[0].size <= result.size else None
-    return _overflow(dtype) if op in GROWING and operands and numpy.isinf(made).all() else None
+    return None
+
+
+def _beyond(op: str, operands: Sequence[Array | None], result: Array, dtype: str) -> Mechanism | None:
+    """A finite operation of finite numbers, all of them known, that gives Inf."""
+    if op not in GROWING or not operands or any(one is None or numpy.isinf(one).any() for one in operands):
+        return None
+    return _overflow(dtype) if numpy.isinf(result[~numpy.isfinite(result)]).all() else None
+
+
+def _by_result(op: str, operands: Sequence[Array | None], result: Array) -> Mechanism | None:
+    """What an operand that is not known must have been, for nothing else gives this result.
+
+    Inf and NaN as a divisor give 0 and NaN, and the logarithm of neither is −Inf.
+    """
+    bad = ~numpy.isfinite(result)
+    if op in LOGARITHMS and operands[:1] == [None] and bool(numpy.isneginf(result[bad]).all()):
+        return Mechanism("at", {"op": op, "limit": LOGARITHMS[op]})
+    above = _at(operands[0], bad) if op == "div" and len(operands) == 2 and operands[1] is None else None
+    if above is None or not numpy.isfinite(above).all():
+        return None
+    return Mechanism("by_nearly_zero") if numpy.isinf(result[bad]).all() else None
+
+
+def _is_one_label(labels: Array) -> bool:
+    """Are all targets the same, and below 0, as those that are ignored?"""
+    return bool(labels.size) and labels.dtype.kind == "i" and bool((labels == labels.min()).all() and labels.min() < 0)
 
 
 def _overflow(dtype: str) -> Mechanism:
@@ -134,41 +155,114 @@ def scaled(loss: float, scale: float, dtype: str) -> Mechanism:
 # backward
 
 
-POLES: Mapping[str, Callable[[Array], Array]] = {
-    **dict.fromkeys(
-        ("sqrt", "rsqrt", "log", "log2", "log10", "reciprocal", "div", "atan2", "norm", "pow"), lambda x: x == 0
-    ),
-    **dict.fromkeys(("acos", "asin", "atanh", "acosh"), lambda x: abs(x) == 1), "log1p": lambda x: x == -1,
-}  # fmt: skip
-"""Where the derivative of an operation is infinite."""
+@dataclass(frozen=True)
+class Pole:
+    """Where the derivative of an operation is not finite, by its result and its operands, and how that is.
 
-STEADY = GROWING - POLES.keys() - {"std"}
+    ``code`` says whether it is infinite, or 0/0. ``shown`` is the operand that lies there.
+    """
+
+    places: Callable[..., Array]
+    code: str = "infinite"
+    shown: int = 0
+
+
+UNDEFINED = "undefined"
+ZERO_RESULT = Pole(lambda result, *_: result == 0, UNDEFINED, -1)
+AT_ZERO, AT_ONE = Pole(lambda _, x, *__: x == 0), Pole(lambda _, x: abs(x) == 1)
+POLES: Mapping[str, Pole] = {
+    **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10", "reciprocal"), AT_ZERO),
+    **dict.fromkeys(("acos", "asin", "atanh", "acosh"), AT_ONE),
+    "log1p": Pole(lambda _, x: x == -1),
+    "div": Pole(lambda _, a, b: b == 0, shown=1),
+    "pow": Pole(lambda _, a, b: (a == 0) & (b < 1) & (b != 0)),
+    "atan2": Pole(lambda _, a, b: (a == 0) & (b == 0), UNDEFINED), "angle": Pole(lambda _, x: x == 0, UNDEFINED),
+    "xlogy": Pole(lambda _, a, b: b == 0, shown=1),
+    "hypot": Pole(lambda _, a, b: (a == 0) & (b == 0), UNDEFINED),
+    "norm": ZERO_RESULT, "std": ZERO_RESULT, "cdist": ZERO_RESULT,
+    "logsumexp": Pole(lambda result, *_: result == -numpy.inf, UNDEFINED, -1),
+}  # fmt: skip
+"""Where derivatives are not finite. They are looked for at the numbers that were recorded, and nowhere else."""
+SUMS = frozenset({"norm", "std", "cdist", "logsumexp"})
+"""Those of them whose result has another shape than what they are applied to."""
+
+STEADY = GROWING - POLES.keys()
 """Operations whose derivative is finite wherever they are."""
+
+EXPONENTIALS = frozenset({"exp", "exp2", "expm1", "cosh", "sinh"})
+"""Operations whose derivative is not finite wherever they are not."""
 
 PRODUCTS = frozenset({"mul", "pow", "square", "exp", "div"})
 """Operations whose backward multiplies number by number: of Inf and a finite number NaN comes only with zero."""
 
 
-def backward(
-    operation: str, made: State, grad: Array | None, value: Array | None, came: Array | None, dtype: str
-) -> Mechanism | None:  # fmt: skip
-    """What happened to a gradient; None where the numbers do not show it.
+@dataclass(frozen=True)
+class Received:
+    """What is known of one operation in backward: what it was given and made, and the numbers that it worked on.
 
-    ``value`` is what it is the gradient with respect to, and ``came`` the gradient that came to the operation; None
-    where the numbers are not known.
+    ``is_seen`` says that the framework showed this very operation. ``bad`` is where the gradient that it led to is NaN
+    or Inf, ``value`` what that is the gradient of, and ``came`` the gradient that came to it, where that is known.
+    ``whole`` is the value of the line.
     """
-    op, bad = _known_as(operation), None if grad is None else ~numpy.isfinite(grad)
-    values, given = (_exactly_at(one, bad) for one in (value, came))
-    poles = [] if values is None or op not in POLES else values[POLES[op](values)]  # the others flow elsewhere, too
-    fields = {"op": op, "places": _shown(poles)} if len(poles) else {}
-    if made is State.NAN and given is not None and given.size:
-        if (given == 0).all():
-            return Mechanism("pole_zero" if fields else _by_zero(values), fields)
-        if op in PRODUCTS and numpy.isinf(given).all():  # twice Inf is Inf, so it is not a pole
+
+    operation: str
+    made: State
+    given: State = State.FINITE
+    is_seen: bool = False
+    operands: Sequence[Array] = ()
+    result: Array | None = None
+    whole: Array | None = None
+    bad: Array | None = None
+    value: Array | None = None
+    came: Array | None = None
+    dtype: str = ""
+    wrt: int | None = None  # which of the operands ``value`` is
+
+
+def poles(one: Received) -> Array | None:
+    """The numbers at which the derivative of an operation is not finite; None where there are none."""
+    op = known_as(one.operation)
+    pole, known = POLES.get(op), [numpy.asarray(operand) for operand in one.operands]
+    if pole is None or not known or one.result is None or any(operand.dtype.kind == "O" for operand in known):
+        return None
+    try:
+        places = pole.places(numpy.asarray(one.result), *known)
+        shown = numpy.broadcast_to(one.result if pole.shown < 0 else known[pole.shown], places.shape)
+    except (TypeError, ValueError):
+        return None
+    bad = one.bad if one.bad is not None and one.bad.any() else None  # none where backward went on to leave it out
+    if bad is not None and bad.shape == places.shape and op not in SUMS:
+        places = places & bad
+    return shown[places] if places.any() else None
+
+
+def backward(one: Received) -> Mechanism | None:
+    """What happened to a gradient; None where the numbers do not show it."""
+    op, found = known_as(one.operation), poles(one)
+    fields = {} if found is None else {"op": op, "places": _shown(found)}
+    if found is not None and POLES[op].code == UNDEFINED:
+        return Mechanism("pole_of_result" if POLES[op].shown < 0 and op != "norm" else "pole_undefined", fields)
+    if one.made is State.NAN:
+        values, came = (_exactly_at(numbers, one.bad) for numbers in (one.value, one.came))
+        if came is not None and came.size and (came == 0).all():
+            read = [] if op in ("", "mul") else [values, _exactly_at(one.whole, one.bad)]
+            if (
+                op == "mul" and one.wrt is not None and len(one.operands) == 2
+            ):  # the gradient is multiplied by the other one
+                read = [_broadcast_at(numpy.asarray(one.operands[1 - one.wrt]), one.bad)]
+            return Mechanism("pole_zero" if fields else _by_zero(*read), fields)
+        if fields and one.is_seen and one.given is State.FINITE:  # Inf times a finite number is NaN with zero alone
+            return Mechanism("pole_zero", fields)
+        is_inf = one.given is State.INF if came is None else bool(came.size) and bool(numpy.isinf(came).all())
+        if op in PRODUCTS and is_inf and not fields and _are_finite(one.operands):
             return Mechanism("infinite_gradient")
     if fields:
-        return Mechanism("pole" if made is State.INF else "pole_nan", fields)
-    return _overflow(dtype) if made is State.INF and op in STEADY else None
+        return Mechanism("pole" if one.made is State.INF else "pole_nan", fields)
+    return _overflow(one.dtype) if one.made is State.INF and op in STEADY else None
+
+
+def _are_finite(operands: Sequence[Array]) -> bool:
+    return bool(operands) and all(numpy.isfinite(operand).all() for operand in operands)
 
 
 def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
@@ -181,11 +275,16 @@ def _exactly_at(array: Array | None, bad: Array | None) -> Array | None:
     return array[bad] if array.shape == bad.shape else None
 
 
-def _by_zero(values: Array | None) -> str:
-    """What a zero gradient was multiplied by that gave NaN, where the value that was read there tells."""
-    if values is not None and values.size and numpy.isnan(values).all():
+def _broadcast_at(array: Array, bad: Array | None) -> Array | None:
+    return None if bad is None else _at(array, bad)
+
+
+def _by_zero(*read: Array | None) -> str:
+    """What a zero gradient was multiplied by that gave NaN, where a value that was read there tells."""
+    known = [values for values in read if values is not None and values.size]
+    if any(numpy.isnan(values).all() for values in known):
         return "zero_gradient_nan"
-    return "zero_gradient_inf" if values is not None and numpy.isinf(values).any() else "zero_gradient"
+    return "zero_gradient_inf" if any(numpy.isinf(values).any() for values in known) else "zero_gradient"
 
 
 def _shown(values: Array) -> str:

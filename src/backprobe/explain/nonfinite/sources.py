@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from backprobe.cuts import cutting_operations
 from backprobe.cuts.mentions import mentions_of
+from backprobe.explain.nonfinite.statements import computed, parts_of
 from backprobe.record.entries import Entry, Record
 from backprobe.record.graph import Graph, inverted
 from backprobe.record.names import split, strip
@@ -43,34 +44,103 @@ class Sources:
         """Look through a record once, in the order of execution."""
         graph = Graph.of(record)
         scopes = [split(name)[0] for name in graph.full_names]
+        computing = _computing(record, scopes)
         made: dict[tuple[str, int, str], dict[str, int]] = {}  # what each expression of a line computed last
         direct: list[tuple[int, ...]] = []
+        held = _held_by_attributes(record.entries)
         unknown, every = [], []
         for at, entry in enumerate(record.entries):
             inputs, source = list(graph.inputs[at]), entry.source
             parts, found, unresolved = dict[str, int](), list[int](), list[str]()
             if source is not None and source.expression:
-                same_line = made.setdefault((source.file, source.line, scopes[at]), {})
+                same_line = made.setdefault((source.file, source.line, computing[at]), {})
                 parts = {**{read.spelled: read.at for read in entry.reads}, **same_line}
                 same_line[source.expression] = at
                 tree = parsed(source.expression)
                 found, unresolved = mentioned([] if tree is None else walk(tree, parts, is_whole=True))
                 items = _items(unresolved, [one for one in inputs if scopes[one] == scopes[at]], record.entries)
+                items |= _attributes(
+                    set(unresolved) - items.keys(), inputs, {*parts.values()}, at, held, record.entries
+                )
+                found += items.values()
                 parts |= items
-                unresolved = [name for name in unresolved if name not in items]
+                turns = _turns(set(unresolved) - items.keys(), inputs, record.entries)
+                parts |= turns
+                bound = set() if tree is None else bound_within(tree)
+                unresolved = [name for name in unresolved if name not in items and name not in bound]
             returned = _returned_unseen(entry, parts, {*inputs, *found}, direct)
             numbers = {mention.source for mention in mentions_of(at, entry)} if entry.indirect else ()
-            passed = [way.at for way in entry.indirect if way.at in numbers]
+            # of a way that leads there from later the value is passed on and comes back: a helper returned it
+            passed = [way.at for way in entry.indirect if way.at in numbers and (way.at < at or entry.axes)]
+            by_statement = computed(entry)
+            if by_statement is not None:
+                assert source is not None
+                same_line = made.get((source.file, source.line, computing[at]), {})
+                parts = {**same_line, **parts_of(by_statement, at, record.entries, scopes, inputs)}
+                found, _ = mentioned(walk(by_statement.value, parts))
             direct.append(tuple(dict.fromkeys(one for one in (*inputs, *found, *returned, *passed) if one != at)))
             unknown.append(unresolved)
             every.append(parts)
         return cls(direct, unknown, inverted(direct), every, scopes)
 
 
+def _computing(record: Record, scopes: Sequence[str]) -> Sequence[str]:
+    """The scope whose line computed each value: of what a function returned, that function's, and not the caller's."""
+    found = list(scopes)
+    for name, at in record.names.items():
+        scope = split(name)[0]
+        if strip(name).endswith(":return") and len(scope) > len(found[at]):
+            found[at] = scope
+    return found
+
+
 def _items(names: Sequence[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
     """The inputs that names without an entry mean: ``v`` of a comprehension, whose turns are ``v#0``, ``v#1``."""
-    known = [strip(entries[one].name).rpartition(":")[2] for one in inputs]
-    return {name: one for name, one in zip(known, inputs, strict=True) if name in names and known.count(name) == 1}
+    found = {name: [one for one in inputs if _is_called(entries[one], name)] for name in names}
+    return {name: held[0] for name, held in found.items() if len(held) == 1}
+
+
+def _is_called(entry: Entry, name: str) -> bool:
+    """Has an entry a local name, without its count?"""
+    return any(strip(one).rpartition(":")[2] == name for one in (entry.name, *entry.aliases))
+
+
+def _turns(names: Set[str], inputs: Sequence[int], entries: Sequence[Entry]) -> dict[str, int]:
+    """The inputs that the variable of a comprehension means, one for each turn: ``v#0``, ``v#1``."""
+    found: dict[str, int] = {}
+    for name in names:
+        same = sorted(one for one in inputs if _is_called(entries[one], name))
+        found |= {f"{name}#{turn}": one for turn, one in enumerate(same)}
+    return found
+
+
+def _held_by_attributes(entries: Sequence[Entry]) -> Mapping[str, Sequence[int]]:
+    """The entries that were bound to attributes, by what these are called: in any method."""
+    found: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        for name in (entry.name, *entry.aliases):
+            local = strip(name).rpartition(":")[2]
+            if "." in local:
+                found.setdefault(local, []).append(at)
+    return found
+
+
+def _attributes(
+    names: set[str], inputs: Sequence[int], taken: set[int], at: int, held: Mapping[str, Sequence[int]],
+    entries: Sequence[Entry],
+) -> dict[str, int]:  # fmt: skip
+    """The entries that attributes mean: set in another method, or a Variable that the program has no name for."""
+    found: dict[str, int] = {}
+    free = [one for one in inputs if one not in taken]
+    for name in names:
+        before = [one for one in held.get(name, ()) if one < at]
+        flowing = [one for one in before if one in free]
+        if flowing or len({entries[one].name.rpartition(":")[0] for one in before}) == 1:
+            found[name] = (flowing or before)[-1]
+    dotted, unnamed = [name for name in names - found.keys() if "." in name], [
+        one for one in free if one not in found.values() and entries[one].source is None
+    ]  # fmt: skip
+    return {**found, dotted[0]: unnamed[0]} if len(dotted) == len(unnamed) == 1 else found
 
 
 def _returned_unseen(entry: Entry, parts: Parts, found: set[int], direct: Sequence[tuple[int, ...]]) -> list[int]:
@@ -136,6 +206,12 @@ def _applied_to(call: ast.Call, parts: Parts) -> list[ast.expr]:
     return call.args
 
 
+def bound_within(tree: ast.AST) -> set[str]:
+    """The variables of the comprehensions in an expression, which nothing comes in with."""
+    targets = [turns.target for node in ast.walk(tree) for turns in getattr(node, "generators", ())]
+    return {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+
+
 def mentioned(walked: Iterable[Walked]) -> tuple[list[int], list[str]]:
     """The entries that expressions mention, and the names in them without an entry."""
     found, unknown = list[int](), dict[str, None]()
@@ -188,3 +264,14 @@ def operands(expression: str, parts: Parts) -> list[ast.expr]:
         case ast.Call() as call:
             return _applied_to(call, parts)
     return []
+
+
+def taken(expression: str, parts: Parts) -> set[int]:
+    """The entries that the outermost operation of an expression takes as they are.
+
+    >>> sorted(taken("torch.where(c, u[0], v)", {"c": 0, "u": 1, "v": 2}))
+    [0, 2]
+    """
+    tree = parsed(expression)
+    named = [keyword.value for keyword in tree.keywords] if isinstance(tree, ast.Call) else []
+    return {at for node in (*operands(expression, parts), *named) for at in _held(ast.unparse(node), parts)}

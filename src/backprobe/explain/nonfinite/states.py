@@ -1,4 +1,4 @@
-"""How bad a value or gradient is: finite, not known, Inf or NaN."""
+"""Degrees of a value or gradient: finite, not known, Inf or NaN."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def of_count(count: Nonfinite | None) -> State:
 def of_value(entry: Entry) -> State:
     """How bad the value of an entry is."""
     if entry.status is GradStatus.NOT_TENSOR:  # float("inf") in the middle of a line is the line's own business
-        held = None if entry.name.endswith("()") else number(entry.held_value)
+        held = None if entry.name.endswith("()") else number(entry.held)
         return State.FINITE if held is None else of_numbers(held)
     if entry.status is GradStatus.NOT_FLOAT:
         return State.FINITE

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.explain.nonfinite.states import WORDS, State
-from backprobe.findings.phrasing import place
 from backprobe.findings.report import Finding
 from backprobe.record import reasons
+from backprobe.record.brief import place
 from backprobe.record.source import Source
 
 MOST = 4
@@ -21,12 +21,17 @@ SENTENCES = {
     "came_in": "{word} comes in with {name}",
     "came_in_buffer": "{word} comes in with the buffer {buffers}, at {name}",
     "born": "{born} at {name}",
+    "born_inside": "{born} inside {name}, which is finite again",
     "born_or_from": "{word} is born at {name}, or came there from {lost}, whose value is not known",
     "born_or_with": "{born} at {name}, or came in with {lost}, which {verb} not recorded",
+    "born_or_written": "{word} at {name}: computed from the recorded values it is finite, so {read} may have been "
+                       "written to where backprobe does not look, as by .data",
     "born_within": "{word} is born inside {place}, between {given} and its output {name}",
     "born_within_or_before": "{word} comes out of {place}: created inside it, or already in its inputs",
     "born_before_backward": "backward() ran on {word}: it arose between {given} and that value, or came in with "
                             "something else",
+    "born_in_output": "{word} is born between {given} and {name}, what the function given as of= returned, or came in "
+                      "with something else",
     "healed": "{bad} is healed at {healer}",
     "written_finite": "{word} is written into {parameters} at {line}, from finite gradients",
     "written_inf": "{word} is written into {parameters} at {line}, from gradients that hold Inf",
@@ -36,6 +41,7 @@ SENTENCES = {
     "gradient_unexplained": "the gradient of {name} holds {word}, and where that began is not known",
     "propagated": "NaN and Inf spread from there",
     "propagated_to": "NaN and Inf spread from there, and come to the output {outputs}",
+    "apart": "there is more NaN or Inf, and no recorded path leads there from these places",
     # headlines of the backward pass
     "born_backward": "{born} in the backward of {name}",
     "born_backward_of_one": "{born} in the backward of {suspects}, on the way to {wrt}",
@@ -55,6 +61,7 @@ SENTENCES = {
     "inf_minus_inf": "Inf − Inf",
     "inf_inf": "Inf/Inf",
     "by_zero": "division by zero",
+    "by_nearly_zero": "division by 0, or by a number so close to it that the quotient overflows",
     "remainder": "the remainder of a division by zero",
     "zero_to_negative": "0 to a negative power",
     "fractional_power": "a negative number to a fractional power",
@@ -65,6 +72,7 @@ SENTENCES = {
     "infinite_row": "Inf − Inf: a row that is Inf or all −Inf",
     "infinite_terms": "0 · Inf or Inf − Inf",
     "too_few": "0/0: of too few numbers",
+    "all_ignored": "0/0: every target is ignored",
     "overflow": "overflow",
     "overflow_of": "overflow: {dtype} ends at {limit}",
     "overflow_by_scale": "overflow: {dtype} ends at {limit}: the loss {loss} times its scale {scale}",
@@ -72,15 +80,19 @@ SENTENCES = {
     "written_out": "it is written there",
     "pole": "the derivative of {op} is infinite at {places}",
     "pole_nan": "0 · Inf: the derivative of {op} is infinite at {places}",
+    "pole_undefined": "the derivative of {op} is 0/0 at {places}",
+    "pole_of_result": "the derivative of {op} is 0/0 where its result is {places}",
     "pole_zero": "0 · Inf: a zero gradient, and the derivative of {op} is infinite at {places}",
     "zero_gradient_nan": "0 · NaN: a zero gradient",
     "zero_gradient_inf": "0 · Inf: a zero gradient",
+    "zero_gradient_part": "0 · {word}: a zero gradient, and `{part}` is {word}: {why}",
     "zero_gradient": "0 · Inf or 0 · NaN: a zero gradient",
     "infinite_gradient": "0 · Inf: a gradient of Inf",
     # facts about values and gradients
     "of_shape": "{value} of shape {shape}",
     "holds": "{value}: {count}",
     "not_known": "{value} is not known",
+    "not_recorded": "{names} {verb} not recorded",
     "is_number": "{value} is {number}",
     "is_finite": "{value} is finite",
     "is_between": "{value} is finite, between {low} and {high}",
@@ -88,11 +100,13 @@ SENTENCES = {
     "no_gradient": "not there",
     # facts
     "made": "the operation {operation} was given {given} and made {word}",
-    "made_unknown": "an unknown operation of it was given {given} and made {word}",
+    "made_unknown": "its backward was given {given} and made {word}",
     "received": "they received {given}",
     "finite_gradient": "a finite gradient",
     "no_line": "{at}: no line of it is recorded",
     "first_used": "it is first used by {line}",
+    "spoils": "no output holds it, but the backward of {owner} reads it and makes {word}",
+    "part": "`{text}` gives {word}",
     "begins": "it begins in step {step} of the loop, counted from 0",
     "begins_again": "{begins}, and again in {steps}, where its inputs are finite",
     "buffer_held": "the buffer {buffer} held {count} before the model ran",
@@ -112,13 +126,51 @@ SENTENCES = {
     "see_lines": "with bp.probe(nonfinite=True) as rec: around the same lines, with each result bound to a variable",
     "see_operation": "bind each operation of the line to a variable; or, outside a block, select '**:*()' too",
     "see_which": "bp.probe(f, nonfinite=True, partials=True)(x), with these lines in a function f",
+    "see_divisor": "look at {names}: what it divides by is 0, or nearly",
     "see_more": "record every name, without a selection; in JAX and TensorFlow, partials=True shows more of backward",
     "lower_scale": "a smaller scale, such as a lower init_scale of the GradScaler",
-    "double_where": "substitute a harmless number before the operation, too: safe = where(condition, x, 1), then "
-                    "where(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
+    "double_where": "substitute a harmless number before the operation, too: safe = {where}(condition, x, 1), then "
+                    "{where}(condition, f(safe), other); the values stay the same, and no zero gradient meets an "
                     "infinite derivative",
+    "instead": "`{instead}` instead of `{formula}`: {because}",
+    "stands_for": "{name} stands for {what}",
+    "stands_for_input": "{name} stands for what `{call}` gives without its last {layer}",
+    "or_else": "{said}; or, with labels at hand, `{also}`",
+    "reset_statistics": "reset_running_stats() of that module starts them anew; a batch of one number for a channel "
+                        "is what spoils them most often: DataLoader(..., drop_last=True)",
+    # why they help
+    "rounded_softmax": "softmax rounds small probabilities to 0, and this never computes the probabilities",
+    "rounded_sigmoid": "sigmoid rounds to 0 and to 1, and this never computes the probability",
+    "sum_of_others": "softmax rounds to 1, and this is the logarithm of the sum of the other probabilities",
+    "inverse_of_sigmoid": "the same number: it is what sigmoid was applied to",
+    "root_of_rounded": "the probability rounds to 0, where the derivative of the root is infinite, and this never "
+                       "computes it",
+    "cancelled_exp": "exp rounds to 1 near 0, and expm1 does not",
+    "cancelled_exp_at_zero": "exp rounds to 1 near 0, and expm1 does not; at 0 the logarithm has no value",
+    "rounded_tanh": "tanh rounds to 1 and to −1, and this never computes it",
+    "rounded_product": "the product underflows to 0, and a sum of logarithms does not",
+    "overflowing_exp": "exp leaves the range of its dtype, and this function never computes it",
+    "clipped_exp": "the sum is not clipped, and exp leaves the range of its dtype there; this function never computes "
+                   "it",
+    "root_of_exp": "the same number without a root, whose derivative is infinite where exp rounds to 0",
+    "root_of_square": "the same number, and its derivative is finite at 0",
+    "zero_log_zero": "0 times this logarithm is 0; xlogy is 0 there, too, but its derivative need not be finite",
+    "root_at_zero": "a small number keeps it from 0, where the derivative is infinite",
+    "power_at_zero": "a small number keeps it from 0, where the power, or its derivative, is infinite",
+    "divided_by_root": "a small number inside the root keeps it, and what its derivative divides by, from 0",
+    "norm_at_zero": "a small number inside the root keeps it from 0, where the derivative is 0/0",
+    "one_element": "one number alone has no estimate of its spread: this divides by n, not by n − 1",
+    "inverse_at_one": "its derivative is infinite at the ends of its range, and beyond them it is NaN",
+    "angle_of_zero": "0 has no angle; this gives the same value, and a finite derivative",
+    "log_of_zero": "a small number keeps it from 0, where the logarithm and its derivative are infinite",
+    "division_by_zero": "it divides by 0 nowhere",
+    "exp_overflows": "larger numbers leave the range of the dtype",
+    "masked_row": "a row of −Inf alone has no softmax; a large negative number masks as well, as does a mask of "
+                  "that number in place of −Inf",
+    "no_target": "the mean over no target is 0/0, and this is 0",
     # headings and notes
-    "clean": "no NaN or Inf comes to an output or a gradient: {values} values and {grads} gradients were checked",
+    "unread": "nothing was checked: no value or gradient has numbers that can be read",
+    "clean": "no NaN or Inf comes to an output or a gradient: {values} and {grads} were checked",
     "begins_at": "NaN or Inf begins at {places}, first at {first}",
     "late": "recorded without nonfinite=True: checked only now, and the operations of backward are not known",
     "harmless": "{word} at {at} does no harm: no output and no gradient holds NaN or Inf because of it",
@@ -129,9 +181,11 @@ SENTENCES = {
 
 KINDS = {
     "came_in_buffer": "came_in", "born_or_from": "unknown", "born_or_with": "unknown",
-    "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
+    "born_inside": "born", "born_within": "born", "born_within_or_before": "unknown", "born_before_backward": "unknown",
+    "born_in_output": "unknown", "born_or_written": "unknown",
     "born_backward_of_one": "unknown", "started_bad": "came_in_backward", "came_on_the_way": "unknown",
     "output_unexplained": "unknown", "gradient_unexplained": "unknown", "propagated_to": "propagated",
+    "apart": "unknown",
     "written_finite": "born", "written_inf": "came_in", "written_nan": "came_in", "written_none": "unknown",
 }  # fmt: skip
 """The ``kind`` of the findings whose sentence is a special case; of the others it is the code."""

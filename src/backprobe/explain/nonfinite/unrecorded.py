@@ -45,7 +45,8 @@ def _modules(known: Evidence, at: int) -> list[str]:
     if source is None or not any(call.split(".")[-1][:1].isupper() for call in source.calls):
         return []
     tree = parsed(source.expression)
-    calls = [node.func for node in (ast.walk(tree) if tree is not None else ()) if isinstance(node, ast.Call)]
+    every = [node for node in (ast.walk(tree) if tree is not None else ()) if isinstance(node, ast.Call)]
+    calls = [node.func for node in every if node is tree or ast.unparse(node) not in parts]
     names = [ast.unparse(one) for one in calls if isinstance(one, ast.Name | ast.Attribute)]
     return [
         name for name in dict.fromkeys(names)

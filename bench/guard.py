@@ -1,0 +1,130 @@
+"""The cost of a guard around a training loop, as ratios to the bare loop measured side by side in one run.
+
+    python bench/guard.py                    PyTorch, TensorFlow and JAX
+    python bench/guard.py torch              one of them
+
+Beside it stand the frameworks' own searches for NaN: anomaly mode, ``tf.debugging.enable_check_numerics`` and
+``jax_debug_nans``. A loop is five steps of forward, loss and gradients, run operation by operation.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from time import process_time
+from typing import Any
+
+from side_by_side import compare, show
+
+import backprobe as bp
+
+STEPS, PAIRS = 5, 6  # PAIRS is even: half of the time the guarded loop goes first
+Guard = Callable[[], AbstractContextManager[Any]]
+
+
+def measure(title: str, step: Callable[[], None], guards: dict[str, Guard]) -> None:
+    """The ratio of each guarded loop to the bare one."""
+
+    def loop(guard: Guard) -> None:
+        with guard():
+            for _ in range(STEPS):
+                step()
+
+    steps = {"bare, again": partial(loop, nullcontext), **{name: partial(loop, one) for name, one in guards.items()}}
+    median, ratios = compare(steps, partial(loop, nullcontext), PAIRS, clock=process_time)
+    print(f"{title}: {STEPS} bare steps {median * 1e3:.1f} ms")
+    show(ratios, width=44)
+
+
+def torch() -> None:
+    import torch
+    from models import SIZES, gpt2
+
+    torch.set_num_threads(1)
+    for size in SIZES:
+        program = gpt2(SIZES[size])
+
+        def step(program: Any = program) -> None:
+            loss = program.loss()
+            loss.backward()
+            program.model.zero_grad()
+
+        measure(f"PyTorch, GPT-2 {size} ({SIZES[size]})", step, {
+            "bp.guard(model)": partial(bp.guard, program.model), "bp.guard()": bp.guard,
+            "anomaly mode": partial(torch.autograd.set_detect_anomaly, True),
+        })  # fmt: skip
+
+
+def tensorflow() -> None:
+    import keras
+    import tensorflow as tf
+
+    for width in (64, 256):
+        layers = [keras.layers.Dense(width, "gelu") for _ in range(8)]
+        model = keras.Sequential([keras.Input((width,)), *layers, keras.layers.Dense(1)])
+        x = tf.random.normal((512, width))
+
+        def step(model: Any = model, x: Any = x) -> None:
+            with tf.GradientTape() as tape:
+                out = model(x)
+                loss = tf.reduce_mean(out**2)
+            tape.gradient(loss, model.trainable_variables)
+
+        measure(f"TensorFlow, 8 layers of width {width}, eager", step, {
+            "bp.guard(model)": partial(bp.guard, model), "bp.guard()": bp.guard, "check_numerics": _check_numerics,
+        })  # fmt: skip
+
+
+@contextmanager
+def _check_numerics() -> Any:
+    import tensorflow as tf
+
+    tf.debugging.enable_check_numerics()
+    try:
+        yield
+    finally:
+        tf.debugging.disable_check_numerics()
+
+
+def jax() -> None:
+    import equinox as eqx
+    import jax
+
+    for width in (64, 256):
+        model = eqx.nn.MLP(width, 1, width, 8, key=jax.random.key(0))
+        x = jax.random.normal(jax.random.key(1), (512, width))
+
+        def loss(model: Any, x: Any) -> Any:
+            out = jax.vmap(model)(x)
+            return (out**2).mean()
+
+        gradient = eqx.filter_value_and_grad(loss)
+
+        def step(model: Any = model, x: Any = x, gradient: Any = gradient) -> None:
+            jax.block_until_ready(gradient(model, x))
+
+        measure(f"JAX, 8 layers of width {width}, outside of jit", step, {
+            "bp.guard(model)": partial(bp.guard, model), "bp.guard()": bp.guard,
+            "jax_debug_nans": partial(jax.debug_nans, True),
+        })  # fmt: skip
+
+
+TABLES = {"torch": torch, "tensorflow": tensorflow, "jax": jax}
+
+
+def main(names: list[str]) -> None:
+    unknown = [name for name in names if name not in TABLES]
+    if unknown:
+        sys.exit(f"there is no table {unknown[0]!r}: the tables are {', '.join(TABLES)}")
+    if len(names) == 1:
+        TABLES[names[0]]()
+        return
+    for name in names or TABLES:  # each in a process of its own: a program imports one of them
+        subprocess.run([sys.executable, __file__, name], check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

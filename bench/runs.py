@@ -1,0 +1,87 @@
+"""Runs on disk: how fast steps are appended, and how long it takes to read 10^8 numbers in three ways.
+
+    python bench/runs.py
+
+The numbers are those of 200 names with values and gradients, ten columns each, drawn at random; counts are as most
+tensors have them, all finite. Beside it stands what the floor is: the same bytes written to a file of their own and
+read back as one array, of which one row is taken.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+import backprobe as bp
+from backprobe.record.statistics import COLUMNS
+from backprobe.storage.runs.layout import RowKey, StepData
+from backprobe.storage.runs.writer import RunWriter
+
+NAMES, EVERY = 200, 100
+NUMBERS = 10**8
+
+
+def main(numbers: int) -> None:
+    rows = [RowKey(f"h.{at}.attn", kind) for at in range(NAMES) for kind in ("value", "grad")]
+    steps = numbers // (len(rows) * len(COLUMNS))
+    random = numpy.random.default_rng(0)
+    made = [_matrix(random, len(rows)) for _ in range(64)]
+    print(f"{steps:,} steps of {len(rows)} rows: {steps * made[0].size:,} numbers")
+    with tempfile.TemporaryDirectory() as folder:
+        run, plain = Path(folder) / "run", Path(folder) / "plain"
+        took = _seconds(lambda: _write(run, rows, made, steps))
+        size = sum(one.stat().st_size for one in run.iterdir())
+        rate = steps * made[0].size / took / 1e6
+        print(f"  appended, a commit each {EVERY} steps      {rate:6.0f} M numbers/s, {size >> 20} MB")
+        took = _seconds(lambda: _write_plain(plain, made, steps))
+        print(f"  floor: the same to a plain file         {steps * made[0].size / took / 1e6:6.0f} M numbers/s")
+        opened = bp.open_run(run)
+        _show("opened, and its steps counted", lambda: len(bp.open_run(run).steps))
+        _show("one name over all steps", lambda: opened.series("h.100.attn", "grad.rms"))
+        _show("all names at a step", lambda: opened.at(steps // 2))
+        _show("the grid, names × steps", lambda: opened.grid("grad.rms"))
+        stored = numpy.memmap(plain, mode="r", shape=(steps, *made[0].shape))
+        _show("floor: one row of a plain file", lambda: stored[:, 7, 200].copy())
+        _show("floor: two columns of a plain file", lambda: (stored[:, 1, 1::2].copy(), stored[:, 7, 1::2].copy()))
+
+
+def _matrix(random: Any, height: int) -> Any:
+    matrix = random.normal(size=(len(COLUMNS), height)) ** 2
+    matrix[:2], matrix[2:6] = 4096, 0
+    return matrix
+
+
+def _write(folder: Path, rows: list[RowKey], made: list[Any], steps: int) -> None:
+    writer = RunWriter(folder, 0, {}, "bench")
+    writer.add_rows(rows)
+    for number in range(steps):
+        writer.append(StepData(number, made[number % len(made)]))
+        if number % EVERY == 0:
+            writer.commit()
+    writer.close()
+
+
+def _write_plain(file: Path, made: list[Any], steps: int) -> None:
+    with file.open("wb") as opened:
+        for number in range(steps):
+            opened.write(made[number % len(made)].tobytes())
+
+
+def _seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _show(what: str, work: Callable[[], Any]) -> None:
+    print(f"  {what:40} {min(_seconds(work) for _ in range(3)) * 1e3:8.1f} ms")
+
+
+if __name__ == "__main__":
+    main(int(float(sys.argv[1])) if len(sys.argv) > 1 else NUMBERS)

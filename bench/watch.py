@@ -1,0 +1,121 @@
+"""The cost of watching a training, as ratios to the bare step measured side by side in one run.
+
+    python bench/watch.py              GPT-2 of both sizes
+    python bench/watch.py mid          one of them
+
+A measurement is some steps of forward, backward and a stateless update, and the flush of what was watched; entering and
+leaving, which open and close the run, are once in a training and not in it. ``hooks by hand`` are forward hooks and
+tensor hooks with four of PyTorch's reductions, whose results stay in memory: no names, no steps, nothing on disk.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from models import SIZES, Program, gpt2
+
+import backprobe as bp
+
+STEPS, PAIRS = 5, 10
+
+
+def main(sizes: list[str]) -> None:
+    torch.set_num_threads(1)
+    for size in sizes or SIZES:
+        program = gpt2(SIZES[size])
+        optimizer = torch.optim.SGD(program.model.parameters(), lr=0.0)
+        print(f"GPT-2 {size} ({SIZES[size]}), {len([*program.model.modules()])} modules")
+        for name, watching in _variants(program, optimizer).items():
+            print(f"  {name:44} × {_ratio(partial(_step, program, optimizer), watching):.3f}")
+
+
+def _step(program: Program, optimizer: Any) -> None:
+    program.loss().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def _variants(program: Program, optimizer: Any) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
+    watched = partial(_watched, program.model, optimizer)
+    outputs = {"parameters": False}
+    return {
+        "bare, again": nullcontext,
+        "gradients of every module": partial(watched, values=False, **outputs),
+        "values and gradients of every module": partial(watched, **outputs),
+        "the same, every=10": partial(watched, every=10, **outputs),
+        "parameters: gradients": partial(watched, select=_parameters(program), values=False),
+        "parameters: values and gradients": partial(watched, select=_parameters(program)),
+        "parameters: values, gradients and updates": partial(watched, select=_parameters(program), updates=True),
+        "hooks by hand: gradients of every module": partial(_by_hand, program.model, False),
+        "hooks by hand: values and gradients": partial(_by_hand, program.model, True),
+    }
+
+
+def _parameters(program: Program) -> list[str]:
+    return [name for name, _ in program.model.named_parameters()]
+
+
+@contextmanager
+def _watched(model: Any, optimizer: Any, **options: Any) -> Iterator[Any]:
+    with tempfile.TemporaryDirectory() as folder, bp.watch(model, folder, optimizer=optimizer, **options) as run:
+        yield run
+
+
+@contextmanager
+def _by_hand(model: Any, values: bool) -> Iterator[None]:
+    kept: list[Any] = []
+
+    def measure(tensor: torch.Tensor) -> None:
+        low, high = torch.aminmax(tensor)
+        sums = tensor.sum(), torch.linalg.vector_norm(tensor), torch.count_nonzero(tensor)
+        kept.append((low.item(), high.item(), *(one.item() for one in sums)))
+
+    def hook(module: Any, args: Any, output: Any) -> None:
+        for leaf in torch.utils._pytree.tree_leaves(output):
+            if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+                if values:
+                    measure(leaf.detach())
+                if leaf.requires_grad:
+                    leaf.register_hook(measure)
+
+    handles = [module.register_forward_hook(hook) for module in model.modules()]
+    yield
+    for handle in handles:
+        handle.remove()
+
+
+def _ratio(step: Callable[[], None], watching: Callable[[], AbstractContextManager[Any]]) -> float:
+    """The median ratio of the watched steps to the bare ones before or after them."""
+    ratios = []
+    for pair in range(PAIRS + 1):
+        order = (_bare, _timed) if pair % 2 else (_timed, _bare)
+        took = {measure: measure(step, watching) for measure in order}
+        ratios.append(took[_timed] / took[_bare])
+    return statistics.median(ratios[1:])
+
+
+def _bare(step: Callable[[], None], _: Any) -> float:
+    return _timed(step, nullcontext)
+
+
+def _timed(step: Callable[[], None], watching: Callable[[], AbstractContextManager[Any]]) -> float:
+    with watching() as run:
+        step()
+        started = time.process_time()
+        for _ in range(STEPS):
+            step()
+        if hasattr(run, "flush"):
+            run.flush()
+        return time.process_time() - started
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

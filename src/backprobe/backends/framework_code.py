@@ -1,0 +1,54 @@
+"""Functions of a framework, recognised by where they were written.
+
+Other libraries put wrappers in the place of a framework's functions. What ``torch.autograd.backward`` is when it is
+looked up may be such a wrapper, with variables of its own; below it the framework's function still runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+
+class CodeOf:
+    """The code of functions of one module, by their qualified names.
+
+    >>> import json
+    >>> json.dumps.__code__ in CodeOf(json, "dumps", "dump"), json.loads.__code__ in CodeOf(json, "dumps")
+    (True, False)
+    """
+
+    def __init__(self, module: ModuleType, *names: str) -> None:
+        self.file, self.names = module.__file__, frozenset(names)
+
+    def __contains__(self, code: CodeType) -> bool:
+        return code.co_qualname in self.names and code.co_filename == self.file
+
+
+class Known:
+    """Functions of a framework, whatever wraps them now or did when they were looked up."""
+
+    def __init__(self, *functions: Any) -> None:
+        self.own = [unwrapped(function) for function in functions]
+
+    def __contains__(self, function: Any) -> bool:
+        own = unwrapped(function)
+        return any(own is known for known in self.own)
+
+
+def unwrapped(function: Any) -> Any:
+    """What the wrappers that other libraries have put around a function stand for.
+
+    >>> import functools, json
+    >>> unwrapped(functools.wraps(json.dumps)(lambda *given: None)) is json.dumps
+    True
+    """
+    for _ in range(64):
+        if isinstance(function, FunctionType) and "__wrapped__" in vars(function):
+            function = vars(function)["__wrapped__"]
+        elif isinstance(function, functools.partial) and not (function.args or function.keywords):
+            function = function.func
+        else:
+            break
+    return function

@@ -1,0 +1,189 @@
+"""The protocol of guards: a framework reports each finished call of a model, and each backward pass through it.
+
+A guard reads little while all is well: what a call returns, and the gradients that a pass leaves. If one is not finite,
+the call can be made again, from the same inputs, buffers and random state, and that is recorded.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from backprobe.record.nonfinite import Nonfinite
+from backprobe.record.reasons import Reason
+
+Found = Mapping[str, Nonfinite]
+"""Values that hold NaN or Inf, by name."""
+
+EVERYTHING = ("**", "**:*", "**:*()")
+
+
+class NotTheSame(Exception):
+    """A call that was made again is not the call that failed."""
+
+    def __init__(self, why: Reason) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+class Repeating:
+    """What hears a program, and leaves alone what a guard makes again."""
+
+    is_repeating = False
+
+    @contextmanager
+    def repeating(self) -> Iterator[None]:
+        """What runs now is made again."""
+        before, self.is_repeating = self.is_repeating, True
+        try:
+            yield
+        finally:
+            self.is_repeating = before
+
+
+class Repeatable(Protocol):
+    """What the program has run, and can be run again as it was."""
+
+    @abstractmethod
+    def why_not_again(self) -> Reason | None:
+        """Why it cannot be run again; None where it can."""
+
+    @abstractmethod
+    def restored(self) -> AbstractContextManager[object]:
+        """Within this context buffers, random state and modes are those that it began with."""
+
+    @abstractmethod
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Its arguments, as leaves of their own."""
+
+
+class GuardedCall(Repeatable, Protocol):
+    """One call of the guarded model, or of a module of it that the program called by itself."""
+
+    module: Any
+    """What was called."""
+
+    path: str
+    """Where it is in the model."""
+
+    select: Sequence[str] = EVERYTHING
+    """What is recorded when it is made again."""
+
+    output: tuple[str | None, Any] | None = None
+    """The path of an output that is not finite, and ones of its shape, in a framework that has no blocks."""
+
+    backward: str = "backward()"
+    """What runs the backward of programs in this framework."""
+
+    see_loss: str = "with bp.guard(): without a model around the same lines, which sees what the loss is computed from"
+    """What to write where NaN or Inf comes from behind the call."""
+
+    see_lines: str = "with bp.probe(model, nonfinite=True) as rec: around this call, and bp.explain(rec)"
+    """What to write where the call cannot be made again."""
+
+    @abstractmethod
+    def again(self) -> None:
+        """Make the call again, forward alone."""
+
+
+class PassedCall(GuardedCall, Protocol):
+    """A call that a pass of backward has come to, in a framework that differentiates what has run."""
+
+    @abstractmethod
+    def arrived(self) -> Found:
+        """The gradients that came to its outputs in the pass that has just ended, by path, that are not finite."""
+
+    @abstractmethod
+    def seeded(self, returned: Any) -> Any:
+        """A scalar of what the call returned now, whose backward begins with the gradients that came to it."""
+
+
+class GuardedGradient(Repeatable, Protocol):
+    """A gradient that the program has asked for, in a framework that differentiates functions."""
+
+    function: Any
+    """What is differentiated."""
+
+    wrt: frozenset[str]
+    """The arguments with respect to which it is."""
+
+    of: str | None
+    """The path of the output in what the function returns; None where that is all of it."""
+
+    asked: str
+    """How it was asked for, as in ``jax.grad(loss)``."""
+
+    see_lines: str
+    """What to write where it cannot be run again."""
+
+    @abstractmethod
+    def unused(self) -> set[str]:
+        """The names of what is differentiated and nothing in the function is computed from; none if not known."""
+
+
+def _nothing(*told: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class GuardListener:
+    """What a guard is told. Whatever these raise comes out of the program's call."""
+
+    is_read: Callable[[str], bool]
+    """(full name of an output or path of a parameter) -> should it be looked at?"""
+
+    called: Callable[[GuardedCall, Found], None] = _nothing
+    """(a call that has just ended, the outputs that are not finite)"""
+
+    differentiated: Callable[[Sequence[PassedCall], Found], None] = _nothing
+    """(the calls that a pass of backward has come to, the last call first; the gradients that are not finite)"""
+
+    gradient: Callable[[GuardedGradient, Found, bool], None] = _nothing
+    """(a gradient that was asked for; what is not finite; is that the value of the function, and not its gradient?)"""
+
+    every: bool = False
+    """Is ``gradient`` to be called of each gradient, also of one that is finite?"""
+
+
+class BlockGuards(Protocol):
+    """What guards of a block need, in a framework whose programs run backward themselves."""
+
+    backward: str = "backward()"
+    """What runs the backward of programs in this framework."""
+
+    see_compiled: str = "call it without compiling it"
+    """What lets compiled code be looked at."""
+
+    @abstractmethod
+    def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[object]:
+        """Within this context losses that are scaled are known: their overflow is not a finding.
+
+        ``scaled`` is called as one is scaled, with what says whether an overflow is handled.
+        """
+
+    def hear(self, tape: Any, over: Callable[[Found], None]) -> None:
+        """A part of the block begins, with this tape: ``over`` is called as each pass ends that has left gradients
+        which are not finite, in a framework where that does not go by what backward has begun at.
+        """
+
+    def after_backward(self, roots: Sequence[Any], over: Callable[[Found], None]) -> None:
+        """A pass has begun at these; ``over`` is called as it ends, if it has left gradients that are not finite."""
+
+    @abstractmethod
+    def needed(self, tape: Any, captures: Sequence[Any], tensors: Sequence[Any]) -> int:
+        """How many of the captures of a tape these tensors were computed from."""
+
+
+class Guards(Protocol):
+    """What guards need of a framework."""
+
+    blocks: Callable[[], BlockGuards] | None = None
+
+    functions: Callable[[GuardListener], AbstractContextManager[object]] | None = None
+    """Within its context the gradients of functions are heard, in this thread."""
+
+    @abstractmethod
+    def listening(self, model: Any, listener: GuardListener) -> AbstractContextManager[object]:
+        """Within this context the calls of a model are heard, in this thread."""

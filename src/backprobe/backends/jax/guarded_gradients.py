@@ -1,0 +1,205 @@
+"""The gradients that a program asks for with ``jax.grad`` and ``jax.value_and_grad``, as a guard hears them.
+
+A function of JAX is pure: a gradient that is not finite is taken again, of the same function at the same arguments,
+under a probe. Equinox and Flax NNX differentiate a function of their own around the user's, with the model in parts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from types import FrameType
+from typing import Any
+
+import jax
+
+from backprobe.backends.guards import Found, GuardedGradient, GuardListener, Repeating
+from backprobe.backends.jax import models, private
+from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
+from backprobe.backends.patching import listening
+from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.record.reasons import Reason
+from backprobe.source.frames import forget, name_in
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A function, the arguments at which it is differentiated, and which of them are."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    positions: tuple[int, ...]
+    has_aux: bool
+
+    @classmethod
+    def by(cls, frame: FrameType) -> Asked:
+        """By what the frame of ``value_and_grad`` was called with."""
+        function, argnums = name_in(frame, "fun"), name_in(frame, "argnums")
+        given = name_in(frame, "args"), name_in(frame, "kwargs")
+        positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        positions = tuple(at % len(given[0]) for at in positions)
+        has_aux = bool(name_in(frame, "has_aux"))
+        asked = _by_equinox(function, given, has_aux) or _by_nnx(function, frame)
+        forget(frame)
+        return asked or cls(function, given[0], given[1], positions, has_aux)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments that are differentiated."""
+        try:
+            known = list(inspect.signature(self.function).parameters)
+        except (TypeError, ValueError):
+            known = []
+        return tuple(known[at] if at < len(known) else f"argument {at}" for at in self.positions)
+
+
+def _by_equinox(function: Any, given: Any, has_aux: bool) -> Asked | None:
+    """``filter_grad`` differentiates a function of the arrays of its first argument, and of the rest of it."""
+    equinox = sys.modules.get("equinox")
+    cells = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+    wrapper = cells.get("self")
+    if equinox is None or not isinstance(wrapper, equinox.Module) or not hasattr(wrapper, "__wrapped__"):
+        return None
+    (arrays, rest, *args), kwargs = given
+    return Asked(wrapper.__wrapped__, (equinox.combine(arrays, rest), *args), kwargs, (0,), has_aux)
+
+
+def _by_nnx(function: Any, frame: FrameType) -> Asked | None:
+    """``nnx.grad`` differentiates a function of the states of the models among its arguments."""
+    inner = getattr(function, "f", None)
+    if not type(function).__module__.startswith("flax.nnx") or inner is None:
+        return None
+    around = frame.f_back
+    for _ in range(16):
+        if around is None:
+            return None
+        if around.f_code.co_filename.endswith("autodiff.py") and "pure_args" in around.f_code.co_varnames:
+            args = name_in(around, "args")
+            argnums = name_in(around, "jax_argnums")
+            forget(around)
+            positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+            return Asked(inner, tuple(args), {}, positions, bool(function.has_aux))
+        around = around.f_back
+    return None
+
+
+class JaxGuardedGradient(GuardedGradient):
+    """JAX's ``GuardedGradient``. Under ``jax.vmap`` it is taken again for one element that is not finite."""
+
+    is_concerned: Callable[[], bool]
+    """Does it concern what is guarded?"""
+
+    see_lines = "bp.explain(bp.probe(loss, nonfinite=True)(...)) of the function, at these arguments, not under jit"
+
+    def __init__(self, asked: Asked) -> None:
+        self.function, self.wrt = asked.function, frozenset(asked.names)
+        self.asked = f"jax.grad({getattr(asked.function, '__name__', type(asked.function).__name__)})"
+        self.of = "0" if asked.has_aux else None
+        self.parts = [models.taken_apart(one) if models.kind(one) == "nnx" else None for one in asked.args]
+        self.given, self.positions, self.names = (asked.args, asked.kwargs), asked.positions, asked.names
+        self.random = Kept(OF_PYTHON)
+        self.element: int | None = None
+
+    def why_not_again(self) -> Reason | None:
+        given = jax.tree.leaves(self.arguments())
+        return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
+
+    def restored(self) -> AbstractContextManager[None]:
+        return self.random.restored()
+
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        at = partial(at_element, element=self.element)
+        args = [
+            jax.tree.map(at, one) if part is None else part[1](jax.tree.map(at, part[0]))
+            for one, part in zip(self.given[0], self.parts, strict=True)
+        ]
+        return tuple(args), jax.tree.map(at, self.given[1])
+
+    def unused(self) -> set[str]:
+        args, kwargs = self.arguments()
+        if any(part is not None for part in self.parts):
+            return set()
+        given = [args[at] for at in self.positions]
+        leaves, structure = jax.tree.flatten(given)
+        arrays = [at for at, leaf in enumerate(leaves) if is_floating(leaf)]
+
+        def run(*tracers: Any) -> Any:
+            held = dict(zip(arrays, tracers, strict=True))
+            filled = jax.tree.unflatten(structure, [held.get(at, leaf) for at, leaf in enumerate(leaves)])
+            exchanged = dict(zip(self.positions, filled, strict=True))
+            found = self.function(*[exchanged.get(at, one) for at, one in enumerate(args)], **kwargs)
+            return found[0] if self.of is not None else found
+
+        jaxpr = jax.make_jaxpr(run)(*[leaves[at] for at in arrays]).jaxpr
+        used = {id(var) for equation in jaxpr.eqns for var in equation.invars} | {id(var) for var in jaxpr.outvars}
+        names = _named(self.names, given)
+        return {name for name, var in zip(names, jaxpr.invars, strict=True) if id(var) not in used}
+
+
+class GradientHearing(Repeating):
+    """What ``jax.grad`` and ``jax.value_and_grad`` go through, in one thread, wherever they were called."""
+
+    def __init__(
+        self, listener: GuardListener, resting: Callable[[], AbstractContextManager[object]] = nullcontext,
+        concerned: Callable[[JaxGuardedGradient], Callable[[], bool]] = lambda gradient: lambda: True,
+    ) -> None:  # fmt: skip
+        self.listener, self.resting, self.concerned = listener, resting, concerned
+        self.has_heard = self.has_traced = self.is_inside = False
+
+    def listening(self) -> AbstractContextManager[None]:
+        if private.DIFFERENTIATING is None:
+            return nullcontext()
+        return listening(*private.DIFFERENTIATING, self._differentiated)
+
+    def _differentiated(self, following: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        frame = None if self.is_repeating or self.is_inside else private.gradient_asked(sys._getframe(1))
+        if frame is None:
+            return following(*args, **kwargs)
+        asked = Asked.by(frame)
+        gradient = JaxGuardedGradient(asked)
+        gradient.is_concerned = self.concerned(gradient)
+        self.is_inside = True  # gradients inside it go into its value
+        try:
+            value, backward, *rest = following(*args, **kwargs)
+        finally:
+            self.is_inside = False
+        self._look(gradient, {"": value}, True)
+        return value, partial(self._backward, gradient, asked, backward), *rest
+
+    def _backward(
+        self, gradient: JaxGuardedGradient, asked: Asked, backward: Callable[..., Any], cotangent: Any
+    ) -> Any:
+        found = backward(cotangent)
+        self._look(gradient, _named(asked.names, found), False)
+        return found
+
+    def _look(self, gradient: JaxGuardedGradient, named: Mapping[str, Any], is_value: bool) -> None:
+        if not gradient.is_concerned():
+            return
+        if not all(map(has_numbers, named.values())):
+            self.has_traced = True
+            return
+        self.has_heard = True
+        bad: Found = unfit(named if is_value else {
+            name: leaf for name, leaf in named.items() if self.listener.is_read(name)
+        })  # fmt: skip
+        if bad or (self.listener.every and not is_value):
+            gradient.element = element_of(named[next(iter(bad or named))]) if named else None
+            with self.repeating(), self.resting():
+                self.listener.gradient(gradient, bad, is_value)
+
+
+def _named(names: Sequence[str], gradients: Sequence[Any]) -> dict[str, Any]:
+    """The gradients by the names that a recording gives what they are of; Flax NNX puts states around its own."""
+    found = {}
+    for name, gradient in zip(names, gradients, strict=False):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(gradient)[0]:
+            if is_floating(leaf):
+                inner = models.dotted(path[2:] if getattr(path[0] if path else None, "name", "") == "states" else path)
+                found[f"{name}.{inner}" if inner else name] = leaf
+    return found

@@ -1,0 +1,59 @@
+"""The numbers that a guard reads of arrays of JAX, also of those that stand for others in a transformation.
+
+A function that is differentiated computes with its numbers: its tracers hold them, and so do those of ``jax.vmap``, of
+all elements. Those of ``jax.jit`` hold none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from backprobe.backends.guards import Found
+from backprobe.backends.jax.arrays import JaxArrays
+from backprobe.backends.jax.checked_models import concrete
+from backprobe.backends.jax.tensors import is_array
+
+ARRAYS = JaxArrays()
+
+
+def mapped(leaf: Any) -> tuple[Any, int | None]:
+    """The numbers of an array, of all elements where ``jax.vmap`` maps over it, and along which axis it does."""
+    held = concrete(leaf)
+    if isinstance(held, jax.core.Tracer) and hasattr(held, "batch_dim") and hasattr(held, "val"):
+        return concrete(held.val), held.batch_dim if isinstance(held.batch_dim, int) else None
+    return held, None
+
+
+def has_numbers(leaf: Any) -> bool:
+    return not isinstance(mapped(leaf)[0], jax.core.Tracer)
+
+
+def is_floating(leaf: Any) -> bool:
+    return is_array(leaf) and bool(jnp.issubdtype(leaf.dtype, jnp.inexact))
+
+
+def unfit(named: Mapping[str, Any]) -> Found:
+    """Those that hold NaN or Inf."""
+    counts = ARRAYS.nonfinite([mapped(leaf)[0] for leaf in named.values()])
+    return {name: count for name, count in zip(named, counts, strict=True) if count and not count.is_finite}
+
+
+def element_of(leaf: Any) -> int | None:
+    """The first element of a mapped array that is not finite."""
+    numbers, axis = mapped(leaf)
+    if axis is None:
+        return None
+    rest = tuple(at for at in range(numbers.ndim) if at != axis)
+    return int(jnp.argmin(jnp.isfinite(numbers).all(rest)))
+
+
+def at_element(leaf: Any, element: int | None) -> Any:
+    """A leaf as one element of what is mapped had it."""
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    numbers, axis = mapped(leaf)
+    return numbers if axis is None or element is None else numbers.take(element, axis)

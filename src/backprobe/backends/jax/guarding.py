@@ -1,0 +1,160 @@
+"""The calls of a model of Equinox or Flax NNX as a guard hears them, outside of what JAX compiles."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from backprobe.backends.guards import Found, GuardedCall, GuardListener, Guards
+from backprobe.backends.jax import models
+from backprobe.backends.jax.guarded_gradients import GradientHearing, JaxGuardedGradient
+from backprobe.backends.jax.guarded_values import at_element, element_of, has_numbers, is_floating, unfit
+from backprobe.backends.patching import listening
+from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.errors import Unsupported
+from backprobe.record.containers import leaves
+from backprobe.record.reasons import Reason
+
+UNSEEN = (
+    "bp.guard({name}) saw no {kind}call of it: what jax.jit or jax.lax compile is not looked at, nor jax.vmap inside "
+    "jax.vmap. With jax.disable_jit(): it is."
+)
+UNSEEN_GRADIENT = (
+    "bp.guard() saw {found}: it looks at what jax.grad and jax.value_and_grad compute outside of jax.jit. With "
+    'jax.disable_jit(): it sees all of them; jax.config.update("jax_debug_nans", True) looks into what is compiled.'
+)
+
+
+class JaxGuardedCall(GuardedCall):
+    """JAX's ``GuardedCall``. Under ``jax.vmap`` it is made again for one element that is not finite."""
+
+    path = ""
+    backward = "jax.grad"
+    see_lines = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model, not under jit"
+
+    def __init__(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+        self.held, self.whole = models.taken_apart(model)
+        self.module, self.given = model, (args, dict(kwargs))
+        self.random = Kept(OF_PYTHON)
+
+    def failed_with(self, outputs: Mapping[str, Any], bad: Found) -> None:
+        """The call has returned this."""
+        path = next(iter(bad))
+        at = partial(at_element, element=element_of(outputs[path]))
+        self.module = self.whole(jax.tree.map(at, self.held))
+        self.given = jax.tree.map(at, self.given)
+        self.output = path.removeprefix(".") or None, jnp.ones_like(at(outputs[path]))
+
+    def why_not_again(self) -> Reason | None:
+        given = jax.tree.leaves((self.given, models.taken_apart(self.module)[0]))
+        return Reason("call_traced") if any(isinstance(leaf, jax.core.Tracer) for leaf in given) else None
+
+    def restored(self) -> AbstractContextManager[None]:
+        return self.random.restored()
+
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        return self.given
+
+    def again(self) -> None:
+        args, kwargs = self.given
+        self.module(*args, **kwargs)
+
+
+class Guarding:
+    """What the calls of one class of models go through: a model is made anew for each derivative."""
+
+    def __init__(self, model: Any, listener: GuardListener) -> None:
+        self.kind, self.listener = type(model), listener
+        self.is_busy = self.has_heard = self.has_traced = False
+        self.calls = 0
+        self.installed = ExitStack()
+        self.gradients = GradientHearing(listener, self._resting, self._concerned)
+
+    def _concerned(self, gradient: JaxGuardedGradient) -> Callable[[], bool]:
+        """A gradient is being computed: does the model take part in it?"""
+        before = self.calls
+        return lambda: self.calls > before or any(type(one) is self.kind for one in gradient.given[0])
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        try:
+            self._listen()
+            with self.gradients.listening():
+                yield
+        finally:
+            self.installed.close()
+        if self.has_traced or not self.has_heard:
+            kind = "compiled " if self.has_heard else ""
+            warnings.warn(UNSEEN.format(name=self.kind.__name__, kind=kind), UserWarning, stacklevel=4)
+
+    def _listen(self) -> None:
+        owner = next(base for base in self.kind.__mro__ if "__call__" in vars(base))
+        self.installed.enter_context(listening(owner, "__call__", self._called))
+
+    @contextmanager
+    def _resting(self) -> Iterator[None]:
+        """A probe reads the source of ``__call__``, which must be the program's own then."""
+        self.installed.close()
+        try:
+            yield
+        finally:
+            self._listen()
+
+    def _called(self, following: Callable[..., Any], model: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if self.is_busy or type(model) is not self.kind:
+            return following(model, *args, **kwargs)
+        self.is_busy = True
+        self.calls += 1
+        try:
+            call = JaxGuardedCall(model, args, kwargs)
+            returned = following(model, *args, **kwargs)
+            self._over(call, returned)
+            return returned
+        finally:
+            self.is_busy = False
+
+    def _over(self, call: JaxGuardedCall, returned: Any) -> None:
+        outputs = {path: leaf for path, leaf in leaves(returned) if is_floating(leaf)}
+        if not all(map(has_numbers, outputs.values())):
+            self.has_traced = True
+            return
+        self.has_heard = True
+        bad = unfit({path: one for path, one in outputs.items() if self.listener.is_read(f":return{path}")})
+        if bad:
+            call.failed_with(outputs, bad)
+            with self._resting():
+                self.listener.called(call, bad)
+
+
+@contextmanager
+def gradients_heard(listener: GuardListener) -> Iterator[None]:
+    """Within this context the gradients that the program asks for are heard."""
+    hearing = GradientHearing(listener)
+    with hearing.listening():
+        yield
+    if not listener.every and (hearing.has_traced or not hearing.has_heard):
+        found = "a gradient that jax.jit compiles" if hearing.has_traced else "no gradient"
+        warnings.warn(UNSEEN_GRADIENT.format(found=found), UserWarning, stacklevel=4)
+
+
+class JaxGuards(Guards):
+    """JAX's ``Guards``."""
+
+    functions = staticmethod(gradients_heard)
+
+    def listening(self, model: Any, listener: GuardListener) -> Any:
+        if models.kind(model) == "linen":
+            name = type(model).__name__
+            raise Unsupported(
+                "a linen model cannot be guarded", asked=f"with bp.guard({name}):", found=f"the linen model {name}",
+                why="it is given its variables at each call, and backprobe does not hear of these",
+                next=f"with bp.guard(): around jax.grad of the loss; or bp.explain(bp.probe({name}, nonfinite=True)"
+                "(variables, x)) of one step",
+            )  # fmt: skip
+        return Guarding(model, listener).listening()

@@ -1,0 +1,95 @@
+"""Values and gradients that take the place of a program's own, while JAX linearizes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.capabilities import Replaces
+from backprobe.backends.jax.primitives import Tap
+from backprobe.backends.jax.tensors import is_array
+from backprobe.record.entries import Lost
+from backprobe.record.reasons import Reason
+
+UNSEEN = Lost(Reason("original_unseen"))
+
+
+@jax.custom_jvp
+def differentiated(value: Any, zero: Any) -> Any:
+    """A value with the tangent of a zero: bit for bit, as ``value + zero`` is not for -0.0."""
+    return value
+
+
+@differentiated.defjvp
+def _jvp(primals: Any, tangents: Any) -> Any:
+    return primals[0], tangents[1]
+
+
+def changed(tensor: Any, change: Callable[[Any], Any]) -> Any:
+    """The tensor, with a gradient that a function changes. JAX's gradient is the conjugate of what that is given."""
+
+    @jax.custom_vjp
+    def identity(value: Any) -> Any:
+        return value
+
+    def backward(_: Any, gradient: Any) -> Any:
+        return (jnp.conj(change(jnp.conj(gradient))),)
+
+    identity.defvjp(lambda value: (value, None), backward)
+    return identity(tensor)
+
+
+class JaxReplaces(Replaces):
+    """JAX's ``Replaces``."""
+
+    compared = ("shape", "dtype")  # what is traced is on no device
+
+    seed: Any
+    """A zero that is differentiated."""
+
+    depth: int
+    changes: dict[int, Callable[[Any], Any]]
+    """What changes the gradient of a value, by the identity of what goes on."""
+
+    tap: Callable[[Any], Any]
+    capture: Callable[..., Tap]
+    is_differentiated: Callable[[Any], bool]
+
+    def handed(self, tensor: Any) -> Any:
+        return tensor
+
+    def as_tensor(self, new: Any, like: Any) -> Any:
+        if is_array(new):
+            return new
+        if isinstance(new, numpy.ndarray | numpy.generic):
+            return jnp.asarray(new)
+        return jnp.asarray(new, like.dtype) if isinstance(new, bool | int | float | complex) else None
+
+    def instead(self, new: Any, original: Any, is_given: bool) -> Any:
+        is_traced = isinstance(original, jax.core.Tracer) and jnp.issubdtype(new.dtype, jnp.inexact)
+        if is_traced and not isinstance(new, jax.core.Tracer):
+            return differentiated(new, jnp.broadcast_to(self.seed.astype(new.dtype), new.shape))
+        return jnp.copy(new) if is_given else new
+
+    def original_value(self, tensor: Any) -> Callable[[], Any]:
+        if not isinstance(tensor, jax.core.Tracer):
+            return lambda: tensor
+        tap = self.capture(self.tap(tensor), lambda: ((), False))
+        return lambda: UNSEEN if tap.opaque or tap.lost or tap.value is None else tap.value
+
+    def with_gradient(self, tensor: Any, change: Callable[[Any], Any]) -> Any:
+        if not isinstance(tensor, jax.core.Tracer):
+            return tensor
+        made = changed(tensor, change)
+        self.changes[id(made)] = change
+        return made
+
+    def runs_again(self) -> bool:
+        return False  # what is traced is traced once, and computed again as it was traced
+
+    def is_tracing(self) -> bool:
+        return self.depth > 0

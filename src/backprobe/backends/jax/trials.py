@@ -1,0 +1,82 @@
+"""Trials of a program in JAX: its functions are pure, but for the models of Flax NNX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy
+
+from backprobe.backends.jax import models
+from backprobe.backends.jax.tensors import is_array
+from backprobe.backends.random_states import OF_PYTHON, put_back
+from backprobe.backends.trials import Ran, Trials, held_by, seed_python
+from backprobe.record.containers import leaves, refilled
+
+
+class JaxTrials(Trials):
+    """JAX's ``Trials``. Keys of random numbers are arguments, and no state."""
+
+    def given(self, leaf: Any) -> Any:
+        is_numbers = isinstance(leaf, numpy.ndarray | numpy.generic) and leaf.dtype.kind in "iubfcV"
+        return jnp.asarray(leaf) if is_numbers or isinstance(leaf, float) else leaf
+
+    def is_varied(self, leaf: Any) -> bool:
+        return is_array(leaf) and bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+    def alike(self, leaf: Any, numbers: Any) -> Any:
+        return jnp.asarray(numpy.reshape(numbers, leaf.shape), leaf.dtype)
+
+    def function(self, target: Any) -> Callable[..., Any]:
+        """Of Flax NNX a model is made anew in each call: in its own it could not write what is differentiated."""
+        kind = models.kind(target)
+        if kind == "linen" and target.scope is None:
+            return target.apply  # type: ignore[no-any-return]  # Flax has no types
+        if kind != "nnx":
+            return super().function(target)
+        state, made_of = models.taken_apart(target)
+        return lambda *args, **kwargs: made_of(jax.tree.map(lambda leaf: leaf, state))(*args, **kwargs)
+
+    def total(self, result: Any) -> Any:
+        return sum(jnp.sum(jnp.real(one) + jnp.imag(one)) for one in floating(result))
+
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+        given = (tuple(args), dict(kwargs))
+        varied = [leaf for _, leaf in leaves(given) if self.is_varied(leaf)]
+
+        def of_varied(tensors: Sequence[Any]) -> Any:
+            following = iter(tensors)
+            args, kwargs = refilled(given, lambda leaf: next(following) if self.is_varied(leaf) else leaf)
+            return floating(function(*args, **kwargs))
+
+        results, back = jax.vjp(of_varied, varied)
+        (gradients,) = back([jnp.ones(one.shape, one.dtype) for one in results])
+        return Ran(results, gradients)
+
+    @contextmanager
+    def alike_each_time(self, target: Any, given: Any, seed: int) -> Iterator[Callable[[], None]]:
+        held = [one for one in held_by(target) if models.kind(one) == "nnx"]
+        first = [models.changed(one) for one in held]
+
+        def begin() -> None:
+            seed_python(seed)
+            restore()
+
+        def restore() -> None:
+            for one, state in zip(held, first, strict=True):
+                models.change(one, state)
+
+        with put_back(OF_PYTHON):
+            try:
+                yield begin
+            finally:
+                restore()
+
+
+def floating(result: Any) -> list[Any]:
+    """The floating arrays in what a program returned."""
+    found = [leaf for _, one in leaves(result) for leaf in jax.tree.leaves(one)]
+    return [leaf for leaf in found if is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.inexact)]

@@ -1,0 +1,179 @@
+"""Uses of the result of a call, or of a parameter, in the function that has it: read from the source, nothing is run.
+
+Only what the text proves is told: a name is followed from statement to statement, until each of its uses is one that
+takes the value out of the graph. Where one of them may pass it on, where it ends is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import replace
+from types import CodeType
+
+from backprobe.backends.call_sites import SWITCHES, Instruction, Site, mentions, site_at, source_of, switch
+from backprobe.cuts.cutting_operations import use_of, uses
+from backprobe.record.source import Source
+from backprobe.record.training import ModuleCall
+
+MOST = 8  # names that are followed
+NOT_PASSED_ON = ("shape", "detach", "data", "number", "numpy", "copied", "parameter", "index", "integer", "comparison")
+LOOPS = ast.For | ast.AsyncFor | ast.While
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+
+
+def uses_of_result(instruction: Instruction) -> tuple[ModuleCall, ...]:
+    """The statements that end each way of what a call gives; the call's own where that is not known."""
+    site = site_at(*instruction)
+    if site is None:
+        return ()
+    file = instruction[0].co_filename
+    call = ModuleCall(source_of(file, site.statement), ast.unparse(site.node))
+    use = use_of(call.source.statement, call.text)
+    if use is None or use.kind:
+        return (call,)
+    if _is_unread(site):
+        return (replace(call, is_unread=True),)
+    return _followed(file, site, MOST) or (call,)
+
+
+def uses_of_parameter(code: CodeType, name: str) -> tuple[ModuleCall, ...]:
+    """The statements of a module's forward that mention its parameter, where each of them takes its value out."""
+    found = tuple(mentions(code, name))
+    known = [use_of(one.source.statement, one.text) for one in found]
+    return found if all(use is not None and use.kind in NOT_PASSED_ON for use in known) else ()
+
+
+def call_under_mode(instruction: Instruction, mode: str) -> tuple[ModuleCall, ...]:
+    """The statement of a call that ran while gradients were switched off, and what did that if it stands around it."""
+    site = site_at(*instruction)
+    if site is None:
+        return ()
+    source = source_of(instruction[0].co_filename, site.statement)
+    return (ModuleCall(source, ast.unparse(site.node), mode, switch([instruction])),)
+
+
+def _followed(file: str, site: Site, most: int) -> tuple[ModuleCall, ...]:
+    """The statements in which a value that a statement gives a name ends; none where one of them may pass it on."""
+    name = _bound(site.statement)
+    after = _after(site.statement, name, site.above) if name and most else None
+    if after is None:
+        return ()
+    ways = _Ways(file, name, site.above, most)
+    for statements in after:
+        if ways.through(statements):
+            break
+    return tuple(ways.ends) if not ways.is_open else ()
+
+
+def _is_unread(site: Site) -> bool:
+    name = _bound(site.statement)
+    after = _after(site.statement, name, site.above) if name else None
+    if after is None:
+        return False
+    nodes = (node for statements in after for one in statements for node in ast.walk(one))
+    return not any(isinstance(node, ast.Name) and node.id == name for node in nodes)
+
+
+class _Ways:
+    """The ways of what a name holds through the statements of a function."""
+
+    def __init__(self, file: str, name: str, above: dict[ast.AST, ast.AST], most: int) -> None:
+        self.file, self.name, self.above, self.most = file, name, above, most
+        self.ends: list[ModuleCall] = []
+        self.is_open = False  # may one of them lead on?
+
+    def through(self, statements: Sequence[ast.AST]) -> bool:
+        """Go through statements in their order, until the name holds another value: does it, at their end?"""
+        return any(self._is_over(statement) for statement in statements)
+
+    def _is_over(self, statement: ast.AST) -> bool:
+        if isinstance(statement, ast.stmt) and self.name in _read(statement):
+            ends = _ends(self.file, statement, self.name, self.above, self.most)
+            self.is_open |= ends is None
+            self.ends += ends or ()
+        inside = _statements(statement, "body")
+        if isinstance(statement, ast.With):
+            return self.through(inside)
+        if inside:  # which runs or not: the text does not tell
+            self.is_open |= any(self.name in _read(one) for one in ast.walk(statement) if isinstance(one, ast.stmt))
+        return isinstance(statement, ast.stmt) and _bound(statement) == self.name
+
+
+def _ends(
+    file: str, statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST], most: int
+) -> list[ModuleCall] | None:  # fmt: skip
+    """What a statement that reads a name ends; None where it may pass the value on."""
+    source, around = source_of(file, statement), _switched(file, statement, above)
+    if around is not None:
+        return [ModuleCall(source, name, "torch.no_grad()", around)]
+    found = uses(source.statement, name)
+    if found is None:
+        return None
+    passing = [use for use in found if use.kind not in NOT_PASSED_ON]
+    if not passing:
+        return [ModuleCall(source, name)] if any(use.kind != "shape" for use in found) else []
+    further = _followed(file, Site(statement, statement, above), most - 1)
+    return [*further] if further else None
+
+
+def _switched(file: str, statement: ast.stmt, above: dict[ast.AST, ast.AST]) -> Source | None:
+    """The ``with`` in the same function that switches gradients off for a statement."""
+    node: ast.AST = statement
+    while node in above and not isinstance(node, FUNCTIONS):
+        node = above[node]
+        if isinstance(node, ast.With) and any(_switches(ast.unparse(item.context_expr)) for item in node.items):
+            return source_of(file, node)
+    return None
+
+
+def _switches(context: str) -> bool:
+    return any(word in context for word in SWITCHES) and "True" not in context
+
+
+def _bound(statement: ast.stmt) -> str:
+    """The one name that a statement binds to what it computes, if that is all it does."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            return name
+    return ""
+
+
+def _after(statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST]) -> list[Sequence[ast.AST]] | None:
+    """The statements after the one that binds a name, and those after each that it stands in.
+
+    None in a loop, where those before it run after it as well, and where other functions may read the name.
+    """
+    found: list[Sequence[ast.AST]] = []
+    node: ast.AST = statement
+    while node in above and not isinstance(node, FUNCTIONS):
+        node, child = above[node], node
+        if isinstance(node, LOOPS | ast.Try | ast.ClassDef):
+            return None
+        for block in BLOCKS:
+            statements = _statements(node, block)
+            if child in statements:
+                found.append(statements[statements.index(child) + 1 :])
+    is_shared = any(
+        name in one.names if isinstance(one, ast.Global | ast.Nonlocal) else _is_read_inside(one, name)
+        for one in ast.walk(node) if one is not node and isinstance(one, (ast.Global, ast.Nonlocal, *FUNCTIONS))
+    )  # fmt: skip
+    return None if is_shared else found
+
+
+def _is_read_inside(function: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(function))
+
+
+def _read(statement: ast.stmt) -> set[str]:
+    """The names that a statement itself reads, what stands in its body left out."""
+    nested = {id(inner) for block in BLOCKS for one in _statements(statement, block) for inner in ast.walk(one)}
+    nodes = [node for node in ast.walk(statement) if id(node) not in nested and isinstance(node, ast.Name)]
+    updated = isinstance(statement, ast.AugAssign)
+    return {node.id for node in nodes if isinstance(node.ctx, ast.Load) or updated}
+
+
+def _statements(statement: ast.AST, block: str) -> Sequence[ast.AST]:
+    found = getattr(statement, block, None)
+    return found if isinstance(found, list) else ()

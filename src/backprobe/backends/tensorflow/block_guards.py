@@ -1,0 +1,78 @@
+"""Guards of blocks in TensorFlow: the gradients that the program's tapes give, and scaled losses."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import tensorflow as tf
+
+from backprobe.backends.guards import BlockGuards, Found
+from backprobe.backends.patching import listening
+from backprobe.backends.tensorflow.block import TensorflowBlockTape
+from backprobe.backends.tensorflow.capture import Capture
+from backprobe.backends.tensorflow.guarded_calls import unfit
+from backprobe.backends.tensorflow.tensors import identity, is_differentiable, is_eager
+
+SCALED = 64  # losses that are kept as scaled
+
+
+class ScaledLosses:
+    """The losses that a ``LossScaleOptimizer`` has scaled by more than 1: it handles an overflow of theirs."""
+
+    def __init__(self) -> None:
+        self.known: deque[int] = deque(maxlen=SCALED)
+
+    def listening(self) -> AbstractContextManager[None]:
+        keras = sys.modules.get("keras")
+        if keras is None:
+            return nullcontext()
+        return listening(keras.optimizers.LossScaleOptimizer, "scale_loss", self._scaled)
+
+    def _scaled(self, following: Callable[..., Any], optimizer: Any, /, *args: Any, **kwargs: Any) -> Any:
+        scaled = following(optimizer, *args, **kwargs)
+        if is_eager(scaled) and optimizer.built and float(optimizer.dynamic_scale) > 1:
+            self.known.append(identity(scaled))
+        return scaled
+
+    def any_of(self, targets: Any) -> bool:
+        return any(identity(one) in self.known for one in tf.nest.flatten(targets) if is_eager(one))
+
+
+class TensorflowBlockGuards(BlockGuards):
+    """TensorFlow's ``BlockGuards``."""
+
+    backward = "tape.gradient()"
+    see_compiled = "tf.config.run_functions_eagerly(True), or model.compile(..., run_eagerly=True)"
+
+    def __init__(self) -> None:
+        self.scaled = ScaledLosses()
+
+    def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[object]:
+        return self.scaled.listening()
+
+    def hear(self, tape: TensorflowBlockTape, over: Callable[[Found], None]) -> None:
+        def heard(targets: Sequence[Any], gradients: Any) -> None:
+            numbers = [numbers_of(one) for one in flat(gradients)]
+            found = [one for one in numbers if is_eager(one) and is_differentiable(one)]
+            bad = unfit({str(at): one for at, one in enumerate(found)})
+            if bad and not self.scaled.any_of(targets):
+                over(bad)
+
+        tape.heard = heard
+
+    def needed(self, tape: TensorflowBlockTape, captures: Sequence[Capture], tensors: Sequence[Any]) -> int:
+        known = tape.log.before(identity(one) for one in tensors if is_eager(one))
+        return sum(one.number in known for one in captures)
+
+
+def numbers_of(gradient: Any) -> Any:
+    return gradient.values if isinstance(gradient, tf.IndexedSlices) else gradient
+
+
+def flat(gradients: Any) -> list[Any]:
+    """Sparse gradients as they are."""
+    return list(tf.nest.flatten(gradients, expand_composites=False))

@@ -1,0 +1,83 @@
+"""Operations that let no gradient through, with the user's line that ran each: why a tape gives None."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from backprobe.backends.tensorflow import private
+from backprobe.backends.user_lines import source_at, users_frames
+from backprobe.record.entries import CutBy
+from backprobe.record.source import Source
+
+NOT_OF_NUMBERS = frozenset({
+    "Shape", "ShapeN", "Size", "Rank", "ZerosLike", "OnesLike", "BroadcastGradientArgs", "BroadcastArgs",
+})  # fmt: skip
+"""Operations whose results do not depend on the numbers that they are given."""
+Place = tuple[str, int]
+"""A line of code: its file and number."""
+MOST = 8
+"""So many are kept for one value."""
+
+
+@dataclass(frozen=True)
+class Severed:
+    """An operation that was given differentiated values, by number, and lets no gradient through: when, and where."""
+
+    operation: str
+    by: CutBy
+    dtype: str
+    inputs: tuple[int, ...]
+    position: int
+    place: Place | None
+
+    @property
+    def source(self) -> Source | None:
+        return None if self.place is None else source_at(*self.place)
+
+
+class Cuts:
+    """The cuts behind each value of one run, by its number; or behind a Variable, by that of its handle."""
+
+    def __init__(self) -> None:
+        self.behind: dict[int, tuple[Severed, ...]] = {}
+        self.flat: dict[int, Severed] = {}
+
+    def cut(self, operation: str, by: CutBy, dtype: str, flowing: tuple[int, ...], position: int, made: int) -> None:
+        """This operation made a value of followed ones, which no gradient comes back to."""
+        if operation not in NOT_OF_NUMBERS:
+            self._add(made, (Severed(operation, by, dtype, flowing, position, users_place()),))
+
+    def flow(self, operation: str, flowing: tuple[int, ...], position: int, made: int) -> None:
+        """This operation made a value that tapes follow; some have no derivative all the same."""
+        if is_flat(operation):
+            self.flat[made] = Severed(operation, CutBy.NO_DERIVATIVE, "", flowing, position, users_place())
+
+    def passed(self, given: Iterable[int], made: Iterable[int]) -> None:
+        """Values were made of others: what is behind those is behind these."""
+        known = self.behind
+        found = tuple([severed for number in given if number in known for severed in known[number]])
+        if found:
+            for number in made:
+                self._add(number, found)
+
+    def severed_behind(self, numbers: Iterable[int]) -> list[Severed]:
+        """The cuts behind any of these values."""
+        return list(dict.fromkeys(severed for number in numbers for severed in self.behind.get(number, ())))
+
+    def _add(self, number: int, found: Sequence[Severed]) -> None:
+        self.behind[number] = tuple(dict.fromkeys((*self.behind.get(number, ()), *found)))[:MOST]
+
+
+@lru_cache(4096)
+def is_flat(operation: str) -> bool:
+    """Does TensorFlow follow this operation, and have no derivative for it?"""
+    return private.has_no_derivative(operation)
+
+
+def users_place() -> Place | None:
+    """The user's line that runs now."""
+    frame = next(users_frames(sys._getframe(1)), None)
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)

@@ -1,0 +1,22 @@
+"""The program's lines that built the operations of a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from backprobe.backends.user_lines import source_at
+from backprobe.record.source import Source
+from backprobe.source.user_code import package
+
+
+def user_line(operation: Any) -> Source | None:
+    """The program's line that created an operation; None where the graph was imported."""
+    frames = list(operation.traceback or ())
+    if any(
+        frame.filename.endswith(("framework/importer.py", "framework/function_def_to_graph.py")) for frame in frames
+    ):
+        return None
+    for frame in reversed(frames):
+        if package(frame.filename) is None:
+            return source_at(frame.filename, frame.lineno)
+    return None

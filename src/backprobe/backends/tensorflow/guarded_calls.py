@@ -1,0 +1,161 @@
+"""One call of a Keras model as a guard keeps it: what it was given, what it began with, and how it is made again.
+
+The function with which tapes differentiate its outputs holds it, and so it lives as long as a tape of the program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.guards import EVERYTHING, Found, NotTheSame, PassedCall
+from backprobe.backends.random_states import OF_PYTHON, Kept
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.arrays import TensorflowArrays
+from backprobe.backends.tensorflow.model_plans import structure_of
+from backprobe.backends.tensorflow.operation_log import DRAWN
+from backprobe.backends.tensorflow.tensors import is_differentiable, is_eager, read, variable_of
+from backprobe.record.containers import leaves, refilled
+from backprobe.record.names import quote
+from backprobe.record.reasons import Reason
+
+ARRAYS = TensorflowArrays()
+
+
+class State:
+    """What a call begins with beside its arguments: the values of all Variables, and random numbers."""
+
+    def __init__(self, module: Any) -> None:
+        self.random = Kept([*OF_PYTHON, private.operation_seeds()])
+        self.values = [(variable, private.unrecorded(read, variable)) for variable in variables(module)]
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        now = [(variable, private.unrecorded(read, variable)) for variable, _ in self.values]
+        with self.random.restored():
+            try:
+                _assign(self.values)
+                yield
+            finally:
+                _assign(now)
+
+
+def _assign(values: Sequence[tuple[Any, Any]]) -> None:
+    for variable, value in values:
+        private.unrecorded(variable.assign, value)
+
+
+def variables(module: Any) -> list[Any]:
+    """All Variables of a layer, with the states of its random generators."""
+    held = [variable_of(variable) for variable in module.variables]
+    known = {id(one) for one in held}
+    others = [variable_of(variable) for _, variable in structure_of(module).variables]
+    return [one for one in (*held, *(one for one in others if id(one) not in known)) if one is not None]
+
+
+class TensorflowGuardedCall(PassedCall):
+    """TensorFlow's ``PassedCall``."""
+
+    backward = "tape.gradient()"
+    see_loss = "bp.explain(bp.probe(f, nonfinite=True)(x)) with a function f that calls the model and returns the loss"
+
+    def __init__(
+        self, module: Any, path: str, given: Any, is_within: bool, came: Callable[[TensorflowGuardedCall], None]
+    ) -> None:
+        self.module, self.path, self.is_within, self.came = module, path, is_within, came
+        self.given = refilled(given, lambda leaf: leaf.copy() if isinstance(leaf, numpy.ndarray) else leaf)
+        self.state = State(module)
+        self.has_ended = False
+        self.gradients: dict[str, Any] = {}  # what the pass that runs has brought to its outputs, by their paths
+
+    @property
+    def select(self) -> Sequence[str]:  # type: ignore[override]  # read alone
+        """All but what the functions that Keras's own layers call bind."""
+        paths = [path for path, module in structure_of(self.module).modules if is_of_keras(module)]
+        scopes = [".".join(map(quote, path.split("."))) if path else "" for path in paths]
+        return [*EVERYTHING, *(f"!{scope}/**:*{end}" for scope in scopes for end in ("", "()"))]
+
+    def why_not_again(self) -> Reason | None:
+        if self.has_ended and self.is_within:  # which says whether it trains
+            return Reason("called_within")
+        known = {id(variable) for variable, _ in self.state.values}
+        made = [one for one in variables(self.module) if id(one) not in known and not one.trainable]
+        return Reason("variables_made") if made else None
+
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        args, kwargs = self.given
+        return args, kwargs
+
+    def again(self) -> None:
+        args, kwargs = self.given
+        self.module(*args, **kwargs)
+
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        drawn: list[str] = []
+
+        def operation(kind: Any, *rest: Any, **named: Any) -> None:
+            name = kind.decode() if isinstance(kind, bytes) else str(kind)
+            drawn.extend([name] if name.startswith(DRAWN) else [])
+
+        with self.state.restored(), private.hearing_operations(operation, lambda *flow: None):
+            yield
+        if drawn:
+            raise NotTheSame(Reason("draws_on", {"operation": drawn[0]}))
+
+    def arrived(self) -> Found:
+        return unfit(self.gradients)
+
+    def seeded(self, returned: Any) -> Any:
+        outputs = dict(floating(returned))
+        given = [(outputs[path], gradient) for path, gradient in self.gradients.items() if path in outputs]
+        gradients = [gradient for _, gradient in given]
+
+        @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
+        def seed(*tensors: Any) -> Any:
+            """A zero whose backward begins with given gradients."""
+            return tf.zeros(()), lambda _: gradients
+
+        return seed(*[output for output, _ in given])
+
+    def tied(self, path: str, output: Any) -> Any:
+        """The output again, as a tensor whose gradient this call hears of; its numbers and gradient are the same."""
+        again = private.unrecorded(tf.identity, output)
+        vars(again).update(vars(output))  # such as the mask of Keras
+        private.record_operation("Identity", [again], [output], partial(self._come, path))
+        return again
+
+    def _come(self, path: str, gradient: Any) -> Any:
+        """The gradient of an output, which a tape has asked for."""
+        if is_eager(gradient):
+            self.gradients[path] = gradient
+            self.came(self)
+        return [gradient]
+
+
+def is_of_keras(module: Any) -> bool:
+    return type(module).__module__.partition(".")[0] == "keras"
+
+
+def floating(returned: Any) -> list[tuple[str, Any]]:
+    """The floating tensors in what a call returned, by their paths."""
+    return [(path, leaf) for path, leaf in leaves(returned) if is_eager(leaf) and is_differentiable(leaf)]
+
+
+def unfit(named: Mapping[str, Any]) -> Found:
+    """Those that hold NaN or Inf. A finite sum shows that every number is finite."""
+    with numpy.errstate(all="ignore"):
+        doubted = {name: tensor for name, tensor in named.items() if not _is_finite_sum(tensor)}
+    counts = ARRAYS.nonfinite(list(doubted.values()))
+    return {name: count for name, count in zip(doubted, counts, strict=True) if count and not count.is_finite}
+
+
+def _is_finite_sum(tensor: Any) -> bool:
+    total = abs(tensor.numpy().sum())
+    return math.isfinite(float(total))

@@ -1,0 +1,80 @@
+"""Values and gradients that take the place of a program's own, under a gradient tape."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import tensorflow as tf
+
+from backprobe.backends.capabilities import Replaces
+from backprobe.backends.framework_code import CodeOf
+from backprobe.backends.tensorflow import private
+from backprobe.backends.tensorflow.operation_log import OperationLog
+from backprobe.backends.tensorflow.tensors import is_eager, variable_of
+from backprobe.backends.user_lines import callers
+
+CHECKPOINT = CodeOf(sys.modules[tf.recompute_grad.__module__], "recompute_grad.<locals>.inner")
+
+
+class TensorflowReplaces(Replaces):
+    """TensorFlow's ``Replaces``."""
+
+    log: OperationLog
+    gradients: Any
+    changed: dict[int, Any]
+    """By the identity of what goes on: the tensor before it, whose gradient is the changed one."""
+
+    is_differentiated: Callable[[Any], bool]
+    read_unseen: Callable[[Any], Any]
+
+    def handed(self, tensor: Any) -> Any:
+        return tf.convert_to_tensor(tensor)  # a Variable could be written to
+
+    def as_tensor(self, new: Any, like: Any) -> Any:
+        if is_eager(new) or variable_of(new) is not None:
+            return tf.convert_to_tensor(new)
+        if isinstance(new, numpy.ndarray | numpy.generic):
+            return tf.constant(new)
+        if isinstance(new, bool | int | float | complex):
+            return tf.constant(new, dtype=like.dtype)
+        return None
+
+    def instead(self, new: Any, original: Any, is_given: bool) -> Any:
+        if self.is_differentiated(new) or not self.is_differentiated(original) or private.is_stopped():
+            return _as_masked(tf.identity(new), original)
+        with self.gradients.stop_recording():
+            made = tf.identity(new)
+        self.gradients.watch(made)
+        self.log.root(made)
+        return _as_masked(made, original)
+
+    def original_value(self, tensor: Any) -> Callable[[], Any]:
+        variable = variable_of(tensor)
+        value = tensor if variable is None else self.read_unseen(variable)
+        return lambda: value
+
+    def with_gradient(self, tensor: Any, change: Callable[[Any], Any]) -> Any:
+        if not self.is_differentiated(tensor):
+            return tensor
+
+        @tf.custom_gradient  # type: ignore[untyped-decorator]  # TensorFlow has no types
+        def changed(value: Any) -> Any:
+            return tf.identity(value), lambda gradient: change(tf.convert_to_tensor(gradient))
+
+        before = tf.identity(tensor)
+        made = _as_masked(changed(before), tensor)
+        self.changed[private.identity_of(made)] = before
+        return made
+
+    def runs_again(self) -> bool:
+        return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))
+
+
+def _as_masked(tensor: Any, like: Any) -> Any:
+    """A tensor with what others wrote on the one whose place it takes, such as Keras's masks."""
+    if is_eager(like):
+        vars(tensor).update(vars(like))
+    return tensor

@@ -1,0 +1,226 @@
+"""The calls of a model as a guard hears them, and the passes of backward that come to what they return.
+
+A call is kept by the hooks on the nodes of its outputs, and so for as long as the program keeps its graph: a guard
+around a whole training holds nothing of a step that is over.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+from backprobe.backends.guards import BlockGuards, Found, GuardListener, Guards, Repeating
+from backprobe.backends.torch.backward_passes import BackwardCall, current_pass, innermost_call, queue_callback
+from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.graph import all_nodes, leaves
+from backprobe.backends.torch.guarded_calls import COMPILED, GuardedModule, State, TorchGuardedCall, floating
+from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
+from backprobe.backends.torch.models import parts
+from backprobe.backends.torch.nonfinite import unfit
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """A pass of the engine: is it one of ``backward()``, what did it begin at, and to which calls has it come?"""
+
+    is_backward: bool
+    roots: Sequence[Tensor] = ()
+    calls: dict[TorchGuardedCall, None] = field(default_factory=dict)
+
+
+PENDING = 16  # passes that have begun and were not seen to end, as when they raise
+
+
+class Guarding(Repeating):
+    """What the hooks on all modules call: it hears the outermost calls of one model's modules, in one thread."""
+
+    def __init__(self, model: Module, listener: GuardListener) -> None:
+        self.model, self.listener, self.thread = model, listener, threading.get_ident()
+        self.known: dict[Module, str] = {}
+        self.foreign: WeakSet[Module] = WeakSet()
+        self.guarded: dict[Module, GuardedModule] = {}  # those that were called
+        self.running: tuple[Module, State] | None = None  # the outermost call that runs now
+        self.calls: WeakSet[TorchGuardedCall] = WeakSet()
+        self.passes: dict[int, Pass] = {}  # by the engine's number
+        self.handles: list[Any] = []
+        self._look()
+
+    def listen(self) -> None:
+        self.handles += [
+            register_module_forward_pre_hook(self._before),
+            register_module_forward_hook(self._after, with_kwargs=True, always_call=True),
+        ]
+
+    def rest(self) -> None:
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+
+    def stop(self) -> None:
+        self.rest()
+        for call in list(self.calls):
+            call.forget()
+
+    def _look(self) -> None:
+        self.guarded.clear()
+        for path, part in parts(self.model):
+            self.known.setdefault(part, path)
+
+    # forward
+
+    def _before(self, module: Module, args: Any) -> None:
+        if self.running is not None or self.is_repeating:
+            return  # nearly all
+        if (
+            is_dynamo_compiling() or threading.get_ident() != self.thread
+        ):  # Dynamo traces hooks, and breaks at the second
+            return
+        if module not in self.known and module not in self.foreign:
+            self.foreign.add(module)
+            self._look()
+        if module in self.known:
+            self.running = module, State(self._guarded(module))
+        if type(module).__name__ == COMPILED:
+            self._stand_aside(module)
+
+    def _guarded(self, module: Module) -> GuardedModule:
+        if module not in self.guarded:
+            self.guarded[module] = GuardedModule(module, self.known[module])
+        return self.guarded[module]
+
+    def _after(self, module: Module, args: Any, *rest: Any) -> None:
+        """After each call. One that raised has returned None, and comes without its keywords."""
+        running = self.running
+        if running is None or module is not running[0]:
+            return
+        if is_dynamo_compiling() or threading.get_ident() != self.thread:
+            return
+        self.running = None
+        if len(rest) == 2 and not torch.compiler.is_compiling():
+            self._over(TorchGuardedCall(self._guarded(module), running[1], (args, rest[0])), rest[1])
+
+    def _over(self, call: TorchGuardedCall, returned: Any) -> None:
+        outputs = dict(floating(returned))
+        bad = unfit(
+            {path: tensor for path, tensor in outputs.items() if self.listener.is_read(f"{call.path}:return{path}")}
+        )
+        if bad:
+            with self.repeating():
+                self.listener.called(call, bad)
+        self.calls.add(call)
+        for path, tensor in outputs.items():
+            node, number = tensor.grad_fn, tensor.output_nr
+            if node is not None:
+                call.handles.append(node.register_prehook(partial(self._come, call, path, number)))
+
+    def _stand_aside(self, compiled: Module) -> None:
+        """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
+
+        def over(module: Module, args: Any, *rest: Any) -> None:
+            handle.remove()
+            self.listen()
+            self._after(module, args, *rest)
+
+        self.rest()
+        handle = compiled.register_forward_hook(over, with_kwargs=True, always_call=True)
+
+    # backward
+
+    def _come(self, call: TorchGuardedCall, path: str, number: int, gradients: Sequence[Tensor | None]) -> None:
+        """A pass has come to an output of a call."""
+        gradient, running = gradients[number], current_pass()
+        if gradient is None or self.is_repeating or running < 0:
+            return
+        if running not in self.passes:
+            self.passes[running] = self._begun(running)
+        if self.passes[running].is_backward:
+            self.passes[running].calls[call] = None
+            call.gradients[path] = gradient
+
+    def _begun(self, running: int) -> Pass:
+        """A pass has come to the first of its calls."""
+        for one in [*self.passes][:-PENDING]:
+            del self.passes[one]
+        frame = innermost_call(sys._getframe(1)) or innermost_call(sys._current_frames().get(self.thread))
+        call = BackwardCall() if frame is None else BackwardCall.of(frame)
+        if not call.is_grad:
+            queue_callback(partial(self._ended, running, True))
+        return Pass(not call.is_grad, call.roots)
+
+    def _ended(self, running: int, again: bool) -> None:
+        """A pass is over, and after what others have queued for that: processes may have to average gradients."""
+        if again:
+            queue_callback(partial(self._ended, running, False))
+            return
+        ended = self.passes.pop(running, None)
+        try:
+            if ended is not None and self.handles:
+                self._look_at(ended)
+        finally:
+            for call in ended.calls if ended is not None else ():
+                call.gradients.clear()
+
+    def _look_at(self, ended: Pass) -> None:
+        gradients = {}
+        for of in {call.of: None for call in ended.calls}:
+            for name, parameter in of.parameters:
+                path = f"{of.path}.{name}" if of.path else name
+                if parameter.grad is not None and self.listener.is_read(path):
+                    gradients[path] = parameter.grad
+        bad = unfit(gradients)
+        if bad and not is_handled(ended.roots):
+            with self.repeating():
+                self.listener.differentiated([*ended.calls], bad)
+
+
+class TorchBlockGuards(BlockGuards):
+    """PyTorch's ``BlockGuards``."""
+
+    def scaling(self, scaled: Callable[[Callable[[], bool]], None]) -> AbstractContextManager[None]:
+        return scales_noted(scaled)
+
+    def needed(self, tape: Any, captures: Sequence[Capture], tensors: Sequence[Any]) -> int:
+        held = [tensor for tensor in tensors if isinstance(tensor, Tensor)]
+        nodes = set(all_nodes([tensor.grad_fn for tensor in held if tensor.grad_fn is not None]))
+        return sum(one.edge is not None and one.edge.node in nodes for one in captures)
+
+    def after_backward(self, roots: Sequence[Tensor], over: Callable[[Found], None]) -> None:
+        found = leaves(all_nodes([root.grad_fn for root in roots if root.grad_fn is not None]))
+
+        def ended(again: bool) -> None:
+            if again:  # behind what others have queued for the end
+                queue_callback(partial(ended, False))
+                return
+            bad = unfit({str(at): leaf.grad for at, leaf in enumerate(found) if leaf.grad is not None})
+            if bad and not is_handled(roots):
+                over(bad)
+
+        queue_callback(partial(ended, True))
+
+
+class TorchGuards(Guards):
+    """PyTorch's ``Guards``."""
+
+    blocks = TorchBlockGuards
+
+    @contextmanager
+    def listening(self, model: Module, listener: GuardListener) -> Iterator[None]:
+        guarding = Guarding(model, listener)
+        with scales_noted():
+            guarding.listen()
+            try:
+                yield
+            finally:
+                guarding.stop()

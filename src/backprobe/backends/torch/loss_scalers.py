@@ -1,0 +1,74 @@
+"""Losses that a ``GradScaler`` has multiplied: if a gradient overflows, it skips the step and lowers its scale."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+from weakref import ref
+
+from torch import Tensor
+from torch.amp import GradScaler
+
+from backprobe.backends.patching import listening
+from backprobe.record.containers import leaves
+
+SCALER = "backprobe: scaled by"
+"""The key under which the node of a scaled loss has its scaler, and which goes with the node."""
+NEAR = 64  # nodes from the root: losses that were scaled one by one may have been summed
+
+
+@contextmanager
+def scales_noted(noted: Callable[[Callable[[], bool]], None] = lambda handles: None) -> Iterator[None]:
+    """Within this context scaled losses are known.
+
+    ``noted`` is called as one is scaled, with what says whether its scaler handles an overflow: on a GPU that waits.
+    """
+    with ExitStack() as patched:
+        for kind in _scalers():
+            patched.enter_context(listening(kind, "scale", partial(_scale, noted)))
+        yield
+
+
+def _scalers() -> list[type]:
+    """The classes of scalers that scale in a way of their own."""
+    found, pending = list[type](), [GradScaler]
+    while pending:
+        kind = pending.pop()
+        pending += kind.__subclasses__()
+        if "scale" in vars(kind):
+            found.append(kind)
+    return found
+
+
+def _scale(
+    noted: Callable[[Callable[[], bool]], None], following: Callable[..., Any], scaler: GradScaler, outputs: Any
+) -> Any:
+    scaled = following(scaler, outputs)
+    if scaler.is_enabled():
+        noted(lambda: scaler.get_scale() > 1)
+        for _, leaf in leaves(scaled):
+            if isinstance(leaf, Tensor) and leaf.grad_fn is not None:
+                _noted(leaf.grad_fn)[SCALER] = ref(scaler)
+    return scaled
+
+
+def _noted(node: Any) -> dict[str, Any]:
+    """What lies with a node, as long as there is the node."""
+    kept: dict[str, Any] = node.metadata
+    return kept
+
+
+def is_handled(roots: Sequence[Tensor]) -> bool:
+    """Did backward begin at a loss whose scaler can still lower its scale? At 1 or below, scaling is not the cause."""
+    nodes = [root.grad_fn for root in roots if root.grad_fn is not None]
+    for at in range(NEAR):
+        if at >= len(nodes):
+            break
+        found = _noted(nodes[at]).get(SCALER)
+        scaler = None if found is None else found()
+        if scaler is not None:
+            return bool(scaler.get_scale() > 1)
+        nodes += [follower for follower, _ in nodes[at].next_functions if follower is not None]
+    return False

@@ -1,0 +1,82 @@
+"""Values and gradients that take the place of a program's own: copies, and hooks on tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy
+import torch
+import torch.utils.checkpoint
+from torch import Tensor
+
+from backprobe.backends.capabilities import Replaces
+from backprobe.backends.framework_code import CodeOf
+from backprobe.backends.torch.arguments import alias
+from backprobe.backends.torch.capture import Capture, gradient_edge
+from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.user_lines import callers
+
+CHECKPOINT = CodeOf(torch.utils.checkpoint, "checkpoint")
+
+
+class Change:
+    """A hook of ours that changes the gradient of a tensor."""
+
+    def __init__(self, change: Callable[[Any], Any]) -> None:
+        self.change = change
+
+    def __call__(self, gradient: Tensor) -> Tensor:
+        return self.change(gradient)  # type: ignore[no-any-return]
+
+
+def users_hooks(tensor: Tensor) -> int:
+    """How many hooks there are on a tensor, without those that change a gradient for ``replace_grad=``."""
+    return sum(type(hook) is not Change for hook in (tensor._backward_hooks or {}).values())
+
+
+class TorchReplaces(Replaces):
+    """PyTorch's ``Replaces``."""
+
+    hooks: list[Any]
+    changed: dict[Key, None]
+    """The edges of the tensors whose gradients are changed."""
+
+    def handed(self, tensor: Tensor) -> Tensor:
+        return tensor.clone()
+
+    def as_tensor(self, new: Any, like: Tensor) -> Tensor | None:
+        if isinstance(new, Tensor):
+            return new
+        if isinstance(new, numpy.ndarray | numpy.generic):
+            return torch.as_tensor(numpy.array(new), device=like.device)
+        if isinstance(new, bool | int | float | complex):
+            return torch.as_tensor(new, dtype=like.dtype, device=like.device)
+        return None
+
+    def instead(self, new: Tensor, original: Tensor, is_given: bool) -> Tensor:
+        is_differentiated = new.requires_grad or not original.requires_grad or not torch.is_grad_enabled()
+        if not is_differentiated:
+            return alias(new.detach().clone())  # a leaf could not be written to
+        return new.clone() if is_given else new
+
+    def original_value(self, tensor: Tensor) -> Callable[[], Tensor]:
+        value = tensor.detach().clone()
+        return lambda: value
+
+    def with_gradient(self, tensor: Tensor, change: Callable[[Any], Any]) -> Tensor:
+        if tensor.requires_grad:
+            handle = tensor.register_hook(Change(change))  # type: ignore[no-untyped-call]  # it has no type
+            self.hooks += (handle.hooks_dict_ref(), handle.id)
+            edge = gradient_edge(tensor)
+            self.changed |= {} if edge is None else {key(edge): None}
+        return tensor
+
+    def mark_changed(self, captures: Sequence[Capture]) -> None:
+        """Note which captures have a changed gradient: a tensor that was written since knows nothing of its hooks."""
+        for capture in captures if self.changed else ():
+            capture.is_changed = capture.edge is not None and key(capture.edge) in self.changed
+
+    def runs_again(self) -> bool:
+        return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))

@@ -1,0 +1,164 @@
+"""Statistics of tensors: by NumPy where they lie in a CPU's memory, by masks on a device, which is asked nothing.
+
+On a CPU a tensor is read in chunks that stay in the cache. PyTorch adds up faster, NumPy counts and compares faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.torch.summaries import chunks
+from backprobe.backends.torch.tensors import here, is_floating, is_there
+from backprobe.record.exponents import NONE, Exponents, exponents, merged_exponents
+from backprobe.record.statistics import CHUNK, NOTHING, Row, measured, merged, repeated
+
+PLAIN = frozenset({torch.float32, torch.float64})
+
+
+def row_of(tensor: Tensor) -> Row | Tensor | None:
+    """The statistics of a tensor; those on a device as a tensor of them. None where it has no numbers to read."""
+    if (
+        type(tensor) is Tensor and tensor.is_cpu and tensor.dtype in PLAIN and tensor.layout is torch.strided
+        and not tensor.requires_grad and not tensor.is_nested and tensor.is_contiguous()
+    ):  # fmt: skip  # nearly all
+        if tensor.numel() <= CHUNK:
+            return measured(tensor.numpy(), float(tensor.sum())) if is_there(tensor) else None
+        return _summed(torch.split(tensor.view(-1), CHUNK)) if is_there(tensor) else None
+    if tensor.is_meta or not is_floating(tensor) or not is_there(tensor):
+        return None
+    try:
+        return _row(*_numbers(tensor))
+    except (RuntimeError, TypeError, NotImplementedError):  # a subclass that has none, or bits that are no number
+        return None
+
+
+def _row(numbers: Tensor, zeros: int) -> Row | Tensor:
+    """The row of some numbers, and of zeros that are not among them."""
+    if not numbers.is_cpu:
+        return masked(numbers, zeros) if numbers.numel() else repeated(ZERO, zeros) if zeros else NOTHING
+    once, times = _once(numbers)
+    row = _summed(chunks(once, CHUNK))
+    row = repeated(row, times) if times > 1 else row
+    return merged(row, repeated(ZERO, zeros)) if zeros else row
+
+
+def _summed(parts: Iterable[Tensor]) -> Row:
+    """The row of all chunks."""
+    row = NOTHING
+    for chunk in parts:
+        plain = (chunk if chunk.dtype in PLAIN else chunk.float()).contiguous()
+        row = merged(row, measured(plain.numpy(), float(plain.sum())))
+    return row
+
+
+ZERO: Row = (1.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+
+
+def _numbers(tensor: Tensor) -> tuple[Tensor, int]:
+    """The real numbers that a tensor holds in this process, and how many zeros it leaves out."""
+    own = here(tensor)
+    if own.is_quantized:
+        own = own.dequantize()
+    size = own.numel() if not own.is_nested else 0
+    if own.layout is torch.sparse_coo:
+        own = own.coalesce()
+        held = own.values()
+    elif own.layout is torch.strided and not own.is_nested:
+        held = own
+    else:
+        try:
+            held = own.values()
+        except (RuntimeError, NotImplementedError):  # a layout of its own, such as MKL-DNN's
+            held = own.to_dense()
+    zeros = max(size - held.numel(), 0)
+    held = held.resolve_conj().resolve_neg()
+    if held.is_complex():
+        held, zeros = torch.view_as_real(held), 2 * zeros
+    return held, zeros
+
+
+def _once(numbers: Tensor) -> tuple[Tensor, int]:
+    """Each number of an expanded tensor once, and how many times it is there."""
+    steps = numbers.stride()
+    if 0 not in steps or not numbers.numel():
+        return numbers, 1
+    once = numbers[tuple(slice(1) if step == 0 else slice(None) for step in steps)]
+    return once, numbers.numel() // once.numel()
+
+
+def exponents_of(tensor: Tensor) -> Exponents | None:
+    """The magnitudes of a tensor; None where it has no numbers to read, or they lie on a device."""
+    if tensor.is_meta or not is_floating(tensor) or not is_there(tensor):
+        return None
+    try:
+        numbers, _ = _numbers(tensor)
+        if not numbers.is_cpu:
+            return None
+        once, times = _once(numbers)
+        found = NONE
+        for chunk in chunks(once, CHUNK):
+            plain = chunk if chunk.dtype in PLAIN else chunk.float()
+            found = merged_exponents(found, exponents(plain.contiguous().numpy()))
+        return found.times(times)
+    except (RuntimeError, TypeError, NotImplementedError):  # as in ``row_of``
+        return None
+
+
+# on a device
+
+
+def masked(numbers: Tensor, left_out: int = 0) -> Tensor:
+    """The same statistics as a tensor, in double precision where the device has it: nothing is waited for.
+
+    ``left_out`` is a number of zeros that are not among the numbers.
+    """
+    wide = torch.float32 if numbers.device.type == "mps" else torch.float64
+    if numbers.dtype not in PLAIN:
+        numbers = numbers.float()
+    is_finite = torch.isfinite(numbers)
+    kept = torch.where(is_finite, numbers, 0)
+    finite, nan = is_finite.sum(dtype=wide), torch.isnan(numbers).sum(dtype=wide)
+    above, below = ((numbers == bound).sum(dtype=wide) for bound in (math.inf, -math.inf))
+    count = torch.full_like(finite, numbers.numel())
+    zeros = (numbers == 0).sum(dtype=wide)
+    squares = torch.linalg.vector_norm(kept, dtype=wide).square()
+    low = torch.where(is_finite, numbers, math.inf).amin().to(wide)
+    high = torch.where(is_finite, numbers, -math.inf).amax().to(wide)
+    if left_out:
+        count, finite, zeros = count + left_out, finite + left_out, zeros + left_out
+        low, high = low.clamp(max=0), high.clamp(min=0)
+    return torch.stack([count, finite, nan, above, below, zeros, kept.sum(dtype=wide), squares, low, high])
+
+
+def fetched(rows: Mapping[int, list[Tensor]]) -> Callable[[], Mapping[int, Row]]:
+    """Rows that lie on devices: one transfer from each is begun now, and what is returned waits for it."""
+    places = [place for place, held in rows.items() for _ in held]
+    together: dict[torch.device, list[int]] = {}
+    tensors = [one for held in rows.values() for one in held]
+    for at, one in enumerate(tensors):
+        together.setdefault(one.device, []).append(at)
+    begun = [(at, *_transfer(torch.stack([tensors[one] for one in at]))) for at in together.values()]
+
+    def wait() -> Mapping[int, Row]:
+        found: dict[int, Row] = {}
+        for at, copies, arrive in begun:
+            arrive()
+            for one, row in zip(at, copies.tolist(), strict=True):
+                found[places[one]] = merged(found.get(places[one], NOTHING), tuple(row))
+        return found
+
+    return wait
+
+
+def _transfer(numbers: Tensor) -> tuple[Tensor, Callable[[], object]]:
+    """A copy in this machine's memory, and what waits until it is there."""
+    if numbers.is_cpu:
+        return numbers, tuple
+    copy = numbers.to("cpu", non_blocking=True)
+    event = torch.get_device_module(numbers.device).Event()
+    event.record()
+    return copy, event.synchronize

@@ -1,0 +1,141 @@
+"""Names of parameters in the user's code: the variable that holds the model, and the path in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+
+from backprobe.backends.torch.models import parts
+from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.parameter_updates import variables
+from backprobe.backends.user_lines import users_frames
+from backprobe.record.training import Unregistered
+
+
+class TrainedNames:
+    """The names of the parameters of the modules that ran, and of what the running frames hold.
+
+    Frames are looked into only where a name is needed: before Python 3.13 what is read of one stays alive with it.
+    """
+
+    def __init__(self, ran: Iterable[Module]) -> None:
+        self.ran = [*ran]
+
+    @cached_property
+    def variables(self) -> list[tuple[str, Any]]:
+        """The variables of the user's running functions, the innermost first."""
+        return [*variables([*users_frames(sys._getframe(1))])]
+
+    def optimizers(self) -> list[Optimizer]:
+        """The optimizers among the variables."""
+        return [*{id(held): held for _, held in self.variables if isinstance(held, Optimizer)}.values()]
+
+    @cached_property
+    def models(self) -> list[Module]:
+        """The modules that ran and are part of no other that did."""
+        inside = {id(part) for one in self.ran for part in one.modules() if part is not one}
+        return [one for one in self.ran if id(one) not in inside]
+
+    @cached_property
+    def roots(self) -> list[tuple[str, Module]]:
+        """Models with what the program calls them: variables, or their class; a part of another comes after that."""
+        named = [(name, held) for name, held in self.variables if isinstance(held, Module)]
+        known = {id(held) for _, held in named}
+        others = [(type(one).__name__, one) for one in self.models if id(one) not in known]
+        inside = {id(part) for _, one in (*named, *others) for part in one.modules() if part is not one}
+        return sorted((*named, *others), key=lambda root: id(root[1]) in inside)
+
+    @cached_property
+    def modules(self) -> dict[int, tuple[str, Module, tuple[Module, ...]]]:
+        """By identity: the path of each module, the module, and those around it, from inside to outside."""
+        found: dict[int, tuple[str, Module, tuple[Module, ...]]] = {}
+        for name, root in self.roots:
+            by_path = dict(parts(root))
+            for path, module in by_path.items():
+                steps = path.split(".") if path else []
+                around = [by_path[".".join(steps[:length])] for length in range(len(steps))]
+                found.setdefault(id(module), (_joined(name, path), module, tuple(reversed(around))))
+        return found
+
+    @cached_property
+    def owners(self) -> dict[int, tuple[str, Module]]:
+        """By identity of a parameter: its name and the module that it lies in."""
+        found: dict[int, tuple[str, Module]] = {}
+        for path, module, _ in self.modules.values():
+            for own, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+                found.setdefault(id(parameter), (_joined(path, own), module))
+        return found
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Those of the models that ran."""
+        return (one for model in self.models for one in model.parameters())
+
+    def of(self, parameter: Tensor) -> str:
+        """The name of a parameter; of one that no model has, that of a variable, or its place in its optimizer."""
+        known = self.owners.get(id(parameter))
+        if known is not None:
+            return known[0]
+        held = [(name, one) for name, one in self.variables if isinstance(one, Optimizer)]
+        places = (
+            f"{name}.param_groups[{group}]['params'][{at}]" for name, one in held
+            for group, each in enumerate(one.param_groups) for at, own in enumerate(each["params"]) if own is parameter
+        )  # fmt: skip
+        named = (name for name, value in self.variables if value is parameter)
+        return next(named, None) or next(places, f"a parameter of shape {tuple(parameter.shape)}")
+
+    def owner(self, parameter: Tensor) -> Module | None:
+        known = self.owners.get(id(parameter))
+        return None if known is None else known[1]
+
+    def path(self, module: Module) -> str:
+        return self.modules[id(module)][0]
+
+    def around(self, module: Module) -> Sequence[Module]:
+        return self.modules[id(module)][2]
+
+    def held_by(self, parameter: Tensor, optimizers: Iterable[Optimizer]) -> str:
+        """The optimizer that has a parameter, by its class and what the program calls it."""
+        for one in optimizers:
+            if any(own is parameter for own in parameters(one)):
+                names = [name for name, held in self.variables if held is one]
+                return f"{names[0]} ({type(one).__name__})" if names else type(one).__name__
+        return ""
+
+    def unregistered(self, stray: Collection[Tensor]) -> Iterator[Unregistered]:
+        """Those of these parameters that lie in plain lists and dicts of the modules that ran, and in no optimizer."""
+        wanted = {id(one) for one in stray}
+        found = [
+            (module, attribute, value) for module in self.ran for attribute, value in vars(module).items() if wanted
+            and isinstance(value, list | tuple | dict) and not attribute.startswith("_")
+            and any(id(one) in wanted for _, one in _inside("", value))
+        ]  # fmt: skip
+        if found:  # only then the frames are looked into
+            wanted.difference_update(id(one) for held in self.optimizers() for one in parameters(held))
+        for module, attribute, value in found:
+            place = _joined(self.path(module), attribute)
+            for name, parameter in _inside(place, value):
+                if id(parameter) in wanted:
+                    wanted.remove(id(parameter))
+                    yield Unregistered(name, place, type(value).__name__)
+
+
+def _inside(name: str, value: Any, depth: int = 0) -> Iterator[tuple[str, Tensor]]:
+    """The parameters in a container, with their names."""
+    if isinstance(value, Tensor):
+        yield name, value
+    elif isinstance(value, Module):
+        yield from ((f"{name}.{path}", one) for path, one in value.named_parameters())
+    elif isinstance(value, list | tuple | dict) and depth < 3:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in items:
+            yield from _inside(f"{name}[{key!r}]", item, depth + 1)
+
+
+def _joined(*steps: str) -> str:
+    return ".".join(step for step in steps if step)

@@ -1,0 +1,274 @@
+"""Parameters that a block was to train, and those of them that got no gradient.
+
+A parameter got none if its ``.grad`` was None at each step of the optimizer that has it, or where no optimizer stepped
+when the block was over, and if no graph that ``backward()`` went through leads to it. The modules that ran are known
+from the frames that are entered: nothing is hooked into them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from backprobe.backends.call_sites import Instruction, call_site, mentions, switch
+from backprobe.backends.torch import graph
+from backprobe.backends.torch.backward_passes import BackwardCall, Passing
+from backprobe.backends.torch.capture import Capture
+from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.trained_names import TrainedNames
+from backprobe.backends.user_lines import users_frames
+from backprobe.record.training import ModuleCall, Ran, Training, Unregistered, Untrained
+from backprobe.source.frames import name_in
+from backprobe.source.user_code import package
+
+MOST = 8  # of the calls of one module, and of the entries that lead back to one parameter
+IDLE: CodeType = Module.forward.__code__
+MODES = {True: "torch.inference_mode()", False: "torch.no_grad()"}
+
+
+class Runs:
+    """The modules whose forward was entered, and the calls in the user's code that led there."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, Module] = {}  # by identity
+        self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
+        self.held: set[int] = set()  # by identity: the tensors that they had as their parameters when they ran
+
+    def entered(self, frame: FrameType) -> None:
+        """A function called ``forward`` is entered."""
+        code = frame.f_code
+        module = name_in(frame, code.co_varnames[0]) if code.co_argcount else None
+        if not isinstance(module, Module):
+            return
+        self.modules[id(module)] = module
+        self.held.update(map(id, module._parameters.values()))
+        calls = self.calls.setdefault(id(module), {})
+        if len(calls) >= MOST:
+            return
+        mode = "" if torch.is_grad_enabled() else MODES[torch.is_inference_mode_enabled()]
+        users = users_frames(frame.f_back)
+        called = next(users, None)
+        if called is None:
+            return
+        at = called.f_code, called.f_lasti
+        if (at, mode) not in calls:
+            around = [at, *((one.f_code, one.f_lasti) for one in users)] if mode else [at]
+            calls[at, mode] = tuple(around[:MOST])
+
+    def ran_with_others(self, owner: Module, parameter: Tensor) -> bool:
+        """Did a module run, and always with another tensor in the place of its parameter, as in a functional call?"""
+        return id(owner) in self.modules and id(parameter) not in self.held
+
+    def has_recorded(self, module: Module) -> bool:
+        """Did it run with gradients switched on?"""
+        return any(not mode for _, mode in self.calls.get(id(module), {}))
+
+
+class Reached:
+    """The leaves that calls of ``backward()`` came to, looked for when they are asked for."""
+
+    def __init__(self, calls: Sequence[BackwardCall]) -> None:
+        self.calls = calls
+        self.is_whole = bool(calls) and not any(call.is_limited for call in calls)  # to ``inputs=``
+
+    @cached_property
+    def leaves(self) -> dict[int, Tensor]:
+        """By identity."""
+        nodes = graph.all_nodes(node for call in self.calls if not call.is_limited for node in call.nodes)
+        return {id(leaf): leaf for leaf in graph.leaves(nodes)}
+
+    def any_of(self, tensors: Iterable[Tensor]) -> bool:
+        return any(id(one) in self.leaves for one in tensors)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The parameters that were to be trained, by identity."""
+
+    parameters: Mapping[int, Tensor]
+    names: TrainedNames
+    reached: Reached
+
+    def spared(self) -> set[int]:
+        """The other parameters of models that ran, as of a teacher, or of one whose optimizer did not step."""
+        return {id(one) for one in self.names.parameters()}.difference(self.parameters)
+
+
+class Census:
+    """The optimizers that step while a block is open, and what they find in ``.grad``."""
+
+    def __init__(self, passing: Passing | None = None) -> None:
+        self.passing = passing  # the calls of ``backward()`` so far
+        self.runs = Runs()
+        self.stepped: dict[Optimizer, None] = {}
+        self.empty: dict[int, Tensor] = {}  # by identity: the parameters without a gradient when a step began
+        self.before: dict[int, int] = {}  # how many calls of ``backward()`` had begun then
+        self.filled: set[int] = set()
+
+    def listen(self) -> list[Any]:
+        """Look at every step from now on; what is returned ends that."""
+        return [register_optimizer_step_pre_hook(self._look), register_optimizer_step_post_hook(self._look)]
+
+    def _look(self, optimizer: Optimizer, *_: Any) -> None:
+        """After the step as well: its closure may have called ``backward()``."""
+        if torch.compiler.is_compiling():
+            return
+        self.stepped[optimizer] = None
+        for tensor in parameters(optimizer):
+            if tensor.grad is not None:
+                self.filled.add(id(tensor))
+            elif tensor.requires_grad:
+                self.empty[id(tensor)] = tensor
+                self.before[id(tensor)] = 0 if self.passing is None else len(self.passing.calls)
+
+    def judged(self, calls: Sequence[BackwardCall]) -> Judged | None:
+        """The parameters that were to be trained: those of the optimizers that stepped, and where none did those of the
+        models that ran with gradients switched on; None where that is not known.
+        """
+        if not self.stepped and not self.runs.modules:
+            return None
+        names, reached = TrainedNames(self.runs.modules.values()), Reached(calls)
+        held: list[Iterable[Tensor]] = [parameters(one) for one in self.stepped]
+        if not self.stepped and reached.is_whole:
+            held = [model.parameters() for model in names.models if self.runs.has_recorded(model)]
+        found = {id(one): one for own in held for one in own if self.stepped or not self._is_replaced(one, names)}
+        return Judged(found, names, reached) if found else None
+
+    def _is_replaced(self, one: Tensor, names: TrainedNames) -> bool:
+        if id(one) in self.runs.held:
+            return False
+        owner = names.owner(one)
+        return owner is not None and self.runs.ran_with_others(owner, one)
+
+    def found(
+        self, judged: Judged, captures: Sequence[Capture], inputs: Sequence[Sequence[int]], compiled: bool
+    ) -> Training:  # fmt: skip
+        """What became of the parameters."""
+        names, reached = judged.names, judged.reached
+        trainable = [one for one in judged.parameters.values() if one.requires_grad]
+        lacking = [one for one in trainable if self._lacks(one) and not reached.any_of([one])]
+        frozen = {id(one) for one in (*judged.parameters.values(), *names.parameters()) if not one.requires_grad}
+        untrained = self._untrained(lacking, names, captures, inputs, reached, compiled) if lacking else ()
+        unregistered = self._unregistered(names, reached) if self.stepped and self.runs.modules else ()
+        cleared = tuple([names.of(one) for one in self._cleared(trainable, reached.calls)])
+        return Training(len(trainable), len(frozen), bool(self.stepped), tuple(untrained), tuple(unregistered), cleared)
+
+    def _cleared(self, trainable: Sequence[Tensor], calls: Sequence[BackwardCall]) -> Iterator[Tensor]:
+        """The parameters that ``backward()`` had come to, and that had no gradient at any step that followed."""
+        lacking = [one for one in trainable if id(one) in self.before and id(one) not in self.filled]
+        reached: dict[int, Reached] = {}
+        for one in lacking:
+            count = self.before[id(one)]
+            if count not in reached:
+                reached[count] = Reached(calls[:count])
+            if reached[count].any_of([one]):
+                yield one
+
+    def _unregistered(self, names: TrainedNames, reached: Reached) -> Iterator[Unregistered]:
+        known = {id(one) for held in self.stepped for one in parameters(held)}
+        stray = [one for at, one in reached.leaves.items() if isinstance(one, Parameter) and at not in known]
+        return names.unregistered(stray)
+
+    def _lacks(self, one: Tensor) -> bool:
+        return id(one) not in self.filled and (id(one) in self.empty or one.grad is None)
+
+    def _untrained(
+        self, lacking: Sequence[Tensor], names: TrainedNames, captures: Sequence[Capture],
+        inputs: Sequence[Sequence[int]], reached: Reached, compiled: bool,
+    ) -> Iterator[Untrained]:  # fmt: skip
+        carriers = _carriers(lacking, captures, inputs)
+        entries = {id(capture.tensor): at for at, capture in enumerate(captures) if capture.tensor.is_leaf}
+        for one in lacking:
+            at, own = carriers[id(one)], entries.get(id(one))
+            name, owner, held = names.of(one), names.owner(one), names.held_by(one, self.stepped)
+            if owner is None:
+                yield Untrained(name, "", "", Ran.UNKNOWN, held, carriers=at, own=own)
+                continue
+            if self.runs.ran_with_others(owner, one):
+                yield Untrained(name, names.path(owner), type(owner).__name__, Ran.REPLACED, held, (), at, own)
+                continue
+            ran, module = self._ran(owner, names, reached, compiled)
+            calls = [*self._calls(module)] if ran is Ran.CALLED else []
+            code = _forward(owner)
+            if module is owner and package(code.co_filename) is None:
+                calls, ran = [*mentions(code, name.rpartition(".")[2])], Ran.OWN
+            path = names.path(module)
+            yield Untrained(name, path, type(module).__name__, ran, held, tuple(calls), at, own)
+
+    def _ran(self, owner: Module, names: TrainedNames, reached: Reached, compiled: bool) -> tuple[Ran, Module]:
+        """Did the module of a parameter run? With it the module that this is known of, perhaps one around it."""
+        chain = [owner, *names.around(owner)]  # from inside to outside
+        at = next((at for at, one in enumerate(chain) if id(one) in self.runs.modules), None)
+        if compiled or not self.runs.modules or any(_is_opaque(one) for one in chain):
+            return Ran.UNKNOWN, owner
+        idle = [one for one in chain[:at] if _forward(one) is not IDLE]  # a ModuleList has none
+        if idle and (at is None or package(_forward(chain[at]).co_filename) is None):
+            return Ran.NOT_CALLED, idle[-1]
+        if at is None:
+            return Ran.UNKNOWN, owner
+        is_partly = reached.any_of(chain[at].parameters())  # as a MultiheadAttention, which does not call all its parts
+        return Ran.PARTLY if is_partly else Ran.CALLED, chain[at]
+
+    def _calls(self, module: Module) -> Iterator[ModuleCall]:
+        for (at, mode), around in self.runs.calls.get(id(module), {}).items():
+            site = call_site(at)
+            if site is not None:
+                yield ModuleCall(*site, mode, switch(around) if mode else None)
+
+
+def _forward(module: Module) -> CodeType:
+    code: CodeType = getattr(type(module).forward, "__code__", IDLE)
+    return code
+
+
+def _is_opaque(module: Module) -> bool:
+    """May it run without its forward being entered in this thread?"""
+    own = vars(module)
+    return isinstance(module, torch.jit.ScriptModule | torch.nn.DataParallel) or (
+        own.get("_compiled_call_impl") is not None or type(module).__name__ == "OptimizedModule"
+    )
+
+
+def _carriers(
+    lacking: Sequence[Tensor], captures: Sequence[Capture], inputs: Sequence[Sequence[int]]
+) -> dict[int, tuple[int, ...]]:
+    """By identity of the parameter: the captures that lead back to it, and to no other that does."""
+    wanted = {id(one) for one in lacking}
+    leads: dict[Any, frozenset[int]] = {}
+    found: dict[int, list[int]] = {at: [] for at in wanted}
+    carried: list[frozenset[int]] = []
+    for capture in captures:
+        edge = None if capture.tensor.is_leaf else capture.edge
+        carried.append(frozenset() if edge is None else _leading(edge.node, wanted, leads))
+    for at, own in enumerate(carried):
+        for one in own.difference(*(carried[source] for source in inputs[at])) if own else ():
+            found[one].append(at)
+    return {one: tuple(at[:MOST]) for one, at in found.items()}
+
+
+def _leading(root: Any, wanted: set[int], known: dict[Any, frozenset[int]]) -> frozenset[int]:
+    """The wanted leaves that a node leads to."""
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        if node in known:
+            pending.pop()
+            continue
+        followers = [follower for follower, _ in node.next_functions if follower is not None]
+        new = [follower for follower in followers if follower not in known]
+        if new:
+            pending += new
+            continue
+        own = {id(leaf) for leaf in graph.leaves([node])} & wanted
+        known[node] = frozenset(own).union(*(known[follower] for follower in followers))
+        pending.pop()
+    return known[root]

@@ -1,0 +1,63 @@
+"""Variations of PyTorch's tensors and modules."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from backprobe.backends.random_states import put_back
+from backprobe.backends.torch.recheck import random_states
+from backprobe.backends.variations import Variation, Variations
+from backprobe.errors import BadOption
+
+
+class TorchVariations(Variations):
+    """PyTorch's ``Variations``: a tensor has a new one in its place, a module a copy."""
+
+    def varied(self, value: Any, variation: Variation, number: int, undo: list[Callable[[], None]]) -> Any:
+        if isinstance(value, nn.Module):
+            return _copied(value, variation, number)
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            return None
+        return _moved(_cast(value, variation.dtype), variation.seed, number).requires_grad_(value.requires_grad)
+
+    @contextmanager
+    def same_numbers(self) -> Iterator[None]:
+        with put_back(random_states(())):
+            yield
+
+
+def _copied(module: nn.Module, variation: Variation, number: int) -> nn.Module:
+    made = copy.deepcopy(module)
+    if variation.dtype is not None:
+        made = made.to(_dtype(variation.dtype))
+    with torch.no_grad():
+        for at, held in enumerate([*made.parameters(), *made.buffers()]):
+            if held.is_floating_point():
+                held.copy_(_moved(held.detach(), variation.seed, 1000 * number + at))
+    return made
+
+
+def _cast(tensor: Tensor, dtype: str | None) -> Tensor:
+    return tensor.detach().clone() if dtype is None else tensor.detach().to(_dtype(dtype), copy=True)
+
+
+def _moved(tensor: Tensor, seed: int | None, number: int) -> Tensor:
+    if seed is None:
+        return tensor
+    generator = torch.Generator().manual_seed(1_000_003 * seed + number)
+    signs = torch.randint(0, 2, tensor.shape, generator=generator).to(tensor.device) * 2 - 1
+    made = torch.nextafter(tensor, (signs * torch.inf).to(tensor.dtype))
+    return torch.where(torch.isfinite(tensor) & torch.isfinite(made), made, tensor)
+
+
+def _dtype(name: str) -> torch.dtype:
+    found = getattr(torch, name, None)
+    if isinstance(found, torch.dtype) and found.is_floating_point:
+        return found
+    raise BadOption(f"PyTorch has no floating dtype {name!r}", asked=f"precision={name!r}", next='precision="bfloat16"')

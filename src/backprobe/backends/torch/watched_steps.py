@@ -1,0 +1,190 @@
+"""Where the steps of a training end, and what is read there: gradients before an optimizer uses them, parameters after.
+
+A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends as the scaler is updated: if it
+found an overflow, no optimizer has stepped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from backprobe.backends.patching import listening
+from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.torch.statistics import exponents_of, row_of
+from backprobe.backends.torch.tape import quiet
+from backprobe.backends.torch.tensors import here
+from backprobe.backends.watches import BACKWARD, GRADIENT, PARAMETER, UPDATE, StepListener, WatchOptions
+from backprobe.errors import BadOption
+from backprobe.record.statistics import scaled
+
+FUSED = ("grad_scale", "found_inf")
+"""What a scaler leaves on an optimizer that divides by the scale itself, and then may not step either."""
+
+
+class OptimizerSteps:
+    """Hears the optimizers and the scaler of one training."""
+
+    def __init__(
+        self,
+        options: WatchOptions,
+        listener: StepListener,
+        names: Mapping[Tensor, str],
+        ended: Callable[[], None],  # after a step that was measured
+    ) -> None:
+        self.options, self.listener, self.names, self.ended = options, listener, names, ended
+        self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
+        self.stepped = False
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within this context their steps are heard."""
+        with ExitStack() as installed:
+            for optimizer in self.options.optimizers:
+                for handle in (
+                    optimizer.register_step_pre_hook(self._before),
+                    optimizer.register_step_post_hook(self._after),
+                ):
+                    installed.callback(handle.remove)
+            if self.options.scaler is not None:
+                kind = type(self.options.scaler)
+                installed.enter_context(listening(kind, "update", self._updated))
+            try:
+                yield
+            finally:
+                self.before.clear()
+
+    def end_by_hand(self) -> None:
+        """The program says that a step is over."""
+        if self.listener.is_measured:
+            self.measure_gradients(self.names, GRADIENT)
+            self._measure_parameters(self.names)
+        self._end()
+
+    # optimizers
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if not self.listener.is_measured:
+            return
+        own = [one for one in parameters(optimizer) if one in self.names]
+        if self.options.updates:
+            with quiet(), torch.no_grad():
+                for one in own:
+                    if one in self.before:
+                        self.before[one].copy_(here(one))
+                    else:
+                        self.before[one] = here(one).clone()
+        if not _closure(args, kwargs):
+            self.measure_gradients(own, GRADIENT, factor=_unscaling(optimizer))
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if self.listener.is_measured:
+            own = [one for one in parameters(optimizer) if one in self.names]
+            if _closure(args, kwargs):  # which has called backward() in the step
+                self.measure_gradients(own, GRADIENT)
+            self._measure_parameters(own)
+        self.stepped = self.stepped or not _found_overflow(optimizer)
+        if self.options.scaler is None and optimizer is self.options.optimizers[-1]:
+            self._end()
+
+    def _updated(self, following: Callable[..., Any], scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:
+        if scaler is not self.options.scaler:
+            return following(scaler, *args, **kwargs)
+        scale, is_enabled = float(scaler.get_scale()), scaler.is_enabled()
+        result = following(scaler, *args, **kwargs)
+        self._end(skipped=is_enabled and not self.stepped, scale=scale)
+        return result
+
+    def _end(self, skipped: bool = False, scale: float = 1.0) -> None:
+        self.stepped, was_measured = False, self.listener.is_measured
+        self.listener.end(skipped=skipped, scale=scale)
+        if was_measured:
+            self.ended()
+
+    # parameters
+
+    def measure_gradients(
+        self, tensors: Any, kind: str, *, factor: float = 1.0, replaces: bool = False
+    ) -> None:  # fmt: skip
+        """What is in ``.grad`` of these."""
+        if not self.options.gradients:
+            return
+        with quiet(), torch.no_grad():
+            for one in tensors:
+                if one.grad is not None:
+                    self._add(one, kind, one.grad, factor, replaces)
+
+    def _measure_parameters(self, tensors: Any) -> None:
+        with quiet(), torch.no_grad():
+            for one in tensors:
+                if self.options.values:
+                    self._add(one, PARAMETER, one)
+                if one in self.before and self.options.updates:
+                    before = self.before[one]
+                    torch.sub(here(one), before, out=before)
+                    self._add(one, UPDATE, before)
+
+    def _add(
+        self, parameter: Tensor, kind: str, numbers: Tensor, factor: float = 1.0, replaces: bool = False
+    ) -> None:  # fmt: skip
+        row = row_of(numbers.detach())
+        if row is None:
+            return
+        if factor != 1.0 and isinstance(row, tuple):
+            row = scaled(row, factor)
+        place = self.listener.place(
+            self.names[parameter], kind, is_replicated=not _is_sharded(parameter), is_scaled=kind == BACKWARD
+        )
+        self.listener.add(place, row, replaces)
+        if self.listener.is_counted and factor == 1.0:
+            counted = exponents_of(numbers)
+            if counted is not None:
+                self.listener.count(place, counted, replaces)
+
+
+def _is_sharded(parameter: Tensor) -> bool:
+    """Does each process have a part of it?"""
+    return any(one.is_shard() for one in getattr(parameter, "placements", ()))
+
+
+def _closure(args: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Was ``step`` given a closure? The hooks' arguments begin with the optimizer."""
+    given = kwargs.get("closure", args[1] if len(args) > 1 else args[0] if args else None)
+    return callable(given) and not isinstance(given, Optimizer)
+
+
+def _unscaling(optimizer: Optimizer) -> float:
+    scale = getattr(optimizer, FUSED[0], None)
+    return 1.0 if scale is None else 1.0 / float(scale)
+
+
+def _found_overflow(optimizer: Optimizer) -> bool:
+    found = getattr(optimizer, FUSED[1], None)
+    return found is not None and bool(found)
+
+
+def refuse_others(options: WatchOptions, asked: str) -> None:
+    """Raise BadOption for optimizers and scalers that are none, and for what needs one."""
+    for optimizer in options.optimizers:
+        if not isinstance(optimizer, Optimizer):
+            raise BadOption(
+                "optimizer= takes an optimizer, or several", asked=asked, found=type(optimizer).__name__,
+                next="optimizer=torch.optim.SGD(model.parameters(), lr=0.1)",
+            )  # fmt: skip
+    if options.scaler is not None and not isinstance(options.scaler, GradScaler):
+        raise BadOption(
+            "scaler= takes a torch.amp.GradScaler", asked=asked, found=type(options.scaler).__name__,
+            next="scaler=torch.amp.GradScaler()",
+        )  # fmt: skip
+    for name, value in (("updates=True", options.updates), ("scaler=", options.scaler is not None)):
+        if value and not options.optimizers:
+            raise BadOption(
+                f"{name} needs optimizer=", asked=asked, why="it is read where the optimizer steps",
+                next=f"bp.watch(model, folder, optimizer=optimizer, {name}{'scaler' * name.endswith('=')})",
+            )  # fmt: skip

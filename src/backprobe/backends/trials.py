@@ -1,0 +1,87 @@
+"""The protocol of trials: a program runs again and again on other numbers, as the framework alone runs it.
+
+Each run begins alike: with random numbers from one seed, and with the state of modules that the first one began with.
+When the trials are over, the program's random states and its modules are as they were before.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from backprobe.backends.pure_calls import closed_over
+from backprobe.record.containers import leaves
+from backprobe.source.user_code import innermost
+
+DEEPEST = 4  # functions that call functions
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run gave: the floating tensors of the result, and the gradients of their sum."""
+
+    results: Sequence[Any]
+    gradients: Sequence[Any]
+
+
+class Trials(Protocol):
+    """One program that is tried on many numbers."""
+
+    @abstractmethod
+    def given(self, leaf: Any) -> Any:
+        """What a program is given for a leaf of its arguments: for numbers, tensors as a probe makes them."""
+
+    @abstractmethod
+    def is_varied(self, leaf: Any) -> bool:
+        """Is it a tensor of real floating numbers?"""
+
+    @abstractmethod
+    def alike(self, leaf: Any, numbers: Any) -> Any:
+        """A tensor of its own with these numbers, of the dtype and on the device of another one."""
+
+    def function(self, target: Any) -> Callable[..., Any]:
+        """A function that calls the target."""
+        return lambda *args, **kwargs: target(*args, **kwargs)
+
+    @abstractmethod
+    def total(self, result: Any) -> Any:
+        """The sum of the floating tensors in what a program returned."""
+
+    @abstractmethod
+    def run(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Ran:
+        """Run a function once, without a probe.
+
+        Differentiated are its floating arguments, and the parameters of the models that it calls.
+        """
+
+    @abstractmethod
+    def alike_each_time(self, target: Any, given: Any, seed: int) -> AbstractContextManager[Callable[[], None]]:
+        """Within this context, a call of what it gives makes the next run begin as the first one did."""
+
+
+def seed_python(seed: int) -> None:
+    """Random numbers of Python and NumPy begin anew."""
+    import numpy  # here, because importing backprobe shall not import it
+
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+
+
+def held_by(target: Any) -> Iterator[Any]:
+    """The target, and what it and the functions that it calls close over and find among their globals."""
+    waiting, seen = [(target, 0)], set[int]()
+    while waiting:
+        value, depth = waiting.pop()
+        if id(value) in seen or depth > DEEPEST:
+            continue
+        seen.add(id(value))
+        yield value
+        function = innermost(value)
+        if function is not None:
+            known = [function.__globals__.get(name) for name in function.__code__.co_names]
+            found = [leaf for one in (*closed_over(value), *known) for _, leaf in leaves(one)]
+            waiting += [(one, depth + 1) for one in found]

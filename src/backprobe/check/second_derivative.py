@@ -1,0 +1,44 @@
+"""The gradient of a call as a call of its own: differences of gradients judge its derivative, the second one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from backprobe.backends.recheck import Input, RecordedCall
+from backprobe.record.reasons import Reason
+
+OF_OUTPUT = "the gradient of its output"
+"""The place of an input that the call itself does not have: what its gradient is computed from."""
+
+
+class GradientCall:
+    """The gradient of a call as a call: of its inputs and of a cotangent for each of its outputs.
+
+    Its derivative with respect to the former is the second one of the call, that with respect to the latter is what a
+    gradient penalty sends through the call once more.
+    """
+
+    def __init__(self, call: RecordedCall) -> None:
+        self.call = call
+        self.epsilon, self.is_custom, self.derives = call.epsilon, call.is_custom, call.derives
+        self.notes: list[Reason] = []
+        random, outputs = numpy.random.default_rng(0), call.run(call.values)
+        several = len(outputs) > 1
+        own = {-1 - at: Input(f"{OF_OUTPUT} {at}" if several else OF_OUTPUT, "") for at in range(len(outputs))}
+        self.inputs = {**call.inputs, **own}
+        self.values = [*call.values, *(random.standard_normal(one.shape).astype(one.dtype) for one in outputs)]
+
+    def run(self, values: Sequence[Any]) -> list[Any]:
+        inputs, cotangents = self._parted(values)
+        pulled = self.call.pull(inputs, cotangents)
+        return [numpy.zeros_like(value) if one is None else one for value, one in zip(inputs, pulled, strict=True)]
+
+    def pull(self, values: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        return self.call.pull_twice(*self._parted(values), cotangents)
+
+    def _parted(self, values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+        count = len(self.call.inputs)
+        return values[:count], values[count:]

@@ -1,0 +1,72 @@
+"""How the arguments on a command line go into a call of the function or model."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backprobe.backends.discover import BACKENDS, is_model, load_arrays, load_backend
+from backprobe.backends.tensors import Arrays
+from backprobe.cli.arguments import arguments, floated
+
+
+def called_with(target: Any, words: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that words stand for, as a call of the target takes them. Raises BadOption.
+
+    ``*xs`` is given the elements of a tuple named xs, or one value. A model is given tensors, and whole numbers as they
+    are: its parameters are differentiated.
+    """
+    named = arguments(words)
+    positional, several = _by_position(target, named)
+    held = named.pop(several) if several is not None else ()
+    rest = held if isinstance(held, tuple) else (held,)
+    arrays = _arrays_of_model(target)
+    values = [*rest, *named.values()]
+    values = floated(values) if arrays is None else [_tensors(value, arrays) for value in values]
+    named = dict(zip(named, values[len(rest) :], strict=True))
+    args: list[Any] = []
+    for one in positional:
+        if one.name not in named and one.default is one.empty:
+            return tuple(args), named  # the call itself is going to say what is missing
+        args.append(named.pop(one.name, one.default))
+    return (*args, *values[: len(rest)]), named
+
+
+def _by_position(target: Any, named: Mapping[str, Any]) -> tuple[list[inspect.Parameter], str | None]:
+    """The parameters that have to be given by position, and the name of ``*xs`` if it is among the arguments."""
+    try:
+        parameters = list(inspect.signature(target).parameters.values())
+    except (TypeError, ValueError):  # a function written in C
+        return [], None
+    several = next((one.name for one in parameters if one.kind is one.VAR_POSITIONAL and one.name in named), None)
+    kinds = [inspect.Parameter.POSITIONAL_ONLY, *([inspect.Parameter.POSITIONAL_OR_KEYWORD] if several else [])]
+    return [one for one in parameters if one.kind in kinds], several
+
+
+def _arrays_of_model(target: Any) -> Arrays | None:
+    """The tensors of a model's framework; None for what is not a model."""
+    imported = (load_backend(name) for name in BACKENDS if name in sys.modules)
+    return next((backend.arrays for backend in imported if is_model(backend, target)), None)
+
+
+def _tensors(value: Any, arrays: Arrays) -> Any:
+    """A value in which NumPy arrays are tensors of a framework."""
+    if isinstance(value, tuple):
+        return tuple(_tensors(one, arrays) for one in value)
+    if isinstance(value, dict):
+        return {name: _tensors(one, arrays) for name, one in value.items()}
+    return _tensor(value, arrays) if hasattr(value, "dtype") else value
+
+
+def _tensor(array: Any, arrays: Arrays) -> Any:
+    layout = load_arrays("numpy").encode(array, {}, {})
+    layout = {**layout, "stride": _strides(array.shape), "offset": 0}
+    return arrays.decode(layout, {layout["storage"]: array.ravel().view("uint8")})
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    """Those of an array whose elements are in memory as they are counted."""
+    return [math.prod(shape[at + 1 :]) for at in range(len(shape))]

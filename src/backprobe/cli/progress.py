@@ -1,0 +1,41 @@
+"""A sign of life from a long run: a line on standard error now and then, in a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from backprobe.show.printing import echo
+
+FIRST = 10.0
+"""Seconds until the first line; each further one comes after twice that time."""
+
+
+@contextmanager
+def progress(doing: Callable[[], str], first: float = FIRST) -> Iterator[None]:
+    """While this context is open, say from time to time what is being done.
+
+    Lines of their own, and few, so that what the program itself prints stays readable.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_report, args=(doing, first, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _report(doing: Callable[[], str], seconds: float, over: threading.Event) -> None:
+    passed, wait = 0.0, seconds
+    while not over.wait(wait):
+        passed += wait
+        time = f"{passed:.0f} s" if passed < 120 else f"{passed / 60:.0f} min"
+        echo(f"backprobe: {doing()}, {time} (Ctrl-C: what is known so far)", err=True)
+        wait = passed

@@ -1,0 +1,41 @@
+"""What a message of the API says to type next, spelled for a shell."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+VALUED = "of|wrt|strategy|values|backend|direction|depth|cotangent"
+LAMBDA = re.compile(r",? or of=lambda .*")  # which no shell can give
+SPELLED = (
+    (re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)"), r"--cotangent 'ones(\1)'"),
+    (re.compile(r"leave out of="), "leave out --of"),
+    (re.compile(r"leave out wrt="), "leave out --wrt"),
+    (re.compile(r"\b(partials)=(True|False)"), lambda one: f"--partials {one[2].lower()}"),
+    (re.compile(r"\b(nonfinite|roll|contributions)=True"), r"--\1"),
+    (re.compile(r"\b(" + VALUED + r")=(['\"]?)([\w.#/:*\[\]-]+)\2"), lambda one: f"--{one[1]} {shlex.quote(one[3])}"),
+    (re.compile(r"bp\.probe\(\w+, '([^']*)'\)"), lambda one: f"--select {shlex.quote(one[1])}"),
+    (re.compile(r"bp\.probe\(\.\.\., \['([^']*)'\]\)"), lambda one: f"--select {shlex.quote(one[1])}"),
+    (re.compile(r"bp\.probe\(f, (--[^()]*)\)"), r"\1"),
+    (re.compile(r"bp\.probe\([\w<>]+\), for every name"), "leave out --select, for every name"),
+    (re.compile(r"print\(rec\), for every name"), "backprobe probe, which prints every name"),
+    (re.compile(r"^rec\['([^']*)'\]$"), r"\1"),
+    (re.compile(r"\bpath='([^']*)'"), r"\1"),
+    (re.compile(r"rec\.save\('([^']*)', overwrite=True\)"), r"--save \1 --overwrite"),
+    (re.compile(r"rec\.save\('([^']*)'\)"), r"--save \1"),
+)  # fmt: skip
+"""Each with what stands there in Python."""
+
+
+def for_shell(text: str) -> str:
+    """What to type next, with options in the place of keyword arguments.
+
+    >>> for_shell("of='loss', or of='aux'"), for_shell("bp.probe(f, partials=True)")
+    ('--of loss, or --of aux', '--partials true')
+    >>> for_shell("cotangent=torch.ones((2, 3)), or of=lambda result: result[0]")
+    "--cotangent 'ones(2, 3)'"
+    """
+    text = LAMBDA.sub("", text)
+    for pattern, spelled in SPELLED:
+        text = pattern.sub(spelled, text)
+    return text

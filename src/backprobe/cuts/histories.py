@@ -1,0 +1,110 @@
+"""Values without a gradient history, as the text of their lines shows it: which were cut off, and which had none.
+
+While a program runs, only the names on a line are known. A line may use the shape of a differentiated value alone, or
+cut off what came in through a list or from a module: then the backend's first word is not the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from backprobe.cuts.cutting_operations import unread
+from backprobe.cuts.mentions import CHECKPOINT, Mention, mentions_of
+from backprobe.cuts.unrecorded import BARE, FIRM, hidden_cuts
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.graph import reached
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
+
+HISTORY = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.BACKWARD_NOT_RUN)
+CUT_OFF = (GradStatus.DETACHED, GradStatus.NO_GRAD)
+FROM_UNRECORDED = ("cut_unrecorded", "from_cut_unrecorded")
+
+
+def histories(record: Record) -> dict[int, Entry]:
+    """The entries whose line shows another reason than the backend gave, by position."""
+    found: dict[int, Entry] = {}
+    for at, entry in enumerate(record.entries):
+        better = _reread(at, entry, record, found) if entry.reads or entry.indirect or entry.source else None
+        if better is not None:
+            found[at] = better
+    return found
+
+
+def _reread(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
+    if entry.is_because("frozen"):
+        return _frozen(at, entry, record, found)
+    if entry.is_because("no_history", "no_grad"):
+        return _without_cut(entry, record, found)
+    if entry.is_because("inherited"):
+        known = [found.get(mention.source, record.entries[mention.source]) for mention in mentions_of(at, entry)]
+        if known and all(one.status in (GradStatus.FROZEN, GradStatus.NOT_TENSOR) for one in known):
+            return _but(entry, GradStatus.FROZEN, Reason("frozen"))
+    return None
+
+
+def _frozen(at: int, entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
+    """Was it cut off after all: here, before, or from what is not recorded?"""
+    mentions = mentions_of(at, entry) if entry.reads or entry.indirect else []
+    sources = [(mention, found.get(mention.source, record.entries[mention.source])) for mention in mentions]
+    if any(source.status in HISTORY and _cuts(mention) for mention, source in sources):
+        return _but(entry, GradStatus.DETACHED, Reason("no_history"))
+    line = next((mention.line for mention in mentions if _is_reentrant(mention)), None)
+    if line is not None:
+        return _but(entry, GradStatus.DETACHED, Reason("reentrant_checkpoint"), line)
+    used = [source for mention, source in sources if not mention.use.is_conditional]
+    cut = next((source for source in used if source.status in CUT_OFF), None)
+    if cut is not None:
+        return _but(entry, cut.status, Reason("inherited", {"status": str(cut.status)}))
+    whole = [mention.source for mention in mentions if record.entries[mention.source].status is GradStatus.NOT_FLOAT
+             and not mention.use.is_conditional]  # fmt: skip
+    if _are_of_differentiated(whole, record, found):
+        return _but(entry, GradStatus.DETACHED, Reason("no_history"))
+    hidden = hidden_cuts(entry)
+    if hidden:
+        return _but(
+            entry, GradStatus.FROZEN, Reason("cut_unrecorded", {"text": f"`{hidden[0].use.text or hidden[0].text}`"})
+        )
+    before = next((source for source in used if source.is_because(*FROM_UNRECORDED)), None)
+    return None if before is None else _but(
+        entry, GradStatus.FROZEN, Reason("from_cut_unrecorded", {"value": repr(before.name)})
+    )  # fmt: skip
+
+
+def _are_of_differentiated(used: Iterable[int], record: Record, found: Mapping[int, Entry]) -> bool:
+    """Do any of these, or the whole numbers that they were computed from, come from a value with a history?"""
+
+    def before(at: int) -> Iterable[int]:
+        is_whole = record.entries[at].status is GradStatus.NOT_FLOAT
+        return [mention.source for mention in mentions_of(at, record.entries[at])] if is_whole else ()
+
+    return any(found.get(at, record.entries[at]).status not in BARE for at in reached(used, before))
+
+
+def _but(entry: Entry, status: GradStatus, why: Reason, cause: Source | None = None) -> Entry:
+    return replace(entry, status=status, why=why, cause=cause or entry.cause)
+
+
+def _cuts(mention: Mention) -> bool:
+    """Does the line take the numbers of a value and not its history, whatever it does besides?"""
+    return any((use.kind in FIRM or use.kind == "sample") and not use.is_conditional for use in mention.uses)
+
+
+def _is_reentrant(mention: Mention) -> bool:
+    """Does the line call a checkpoint that is reentrant, as it is where nothing else is said?"""
+    text = mention.use.text if mention.use.kind == CHECKPOINT else "use_reentrant="
+    return "use_reentrant=True" in text or "use_reentrant=" not in text
+
+
+def _without_cut(entry: Entry, record: Record, found: Mapping[int, Entry]) -> Entry | None:
+    """An entry whose line takes no number of a value that has a history: nothing was cut off in it."""
+    text = entry.source.expression if entry.source is not None else ""
+    spelled = frozenset(read.spelled for read in entry.reads)
+    if not text or not spelled or entry.indirect or unread(text, spelled):
+        return None
+    numbers = [mention.source for mention in mentions_of(-1, entry)]
+    used = [found.get(number, record.entries[number]) for number in numbers]
+    if _are_of_differentiated(numbers, record, found):
+        return None
+    return _but(entry, GradStatus.FROZEN, Reason("frozen" if used else "shape_only"))

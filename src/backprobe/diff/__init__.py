@@ -1,0 +1,75 @@
+"""Comparing two recordings of what should be one computation: where they first disagree, forward and backward."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from backprobe.diff.floor import NoiseFloor
+from backprobe.diff.report import DiffReport, Divergence
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
+from backprobe.recording import Recording, load
+
+Compared = Recording | str | os.PathLike[str]
+
+
+def diff(
+    a: Compared,
+    b: Compared,
+    *,
+    rename: Mapping[str, str] | None = None,
+    layout: Mapping[str, str | Sequence[int]] | None = None,
+    noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
+) -> DiffReport:
+    """Compare two recordings of what should be one computation: a reference, and a port of it.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w):
+    ...     u = x * w
+    ...     return torch.relu(u)
+    >>> def g(x, w):
+    ...     u = x * w.abs()
+    ...     return torch.relu(u)
+    >>> report = bp.diff(bp.probe(f)(2.0, -3.0), bp.probe(g)(2.0, -3.0))
+    >>> report.ok, report.first.name, report.first.other
+    (False, 'u', 'u')
+
+    ``a`` and ``b`` are recordings, or paths of saved ones, of any framework. Entries belong together if they have one
+    name; ``rename`` maps patterns of ``a``'s names to those of ``b``: ``{"h.*": "layers.*"}`` is about all names that
+    begin so. What has no partner then is matched by its shape, its operation and what it is computed from, if only one
+    entry fits; each pair says how it was matched. ``layout`` is for weights that lie otherwise in ``b``: by a pattern
+    of names of either, ``"T"`` or the order of ``b``'s axes in which they are those of ``a``.
+
+    Values are compared in the order of execution, arguments and parameters first; then gradients in the order of
+    backward. NaN equals NaN. An error counts if its root mean square or its largest element is above the floor: the
+    root of eps of the coarsest dtype on the way, times the magnitude of ``a``. ``noise`` measures the floor of each
+    entry instead: one or several recordings of the reference that are as right as ``a``, run in another order, on
+    another device, or in a lower precision. An entry's floor is then 4 times what it moves among them, and up to 16
+    times where it has few elements.
+
+    Returns a ``DiffReport``. Raises BadOption, BadName, BadRecording, and NothingMatched for a rename or layout that
+    matches nothing.
+    """
+    from backprobe.diff.noise import noise_of  # which imports NumPy
+    from backprobe.diff.run import run_diff
+
+    first, second = _taken(a, "first"), _taken(b, "second")
+    return run_diff(first, second, rename, layout, noise_of(noise, first))
+
+
+def _taken(given: Any, which: str) -> Recording:
+    """A recording, loaded where its path is given."""
+    if isinstance(given, Recording):
+        return given
+    if isinstance(given, str | os.PathLike):
+        return load(given, to="numpy")
+    raise BadOption(
+        f"diff compares two recordings, and the {which} is {kind(given)}",
+        asked=f"bp.diff({written(given)}, ...)" if which == "first" else f"bp.diff(..., {written(given)})",
+        next="bp.diff(bp.probe(f)(x), bp.probe(g)(x))",
+    )  # fmt: skip
+
+
+__all__ = ["DiffReport", "Divergence", "diff"]

@@ -1,0 +1,75 @@
+"""What can be blamed: the first value and the first gradient that differ, and what else differs by itself.
+
+A value is blamed by itself where all that it was computed from agrees. A gradient is blamed by itself where the
+gradients of all values that it flows back from agree, and so do these values and all that they were computed from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from backprobe.diff.comparison import Comparison
+from backprobe.diff.pairs import Row
+from backprobe.record.graph import reached
+
+
+@dataclass(frozen=True)
+class Blame:
+    """The numbers of pairs: the first value and gradient to blame, and the others that differ alone.
+
+    ``values`` and ``gradients`` are all that differ, in the order of execution and of backward.
+    """
+
+    first: int | None
+    first_backward: int | None
+    amplifiers: Sequence[int] = ()
+    amplifiers_backward: Sequence[int] = ()
+    values: Sequence[int] = ()
+    gradients: Sequence[int] = ()
+
+
+def blame(comparison: Comparison) -> Blame:
+    """Find what is to blame."""
+    rows = comparison.rows
+    values = [at for at in comparison.order if rows[at].value.kind]
+    gradients = [at for at in backward_order(comparison) if rows[at].gradient.kind]
+    alone = [at for at in values if all(_agrees(rows[one]) for one in comparison.sources(at))]
+    alone_backward = [at for at in gradients if _is_alone(comparison, at, is_forward_same=not values)]
+    first = values[0] if values else None
+    first_backward = (gradients if first is None else alone_backward)[:1]
+    return Blame(
+        first, first_backward[0] if first_backward else None,
+        [at for at in alone if at != first],
+        [at for at in alone_backward if at not in first_backward],
+        values, gradients,
+    )  # fmt: skip
+
+
+def backward_order(comparison: Comparison) -> Sequence[int]:
+    """The pairs in the order in which backward came to the first recording's.
+
+    Those that it came to in the second recording alone stand behind what it came to before them there.
+    """
+    order = [comparison.of_a[at] for at in comparison.a.record.backward if at in comparison.of_a]
+    known, last = set(order), -1
+    for pair in [comparison.of_b[at] for at in comparison.b.record.backward if at in comparison.of_b]:
+        if pair not in known:
+            order.insert(last + 1, pair)
+        last = order.index(pair)
+    return list(dict.fromkeys([*order, *reversed(comparison.order)]))
+
+
+def _agrees(row: Row) -> bool:
+    return not row.value.kind
+
+
+def _is_alone(comparison: Comparison, at: int, *, is_forward_same: bool) -> bool:
+    """Does a gradient differ though all that it is computed from agrees, as far as it is recorded?"""
+    rows, uses = comparison.rows, comparison.uses(at)
+    if any(rows[use].gradient.kind for use in uses):
+        return False
+    if is_forward_same:
+        return True
+    computed_from = reached([at, *uses], lambda one: comparison.sources(one) if one in uses else ())
+    return all(_agrees(rows[one]) for one in computed_from)

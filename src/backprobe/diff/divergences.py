@@ -1,0 +1,112 @@
+"""What is blamed, as findings: with the line, what was seen, and what shows that it begins there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from backprobe.diff import text
+from backprobe.diff.blame import Blame
+from backprobe.diff.comparison import Comparison
+from backprobe.diff.floor import eps_of
+from backprobe.diff.likeness import likeness
+from backprobe.diff.pairs import SHAPE, STATUS, VALUE, Judged, Row
+from backprobe.diff.report import Divergence
+from backprobe.findings.phrasing import listed, plural
+from backprobe.record.source import Source
+
+
+class Divergences:
+    """The findings of a comparison."""
+
+    def __init__(self, comparison: Comparison, blame: Blame) -> None:
+        self.comparison, self.blame, self.rows = comparison, blame, comparison.rows
+
+    def forward(self, at: int) -> Divergence:
+        """The value of a pair as a finding."""
+        row, comparison = self.rows[at], self.comparison
+        of = "" if not comparison.is_leaf(at) else "parameter" if comparison.is_parameter(at) else "argument"
+        inputs = [self.rows[one] for one in sorted(comparison.sources(at))]
+        facts = [] if of else [text.evidence(inputs, "value"), *self._without_partner(at), text.first_line(row)]
+        if of:
+            facts += self._other_leaves(at)
+        return self._made(row, row.value, of, row.b.source, facts, "forward")
+
+    def backward(self, at: int) -> Divergence:
+        """The gradient of a pair as a finding."""
+        row, comparison = self.rows[at], self.comparison
+        uses = [self.rows[one] for one in sorted(comparison.uses(at))]
+        agree = [one for one in uses if not one.gradient.kind]
+        cut = [self.rows[one] for one in sorted(comparison.uses_in_first_only(at))]
+        facts = [text.evidence(agree, "gradient") if len(agree) == len(uses) else "", text.cut(cut) or text.uses(uses)]
+        near = cut if cut else uses if len(uses) == 1 else [row]
+        return self._made(row, row.gradient, "gradient", near[0].b.source, facts, "backward")
+
+    def _made(
+        self, row: Row, judged: Judged, of: str, source: Source | None, facts: Sequence[str], direction: str
+    ) -> Divergence:
+        kind = judged.kind if judged.kind != VALUE else of or VALUE
+        error = judged.measure.relative if judged.measure is not None else math.inf
+        seen = [*self._numbers(row, judged, direction), *facts]
+        floor, matched = text.floor_text(judged.floor), text.matched(row)
+        seen += [f"floor: {floor}"] * bool(floor and judged.kind == VALUE) + [matched] * bool(matched)
+        return Divergence(
+            kind, row.a.name, text.headline(row, judged, of), source, tuple(filter(None, seen)),
+            remedy=self._remedy(judged, direction), other=row.b.name, direction=direction, error=error,
+            excess=judged.excess, floor=floor, matched=row.match.how, measure=judged.measure,
+        )  # fmt: skip
+
+    def _numbers(self, row: Row, judged: Judged, direction: str) -> Iterator[str]:
+        """The numbers of a pair, looked at once more."""
+        held = [(one.held if direction == "forward" else one.grad_or_none) for one in (row.a, row.b)]
+        if judged.kind in (SHAPE, STATUS):
+            return
+        if judged.measure is None:
+            yield f"{held[0]!r} in the first, {held[1]!r} in the second"
+            return
+        factor = 1.0 if direction == "forward" else self.comparison.factor or 1.0
+        arrays = [self._array(number, tensor) for number, tensor in enumerate(held)]
+        if arrays[0] is None or arrays[1] is None or judged.floor is None:
+            return
+        b = self.comparison.layouts.apply(row.a.name, row.b.name, arrays[1])
+        seen = likeness(arrays[0], b if factor == 1.0 else b * factor, judged.floor, judged.measure.at)
+        coarser = max((row.a.dtype or "", row.b.dtype or ""), key=eps_of)
+        yield from text.alike(seen) if judged.kind == VALUE else ()
+        yield from text.numbers(judged.measure, seen, coarser)
+
+    def _array(self, number: int, tensor: Any) -> Any:
+        arrays = self.comparison.arrays[number]
+        return arrays.array(tensor) if arrays.is_tensor(tensor) else None
+
+    def _other_leaves(self, at: int) -> Iterator[str]:
+        others = [one for one in self.blame.values if self.comparison.is_leaf(one) and one != at]
+        if others:
+            names = [repr(self.rows[one].a.name) for one in others]
+            yield f"{plural(len(others), 'more argument or parameter')} differ{'s' * (len(others) == 1)}: " \
+                  f"{listed(names, text.MOST)}"  # fmt: skip
+
+    def _without_partner(self, at: int) -> Iterator[str]:
+        """What it is computed from in one recording alone."""
+        one, pair = self.comparison, self.comparison.pairs[at]
+        for side, own, matched, which in ((one.a, pair.a, one.of_a, "first"), (one.b, pair.b, one.of_b, "second")):
+            alone = [source for source in sorted(side.sources(own)) if source not in matched]
+            if alone:
+                yield text.extra([side.entries[source].name for source in alone], which)
+
+    def _remedy(self, judged: Judged, direction: str) -> str:
+        return text.CHECK if direction == "backward" and judged.kind == VALUE else ""
+
+
+def findings_of(comparison: Comparison, blame: Blame) -> tuple[Divergence | None, Divergence | None, list[Divergence]]:
+    """The first value, the first gradient, and the amplifiers."""
+    made = Divergences(comparison, blame)
+    first, first_backward = (
+        None if at is None else make(at)
+        for at, make in ((blame.first, made.forward), (blame.first_backward, made.backward))
+    )
+    others: list[tuple[Callable[[int], Divergence], Sequence[int]]] = [
+        (made.forward, [at for at in blame.amplifiers if not comparison.is_leaf(at)]),
+        (made.backward, blame.amplifiers_backward),
+    ]
+    return first, first_backward, [make(at) for make, places in others for at in places]

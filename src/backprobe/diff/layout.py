@@ -1,0 +1,90 @@
+"""Layouts: how the values of one recording lie in the other, where a weight is transposed or channels come last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, sizes, written
+from backprobe.record.entries import Record
+from backprobe.record.patterns import Pattern, compile_pattern, refuse_unmatched
+
+TRANSPOSED = "T"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The axes that the second recording's values are brought into the first's order with; None reverses them."""
+
+    pattern: Pattern
+    axes: tuple[int, ...] | None
+
+
+class Layouts:
+    """The layouts of a comparison, and the names that each is of."""
+
+    def __init__(self, layouts: Sequence[Layout], chosen: Mapping[str, Layout]) -> None:
+        self.layouts, self.chosen = layouts, chosen
+
+    def apply(self, a: str, b: str, array: Any) -> Any:
+        """The second recording's array, of the entries with these printed names, as it lies in the first.
+
+        Raises BadOption.
+        """
+        layout = self.chosen.get(a) or self.chosen.get(b)
+        if layout is None:
+            return array
+        if layout.axes is not None and len(layout.axes) != array.ndim:
+            raise BadOption(
+                f"the layout of {b!r} is of {len(layout.axes)} axes", asked=f"layout={{{layout.pattern.text!r}: "
+                f"{layout.axes}}}", found=f"shape {sizes(array.shape)}",
+                next=f"layout={{{b!r}: {tuple(reversed(range(array.ndim)))}}}",
+            )  # fmt: skip
+        return array.transpose(layout.axes)
+
+
+def layouts_of(layout: Mapping[str, Any] | None, a: Record, b: Record) -> Layouts:
+    """Read layouts. Raises BadOption, BadName, and NothingMatched for a pattern that matches no name of either."""
+    if layout is None:
+        return Layouts((), {})
+    if not isinstance(layout, Mapping) or not all(isinstance(name, str) for name in layout):
+        raise BadOption(
+            "layout maps patterns of names to axes", asked=f"layout={written(layout)}", found=kind(layout),
+            next='layout={"**.kernel": "T"}',
+        )  # fmt: skip
+    chosen: dict[str, Layout] = {}
+    made = [
+        Layout(compile_pattern(pattern, in_function=True), _axes(pattern, axes)) for pattern, axes in layout.items()
+    ]
+    for one in made:
+        names = {side.printed[full] for side in (a, b) for full in side.names if one.pattern.matches(full)}
+        names |= {
+            side.entries[at].name for side in (a, b) for full, at in side.names.items() if one.pattern.matches(full)
+        }
+        if not names:
+            refuse_unmatched(one.pattern.text, {*a.printed.values(), *b.printed.values()}, "either recording", _asked)
+        chosen |= dict.fromkeys(names, one)
+    return Layouts(made, chosen)
+
+
+def _asked(pattern: str | None) -> str:
+    return "list(a) and list(b)" if pattern is None else f"layout={{{pattern!r}: 'T'}}"
+
+
+def _axes(pattern: str, axes: Any) -> tuple[int, ...] | None:
+    if isinstance(axes, str) and axes == TRANSPOSED:
+        return None
+    is_order = (
+        isinstance(axes, Sequence)
+        and not isinstance(axes, str)
+        and sorted(map(str, axes)) == sorted(map(str, range(len(axes))))
+    )
+    if is_order and all(type(axis) is int for axis in axes):
+        return tuple(axes)
+    raise BadOption(
+        'a layout is "T", or the order of the axes', asked=f"layout={{{pattern!r}: {written(axes)}}}",
+        why="the second recording's array is transposed so before it is compared",
+        next=f"layout={{{pattern!r}: (3, 2, 0, 1)}}, from height, width, in, out to out, in, height, width",
+    )  # fmt: skip

@@ -1,0 +1,32 @@
+"""How far an array is from its reference: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Index = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How far the second of two arrays of one shape is from the first, the reference.
+
+    ``relative`` is the norm of the difference by that of the reference, ``rms`` and ``largest`` are the root mean
+    square and the largest magnitude of the difference, ``at`` where it is the largest. ``ulps`` is the largest distance
+    of two elements in numbers of the coarser dtype from one to the other; None where that is not a floating dtype of at
+    least two bytes. ``differing`` counts the elements that are not equal, of which the first is at ``first``, and
+    ``clashes`` those of which only one is finite, or that are infinities of unlike signs: then the errors are infinite.
+    """
+
+    size: int
+    relative: float
+    rms: float
+    largest: float
+    at: Index | None
+    cosine: float | None
+    ulps: int | None
+    differing: int
+    first: Index | None
+    clashes: int
+    reference_rms: float
+    reference_largest: float

@@ -1,0 +1,101 @@
+"""The measured floor: how much each entry of a reference moves from run to run, by its name."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from backprobe.backends.discover import load_arrays
+from backprobe.diff.alignment import Side, align
+from backprobe.diff.floor import Measured, NoiseFloor
+from backprobe.diff.measure import Measure
+from backprobe.diff.measuring import measure
+from backprobe.errors import BadOption
+from backprobe.findings.phrasing import plural
+from backprobe.record.brief import kind, written
+from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.recording import Recording, load
+
+LARGE, SMALL = 4, 12
+"""A floor is 4 times the largest error that was measured, and up to 16 times that of few elements: these vary more."""
+
+
+def factor(count: int) -> float:
+    """What a measured error of so many elements is multiplied by.
+
+    >>> factor(1), factor(10**6)
+    (16.0, 4.012)
+    """
+    return LARGE + SMALL / math.sqrt(max(count, 1))
+
+
+def measured(reference: Record, runs: Iterable[Record], origin: str) -> NoiseFloor:
+    """The floors that several runs of a reference give."""
+    values: dict[str, Measured] = {}
+    gradients: dict[str, Measured] = {}
+    seen: dict[str, set[str]] = {}
+    a, count = Side(reference), 0
+    for count, run in enumerate(runs, 1):  # noqa: B007
+        b = Side(run)
+        for match in align(a, b, ()).matches:
+            first, second = a.entries[match.a], b.entries[match.b]
+            seen.setdefault(first.name, set()).add(second.dtype or "")
+            for floors, found in ((values, _values(first, second, reference, run)),
+                                  (gradients, _gradients(first, second, reference, run))):  # fmt: skip
+                if found is not None:
+                    floors[first.name] = _wider(floors.get(first.name), found, origin)
+    return NoiseFloor(values, gradients, count, origin, seen)
+
+
+def _wider(known: Measured | None, found: Measure, origin: str) -> Measured:
+    times = factor(found.size)
+    rms, largest = times * found.rms, times * found.largest
+    return Measured(max(rms, known.rms if known else 0.0), max(largest, known.largest if known else 0.0), "", origin)
+
+
+def _values(first: Entry, second: Entry, a: Record, b: Record) -> Measure | None:
+    if isinstance(first.held, Lost) or isinstance(second.held, Lost):
+        return None
+    return _measure(first.held, second.held, a, b)
+
+
+def _gradients(first: Entry, second: Entry, a: Record, b: Record) -> Measure | None:
+    if not first.status is second.status is GradStatus.OK:
+        return None
+    return _measure(first.held_grad, second.held_grad, a, b)
+
+
+def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
+    arrays = load_arrays(a.backend), load_arrays(b.backend)
+    if not (arrays[0].is_tensor(first) and arrays[1].is_tensor(second)):
+        return None
+    x, y = arrays[0].array(first), arrays[1].array(second)
+    if x is None or y is None or x.shape != y.shape:
+        return None
+    found = measure(x, y)
+    return found if math.isfinite(found.rms) else None
+
+
+def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
+    """What ``noise=`` was given. Raises BadOption."""
+    if noise is None or isinstance(noise, NoiseFloor):
+        return noise
+    several = isinstance(noise, Sequence) and not isinstance(noise, str)
+    given = list(noise) if several else [noise]
+    others = [load(one, to="numpy") if isinstance(one, str | os.PathLike) else one for one in given]
+    if not others or not all(isinstance(one, Recording) for one in others):
+        raise BadOption(
+            "noise is recordings of the reference, or paths of saved ones",
+            asked=f"noise={written(noise)}", found=kind(noise),
+            next="noise=[bp.probe(f)(x), bp.probe(f)(x)], run in other ways that are right as well",
+        )  # fmt: skip
+    found = measured(reference.record, [one.record for one in others], f"{plural(len(others), 'other recording')}")
+    if not found.values:
+        raise BadOption(
+            "no recording of noise= has a value of the first recording", asked="noise=[...]",
+            found=f"{plural(len(others), 'recording')}", why="noise is measured on the reference itself",
+            next="noise=[bp.probe(f)(x)], with the function and the arguments of the first recording",
+        )  # fmt: skip
+    return found

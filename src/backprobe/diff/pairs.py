@@ -1,0 +1,41 @@
+"""A pair of entries, and what comparing it gave: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backprobe.diff.alignment import Match
+from backprobe.diff.floor import Floor
+from backprobe.diff.measure import Measure
+from backprobe.record.entries import Entry
+
+VALUE, SHAPE, DTYPE, STATUS = "value", "shape", "dtype", "status"
+"""In what a pair can differ."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The value of a pair, or its gradient: what is different, if anything is, and by how much.
+
+    ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` where they differ by more than the floor, else empty.
+    ``excess`` is the error in units of the floor. ``why`` says why nothing could be compared. ``is_same`` says that
+    both recordings hold one tensor, as the parameter of a model that ran twice: later writes to it are in both.
+    """
+
+    kind: str = ""
+    excess: float = 0.0
+    measure: Measure | None = None
+    floor: Floor | None = None
+    why: str = ""
+    is_same: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """A pair of entries and what comparing them gave."""
+
+    match: Match
+    a: Entry
+    b: Entry
+    value: Judged
+    gradient: Judged

@@ -1,0 +1,183 @@
+"""The report of a comparison: what differs first, forward and backward, and every pair that was compared."""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from backprobe.diff.measure import Measure
+from backprobe.diff.pairs import Judged, Row
+from backprobe.diff.table import html_table, text_table
+from backprobe.errors import indented
+from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Finding, Report
+from backprobe.markup import element, numbered, shown
+
+MOST = 4  # amplifiers that are printed
+AROUND = 3  # rows of the table on either side of what differs
+WIDTH = 100  # columns of a report that is printed elsewhere than in a terminal
+LABEL = re.compile(r"\s*(?:\d+\. )?(?:note: |\w+: +)?")
+
+
+@dataclass(frozen=True, repr=False)
+class Divergence(Finding):
+    """A value or gradient that is the first to differ, or that differs while all that it is computed from agrees.
+
+    ``name`` is its printed name in the first recording and ``other`` that in the second; ``source`` is the line of the
+    second that computes the value, or of a gradient the line that it flows back from. ``direction`` is ``"forward"``
+    for a value and ``"backward"`` for a gradient. ``kind`` is ``argument``, ``parameter``, ``value``, ``gradient``,
+    ``shape``, ``dtype`` or ``status``. ``error`` is the relative error in the L2 norm, infinite where there are no two
+    arrays of one shape or only one is finite; ``excess`` is how many times the floor it is, and ``floor`` says where
+    that comes from. ``matched`` says how the two were found to belong together. ``measure`` holds more numbers, None
+    where there are none.
+    """
+
+    other: str = ""
+    direction: str = "forward"
+    error: float = math.inf
+    excess: float = math.inf
+    floor: str = ""
+    matched: str = ""
+    measure: Measure | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class DiffReport(Report):
+    """The report of ``bp.diff``.
+
+    ``first`` is the first value that differs, in the order of execution, with arguments and parameters before all that
+    is computed. ``first_backward`` is the first gradient that differs, in the order of backward. If values differ, then
+    gradients that are computed from these differ too: ``first_backward`` is then the first one that ``first`` does not
+    explain, as all values and gradients that it is computed from agree. Either is None where there is none.
+    ``amplifiers`` are the others that differ though all that they are computed from agrees. ``findings`` holds all of
+    these.
+
+    ``rows`` are all pairs that were compared, ``only_a`` and ``only_b`` the printed names of entries without a partner.
+    ``ok`` is False if anything differs, True if everything has a partner and agrees, else None. ``data`` is the report
+    as plain data, for ``json.dumps``.
+    """
+
+    first: Divergence | None = None
+    first_backward: Divergence | None = None
+    amplifiers: tuple[Divergence, ...] = ()
+    rows: tuple[Row, ...] = field(default=(), repr=False)
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+    is_whole: bool = field(default=True, repr=False)
+
+    @property
+    def ok(self) -> bool | None:
+        """Does everything agree? None where nothing differs, and not all could be compared."""
+        return False if self.findings else True if self.is_whole else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The report as plain data: texts, numbers, lists and dicts. What is infinite is the text ``"infinite"``."""
+        found = [_plain(_divergence(one)) for one in self.findings if isinstance(one, Divergence)]
+        return {
+            "ok": self.ok, "heading": self.heading, "findings": found,
+            "first": None if self.first is None else self.findings.index(self.first),
+            "first_backward": None if self.first_backward is None else self.findings.index(self.first_backward),
+            "pairs": [_plain(_pair(row)) for row in self.rows],
+            "only_a": list(self.only_a), "only_b": list(self.only_b), "notes": list(self.notes),
+        }  # fmt: skip
+
+    def text(self, width: int = WIDTH) -> str:
+        """The report as it is printed in so many columns."""
+        findings, left = self._shown
+        marks = [f"  {number}. " if len(findings) > 1 else "  " for number in range(1, len(findings) + 1)]
+        found = [mark + indented(str(each), len(mark)) for mark, each in zip(marks, findings, strict=True)]
+        notes = [*left, *self.notes]
+        words = "\n".join([self.heading, *found, *(f"  note: {note}" for note in notes)])
+        table = text_table(self._surroundings, width)
+        return "\n".join([*_wrapped(words, width), *([""] if table else []), *table])
+
+    @property
+    def _shown(self) -> tuple[Sequence[Finding], Sequence[str]]:
+        """The findings that are printed, and how many more there are."""
+        most = len(self.findings) - len(self.amplifiers) + MOST
+        left = len(self.findings) - most
+        return self.findings[:most], [f"{plural(left, 'more')} in report.amplifiers"] if left > 0 else []
+
+    @property
+    def _surroundings(self) -> Sequence[Row | int]:
+        """The rows around the first ones that differ, and how many there are between."""
+        names = {one.name for one in (self.first, self.first_backward) if one is not None}
+        wanted: set[int] = set()
+        for at, row in enumerate(self.rows):
+            if row.a.name in names:
+                wanted |= set(range(max(at - AROUND, 0), min(at + AROUND + 1, len(self.rows))))
+        return list(_with_gaps(self.rows, sorted(wanted))) if wanted else []
+
+    def __str__(self) -> str:
+        return self.text(_columns())
+
+    def _repr_html_(self) -> str:
+        findings, left = self._shown
+        notes = [element("div", f"note: {note}", class_="note") for note in (*left, *self.notes)]
+        rows = [html_table(self._surroundings)] if self._surroundings else []
+        found = numbered([each._html() for each in findings])
+        return shown(element("div", self.heading, class_="heading"), found, *rows, *notes)
+
+
+def _columns() -> int:
+    """Those of the terminal, or of a page."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
+
+
+def _wrapped(words: str, width: int) -> Iterator[str]:
+    """Lines of at most this width, where words allow it; what goes on stands below what it belongs to."""
+    for line in words.split("\n"):
+        label = LABEL.match(line)
+        indent = " " * len(label[0]) if label is not None else ""
+        yield from textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+        ) or [""]
+
+
+def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int]:
+    last = -1
+    for at in wanted:
+        if at > last + 1:
+            yield at - last - 1
+        yield rows[at]
+        last = at
+    if last < len(rows) - 1:
+        yield len(rows) - 1 - last
+
+
+def _divergence(one: Divergence) -> dict[str, Any]:
+    source = None if one.source is None else {"file": one.source.file, "line": one.source.line, "text": one.source.text}
+    return {
+        "kind": one.kind, "direction": one.direction, "name": one.name, "other": one.other, "headline": one.headline,
+        "error": one.error, "excess": one.excess, "floor": one.floor, "matched": one.matched, "facts": one.facts,
+        "source": source, "next": one.remedy, "measure": None if one.measure is None else asdict(one.measure),
+    }  # fmt: skip
+
+
+def _pair(row: Row) -> dict[str, Any]:
+    return {"name": row.a.name, "other": row.b.name, "matched": row.match.how,
+            "value": _judged(row.value), "gradient": _judged(row.gradient)}  # fmt: skip
+
+
+def _judged(judged: Judged) -> dict[str, Any]:
+    return {
+        "differs": judged.kind, "excess": judged.excess, "why": judged.why,
+        "floor": None if judged.floor is None else {"rms": judged.floor.rms, "largest": judged.floor.largest},
+        "measure": None if judged.measure is None else asdict(judged.measure),
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """The same with lists for tuples, and words for numbers that JSON does not have."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return "infinite" if isinstance(value, float) and math.isinf(value) else value

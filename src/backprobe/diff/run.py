@@ -1,0 +1,130 @@
+"""One comparison: alignment, numbers, blame, report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from backprobe.diff import text
+from backprobe.diff.alignment import BY_PLACE, Alignment, Side, align
+from backprobe.diff.blame import Blame, blame
+from backprobe.diff.comparison import Comparison
+from backprobe.diff.divergences import findings_of
+from backprobe.diff.floor import NoiseFloor
+from backprobe.diff.layout import layouts_of
+from backprobe.diff.rename import renames_of
+from backprobe.diff.report import DiffReport
+from backprobe.errors import BadOption
+from backprobe.findings.phrasing import listed, quoted
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.names import strip
+from backprobe.recording import Recording
+
+NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
+
+
+def run_diff(
+    first: Recording, second: Recording, rename: Mapping[str, str] | None, layout: Mapping[str, Any] | None,
+    noise: NoiseFloor | None,
+) -> DiffReport:  # fmt: skip
+    """Compare two recordings."""
+    a, b = Side(first.record), Side(second.record)
+    renames = renames_of(rename, map(strip, first.record.names), map(strip, second.record.names))
+    alignment = align(a, b, renames)
+    if not alignment.matches:
+        _refuse_unlike(a, b)
+    factor, scaled = _factor(first.record, second.record)
+    comparison = Comparison(a, b, alignment.matches, layouts_of(layout, first.record, second.record), noise, factor)
+    found = blame(comparison)
+    forward, backward, amplifiers = findings_of(comparison, found)
+    findings = (*filter(None, (forward, backward)), *amplifiers)
+    unequal, uncompared = _statuses(comparison), list(_uncompared(comparison))
+    notes = [*_partners(alignment, a, b), *scaled, *unequal, *uncompared, *_unexplained(found)]
+    rows = comparison.rows
+    compared = (sum(row.value.why == "" for row in rows), sum(row.gradient.why == "" for row in rows))
+    return DiffReport(
+        text.heading(
+            "" if forward is None else repr(forward.name), "" if backward is None else repr(backward.name),
+            values=len(found.values), gradients=len(found.gradients), of=compared,
+        ),
+        findings, tuple(notes), first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
+        only_a=tuple(a.entries[at].name for at in alignment.only_a),
+        only_b=tuple(b.entries[at].name for at in alignment.only_b),
+        is_whole=not (alignment.only_a or alignment.only_b or unequal or uncompared or factor is None),
+    )  # fmt: skip
+
+
+def _refuse_unlike(a: Side, b: Side) -> None:
+    names = [quoted([entry.name for entry in side.entries], 4) for side in (a, b)]
+    raise BadOption(
+        "these recordings have nothing in common", asked="bp.diff(a, b)",
+        found=f"{names[0]} in the first, {names[1]} in the second",
+        why="entries belong together by their names, by rename=, or by their shapes and what they are computed from",
+        next="bp.diff(a, b, rename={'name in a': 'name in b'}), or recordings of the same program",
+    )  # fmt: skip
+
+
+def _factor(a: Record, b: Record) -> tuple[float | None, list[str]]:
+    """What gradients of the second are multiplied by to be of the same loss as the first's, and notes on that."""
+    has = [any(entry.status is GradStatus.OK for entry in record.entries) for record in (a, b)]
+    if not all(has):
+        return None, [_without_gradients(has, (a, b))]
+    scales = [record.scales or (1.0,) for record in (a, b)]
+    known = [each[0] for each in scales if len(each) == 1 and each[0]]
+    if len(known) < 2:
+        return None, ["the loss was multiplied by an unknown number before backward(): gradients were not compared"]
+    if known[0] == known[1]:
+        return 1.0, []
+    return known[0] / known[1], [f"the loss was multiplied by {known[0]:g} in the first and by {known[1]:g} in the "
+                                 f"second: gradients are compared without that"]  # fmt: skip
+
+
+def _without_gradients(has: list[bool], records: tuple[Record, Record]) -> str:
+    which = (
+        "neither recording has" if not any(has) else f"the {'second' if has[0] else 'first'} recording does not have"
+    )
+    without = next(record for record, own in zip(records, has, strict=True) if not own)
+    reasons = [entry.reason for entry in without.entries if entry.status not in NO_TENSORS and entry.reason]
+    why = f" ({reasons[0]})" if reasons else ""
+    return f"{which} gradients{why}: only values were compared"
+
+
+def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
+    for side, places, which in ((a, alignment.only_a, "first"), (b, alignment.only_b, "second")):
+        if places:
+            names = quoted([side.entries[at].name for at in places])
+            yield f"only in the {which}, and not compared: {names}"
+    shared = [f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}" for match in alignment.matches
+              if match.is_shared]  # fmt: skip
+    if shared:
+        yield f"one value in one recording and two in the other, whose gradients were not compared: " \
+              f"{listed(shared, text.MOST)}"  # fmt: skip
+    by_place = [match for match in alignment.matches if match.how == BY_PLACE]
+    if by_place:
+        pairs = [f"{a.entries[match.a].name!r} with {b.entries[match.b].name!r}" for match in by_place]
+        yield f"matched {BY_PLACE}: {listed(pairs, text.MOST)}"
+
+
+def _statuses(comparison: Comparison) -> list[str]:
+    """Of pairs without gradients: those that have none for different reasons."""
+    found = [
+        f"{row.a.name!r} ({row.a.status} and {row.b.status})" for row in comparison.rows
+        if row.a.status is not row.b.status and row.gradient.kind == "" and row.gradient.measure is None
+        and comparison.factor is not None
+    ]  # fmt: skip
+    return [f"no gradient in both, but for other reasons: {listed(found, text.MOST)}"] if found else []
+
+
+def _uncompared(comparison: Comparison) -> Iterator[str]:
+    """Pairs with numbers that could not be read."""
+    reasons: dict[str, list[str]] = {}
+    for row in comparison.rows:
+        if row.value.why not in ("", "not a number"):
+            reasons.setdefault(row.value.why, []).append(repr(row.a.name))
+    for why, names in reasons.items():
+        yield f"the values of {listed(names, text.MOST)} were not compared: {why}"
+
+
+def _unexplained(found: Blame) -> Iterator[str]:
+    if found.first is not None and found.gradients and found.first_backward is None:
+        yield text.explained(len(found.gradients))

@@ -1,0 +1,67 @@
+"""Pairs of a comparison as a table: the errors of values and gradients, in units of their floors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
+from backprobe.markup import Html, table
+from backprobe.markup import row as html_row
+from backprobe.record.entries import GradStatus
+from backprobe.show.columns import GAP, elided
+from backprobe.show.text import printable
+
+TITLES = ("name", "value", "× floor", "gradient", "× floor")
+MARK = "!"
+LEAST = 12  # characters of a name
+
+
+def cells(row: Row) -> tuple[str, str, str, str, str]:
+    """One pair: its name, and for value and gradient the relative error and how many times the floor it is."""
+    name = row.a.name if row.a.name == row.b.name else f"{row.a.name} = {row.b.name}"
+    return (printable(name), *_cells(row.value, row), *_cells(row.gradient, row))
+
+
+def _cells(judged: Judged, row: Row) -> tuple[str, str]:
+    if judged.kind in (SHAPE, DTYPE, STATUS):
+        return judged.kind, MARK
+    if judged.measure is None:
+        is_missing = judged.why == "no gradient" and row.a.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
+        return ("" if is_missing or not judged.why else "–", "") if not judged.kind else ("differs", MARK)
+    if not judged.measure.differing:
+        return "same tensor" if judged.is_same else "equal", ""
+    error = "Inf" if math.isinf(judged.measure.relative) else f"{judged.measure.relative:.1e}"
+    return error, (f"{judged.excess:.2g}" if math.isfinite(judged.excess) else "Inf") + f" {MARK}" * bool(judged.kind)
+
+
+def text_table(rows: Sequence[Row | int], width: int) -> list[str]:
+    """The table in lines of at most this width; a number stands for so many rows that are left out."""
+    if not rows:
+        return []
+    shown: list[Any] = [cells(row) if isinstance(row, Row) else row for row in rows]
+    full = [one for one in shown if not isinstance(one, int)]
+    others = [max(len(line[at]) for line in (TITLES, *full)) for at in range(1, 5)]
+    room = max(width - sum(others) - GAP * len(others), LEAST)
+    names = elided([one[0] for one in full], room)
+    first = max(map(len, (TITLES[0], *names)))
+    written = iter(names)
+    lines = [_line(TITLES, first, others)]
+    for one in shown:
+        lines.append(f"… {one:,} more" if isinstance(one, int) else _line((next(written), *one[1:]), first, others))
+    return lines
+
+
+def _line(texts: Sequence[str], first: int, others: Sequence[int]) -> str:
+    numbers = [text.rjust(width) for text, width in zip(texts[1:], others, strict=True)]
+    return (" " * GAP).join([texts[0].ljust(first), *numbers]).rstrip()
+
+
+def html_table(rows: Sequence[Row | int]) -> Html:
+    """The table for a notebook."""
+    return table(TITLES, [
+        html_row(f"… {row:,} more") if isinstance(row, int)
+        else html_row(*cells(row), class_="missing" if row.value.kind or row.gradient.kind else "")
+        for row in rows
+    ])  # fmt: skip

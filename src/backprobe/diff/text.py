@@ -1,0 +1,197 @@
+"""The words of a comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from backprobe.diff.alignment import BY_NAME
+from backprobe.diff.floor import Floor, Measured
+from backprobe.diff.likeness import Likeness
+from backprobe.diff.measure import Index, Measure
+from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
+from backprobe.findings import phrasing as findings
+from backprobe.findings.phrasing import listed, location, plural, quoted
+from backprobe.record.brief import sizes
+from backprobe.record.entries import Entry
+
+MOST = 4  # names in a fact
+CHECK = "bp.check(f)(...) compares the derivatives of this line with finite differences"
+
+
+def number(value: float) -> str:
+    """A number in few digits.
+
+    >>> number(0.000123456), number(1234567.0), number(float("inf"))
+    ('0.00012', '1.2e+06', 'infinite')
+    """
+    return "infinite" if math.isinf(value) else f"{value:.2g}"
+
+
+def times(excess: float) -> str:
+    """An error in units of the floor.
+
+    >>> times(1234.5), times(0.02), times(float("inf"))
+    ('1,200 × the floor', '0.02 × the floor', 'beyond any floor')
+    """
+    if math.isinf(excess):
+        return "beyond any floor"
+    rounded = float(f"{excess:.2g}")
+    return f"{rounded:,.0f} × the floor" if 100 <= rounded < 1e6 else f"{rounded:.3g} × the floor"
+
+
+def named(row: Row) -> str:
+    """The name of a pair."""
+    other = "" if row.a.name == row.b.name else f" ({row.b.name!r} in the second)"
+    return repr(row.a.name) + other
+
+
+def headline(row: Row, judged: Judged, of: str) -> str:
+    """What differs, in a sentence; ``of`` is empty, ``argument``, ``parameter`` or ``gradient``."""
+    what = {"gradient": f"the gradient of {named(row)}", "": named(row)}.get(of, f"the {of} {named(row)}")
+    if judged.kind == SHAPE:
+        return f"{what} has shape {_shape(row.a)} in the first, {_shape(row.b)} in the second"
+    if judged.kind == DTYPE:
+        return f"{what} is {row.a.dtype} in the first, {row.b.dtype} in the second"
+    if judged.kind == STATUS:
+        with_, without = ("first", row.b) if row.b.grad_or_none is None else ("second", row.a)
+        reason = f": {without.reason}" if without.reason else ""
+        which = "second" if without is row.b else "first"
+        return f"{named(row)} has a gradient in the {with_}, and in the {which} it is {without.status}{reason}"
+    if judged.measure is None or judged.measure.clashes:
+        return f"{what} differs"
+    if judged.floor is not None and not judged.floor.rms and not judged.floor.largest:
+        return f"{what} differs: {judged.measure.differing:,} of {plural(judged.measure.size, 'element')}"
+    return f"{what} differs: relative error {number(judged.measure.relative)}, {times(judged.excess)}"
+
+
+def _shape(entry: Entry) -> str:
+    return sizes(entry.shape or ()) or "()"
+
+
+def evidence(inputs: Sequence[Row], of: str) -> str:
+    """That what an entry was computed from agrees."""
+    judged = [(row, row.gradient if of == "gradient" else row.value) for row in inputs]
+    shown = [f"{row.a.name!r} ({_error(one)})" for row, one in judged]
+    what = "the gradients that it is computed from agree" if of == "gradient" else "what it is computed from agrees"
+    return f"{what}: {listed(shown, MOST)}" if shown else ""
+
+
+def _error(judged: Judged) -> str:
+    if judged.measure is None:
+        return judged.why or "equal"
+    if judged.is_same:
+        return "the same tensor"
+    return times(judged.excess) if judged.measure.differing else "equal"
+
+
+def place(index: Index) -> str:
+    return f"[{', '.join(map(str, index))}]" if index else "the only element"
+
+
+def numbers(measure: Measure, seen: Likeness, dtype: str) -> list[str]:
+    """The numbers of a difference, a sentence each."""
+    found = []
+    if seen.pair is not None and measure.at is not None:
+        a, b = (f"{one:.6g}" for one in seen.pair)
+        where = f" at {place(measure.at)}" if measure.size > 1 else ""
+        label = f"largest error {number(measure.largest)}" if not measure.clashes else "only one is finite"
+        found.append(f"{label}{where}: {a} in the first, {b} in the second")
+    if measure.clashes > 1:
+        found.append(f"{plural(measure.clashes, 'element')} are finite in one only, or infinities of unlike signs")
+    if seen.beyond and measure.size > 1:
+        where = f", the first at {place(seen.first)}" if seen.first is not None else ""
+        found.append(
+            f"{seen.beyond:,} of {plural(measure.size, 'element')} {_are(seen.beyond)} beyond the floor{where}"
+        )
+    scores = [] if measure.cosine is None or measure.size == 1 else [f"cosine {_cosine(measure.cosine)}"]
+    if measure.ulps:
+        scores.append(f"up to {measure.ulps:,} ulps of {dtype}")
+    return [*found, *([", ".join(scores)] if scores else [])]
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _cosine(cosine: float) -> str:
+    """As many digits as tell it from 1."""
+    away = 1 - abs(cosine)
+    digits = 2 if away <= 0 else max(2, math.ceil(-math.log10(away)) + 1)
+    return f"{cosine:.{min(digits, 6)}f}"
+
+
+def alike(seen: Likeness) -> list[str]:
+    """How the second is like the first all the same."""
+    found = []
+    if seen.factor is not None and seen.factor != 1.0:
+        found.append("the second is the first with the opposite sign" if seen.factor == -1.0
+                     else f"the second is {seen.factor:.6g} × the first")  # fmt: skip
+    if seen.order == "transposed":
+        found.append("the second is the transpose of the first")
+    elif seen.order:
+        found.append("the second has the numbers of the first in another order")
+    if seen.dtype:
+        found.append(f"all numbers of the second are {seen.dtype} numbers, and not those of the first")
+    return found
+
+
+def floor_text(floor: Floor | None) -> str:
+    """Where a floor comes from."""
+    if floor is None:
+        return ""
+    if isinstance(floor, Measured):
+        return f"measured: {floor.origin}"
+    if not floor.dtype:
+        return "none: whole numbers are equal or not"
+    return f"the root of eps of {floor.dtype}, the coarsest dtype on the way"
+
+
+def matched(row: Row) -> str:
+    """How a pair was found; empty where the names are equal."""
+    return "" if row.match.how == BY_NAME else f"matched {row.match.how}"
+
+
+def extra(names: Sequence[str], which: str) -> str:
+    """That one of the two computes an entry from what the other does not have."""
+    have = "has" if len(names) == 1 else "have"
+    return f"in the {which} it is computed from {quoted(names, MOST)} too, which {have} no partner"
+
+
+def first_line(row: Row) -> str:
+    """The line that computes the first recording's, where that is another than the second's."""
+    a, b = row.a.source, row.b.source
+    if a is None or (b is not None and (a.file, a.line, a.text) == (b.file, b.line, b.text)):
+        return ""
+    return f"the first computes it in {location(a)}"
+
+
+def heading(first: str, first_backward: str, *, values: int, gradients: int, of: tuple[int, int]) -> str:
+    """The answer in a sentence."""
+    if first:
+        return f"values differ first at {first}: {values:,} of {plural(of[0], 'value')} differ, and {gradients:,} of " \
+               f"{plural(of[1], 'gradient')}"  # fmt: skip
+    if first_backward:
+        return f"{plural(of[0], 'value')} agree; gradients differ first at {first_backward}: {gradients:,} of " \
+               f"{of[1]:,} differ"  # fmt: skip
+    return f"no difference in {plural(of[0], 'value')} and {plural(of[1], 'gradient')}"
+
+
+def explained(gradients: int) -> str:
+    """That no gradient is blamed, where values differ."""
+    if gradients == 1:
+        return "1 gradient differs, and is computed from something that differs too: it is not blamed"
+    return f"{gradients:,} gradients differ, each computed from something that differs too: none is blamed"
+
+
+def uses(rows: Sequence[Row]) -> str:
+    """The values whose backward a gradient comes from."""
+    if not rows:
+        return "nothing that is recorded lies between it and what was differentiated"
+    return f"it flows back from {listed([findings.named(row.b) for row in rows], MOST)}"
+
+
+def cut(rows: Sequence[Row]) -> str:
+    """The values from which nothing flows back in the second, and does in the first; empty where there are none."""
+    names = listed([findings.named(row.b) for row in rows], MOST)
+    return f"in the second nothing flows back to it from {names}" if rows else ""

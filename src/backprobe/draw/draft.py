@@ -1,0 +1,291 @@
+"""A record as it will be drawn: the words of each node, edge and box, and of what stands below."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from backprobe.backends.discover import load_arrays
+from backprobe.draw.circuit import MOST_LINES, Arrow, Circuit, Cluster, Node, Row, View
+from backprobe.draw.grouping import LOOP, Grouping
+from backprobe.draw.text import Captions
+from backprobe.findings.phrasing import listed, plural
+from backprobe.record.brief import path
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.graph import Flow
+from backprobe.record.names import strip
+from backprobe.show.text import outputs, path_sums
+
+MOST_ROWS = 6  # of one kind in a node
+
+
+class Draft:
+    """A record as it will be drawn: first which values share a node, then all that the drawing says."""
+
+    def __init__(self, record: Record, view: View) -> None:
+        self.record, self.view, self.entries = record, view, record.entries
+        self.grouping = Grouping(record, view)
+        self.graph = self.grouping.graph
+        self.captions = Captions(record, load_arrays(record.backend))
+
+    def circuit(self) -> Circuit:
+        """Everything that is drawn."""
+        arrows = [self._arrow(source, target, own) for (source, target), own in self.grouping.flows.items()]
+        nodes = [self._node(key, positions) for key, positions in self.grouping.members.items()]
+        clusters = self._clusters(nodes)
+        nodes, arrows = _apart(nodes, arrows, self.view.apart)
+        return Circuit(tuple(nodes), tuple(arrows), tuple(clusters), (*self._footer(), *_legend(nodes, arrows)))
+
+    # nodes
+
+    def _node(self, key: str, positions: Sequence[int]) -> Node:
+        if key.startswith(LOOP):
+            node = self._loop_node(key, positions)
+        elif key in self.graph.boxes:
+            node = self._box_node(key, positions)
+        else:
+            node = self._value_node(key, positions[0])
+        rows = (*node.rows, *self._parameters(key), *self._borrowed(key))
+        names = [self.entries[row.at].name for row in rows]
+        return replace(node, rows=rows, tooltip="; ".join(filter(None, (node.tooltip, listed(names, MOST_ROWS)))))
+
+    def _value_node(self, key: str, at: int, name: str = "") -> Node:
+        entry = self.entries[at]
+        expression = entry.source.expression if entry.source is not None else ""
+        name = name or self.captions.title(at)
+        node = Node(key, self._cluster(self.graph.box_of[at]), name, self.captions.role(at), _tooltip(entry))
+        shown = self._showing(node, at)
+        return shown if shown.lines[:1] == (f"= {expression}",) else replace(shown, expression=expression)
+
+    def _showing(self, node: Node, at: int) -> Node:
+        """A node with the value and the gradient of an entry."""
+        entry, captions = self.entries[at], self.captions
+        value = captions.value(entry)
+        lines = [*([f"= {value}"] if value else []), *filter(None, captions.gradient(at, node.title))]
+        return replace(node, lines=tuple(lines), grad=captions.kind(entry), level=captions.level(entry.grad_or_none))
+
+    def _box_node(self, box: str, positions: Sequence[int]) -> Node:
+        """A module or called function that is one node: what it returns, and how much more is in it."""
+        own, bare, values = self.graph.boxes[box], box in self.grouping.bare, self._values(box, positions)
+        parameters = [at for at in positions if self._is_parameter(at)]
+        if bare and len(values) == 1:
+            node, given = self._value_node(box, values[0], own.label), self.captions.title(values[0])
+            kind = "output" if node.kind == "output" else "module"
+            aside = given if given != "return" else ""
+            node = replace(node, cluster=self._cluster(own.around), aside=aside, kind=kind)
+        else:
+            inside = len(positions) - len(parameters)
+            counts = [plural(inside, "value")] * (inside > 1) + [plural(len(parameters), "parameter")] * bool(
+                parameters
+            )
+            aside, kind = ("", "module") if bare else (", ".join(counts), "box")
+            node = Node(box, self._cluster(own.around), own.label, kind, strip(box), aside)
+            node = self._returning(node, values)
+        rows = _first_of([self._row([at]) for at in parameters], "parameter") if bare else []
+        return replace(node, rows=(*node.rows, *rows))
+
+    def _returning(self, node: Node, outs: Sequence[int]) -> Node:
+        """A node with what a box returns: one value in full, several as rows."""
+        if not outs:
+            return node
+        shown = self._showing(node, min(outs, key=lambda at: self.entries[at].status is not GradStatus.OK))
+        if len(outs) == 1:
+            return shown
+        return replace(shown, lines=(), rows=tuple(_first_of([self._row([at]) for at in outs], "value")))
+
+    def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
+        """What a loop binds again and again, or many modules alike: the first and the last of them."""
+        turns: dict[str, list[int]] = defaultdict(list)
+        for at in positions:
+            turns[self.grouping.node_of_box[self.graph.box_of[at]] or str(at)].append(at)
+        own = list(turns.items())
+        first, last = self._node(*own[0]), self._node(*own[-1])
+        bad = [self.entries[at].name for at in positions if self.captions.kind(self.entries[at]) == "nonfinite"]
+        return replace(
+            last, key=key, cluster=first.cluster, kind="loop", expression=first.expression,
+            aside=f"{len(own)} times" + (f", each {first.aside}" if first.kind == "box" and first.aside else ""),
+            title=f"{first.title} … {last.title}" if first.title != last.title else first.title,
+            tooltip=f"{first.tooltip} … {last.tooltip}", rows=tuple(self._ends(own[0], own[-1])),
+            lines=(f"not finite: the gradient of {listed(bad, 3)}",) if bad else (),
+            grad="nonfinite" if bad else last.grad,
+        )  # fmt: skip
+
+    # rows
+
+    def _ends(self, *turns: tuple[str, Sequence[int]]) -> Iterator[Row]:
+        """The rows of the first and the last turn of a loop: of one value each, of several and of parameters both."""
+        values = [self._values(*turn) for turn in turns]
+        if {len(own) for own in values} == {1}:
+            for name, (at,) in zip(("first", "last"), values, strict=True):
+                yield replace(self._row([at]), title=name)
+            values = [[], []]
+        if turns[0][0] in self.grouping.bare:
+            values = [[*own, *filter(self._is_parameter, turn[1])] for own, turn in zip(values, turns, strict=True)]
+        first, last = ({self.captions.title(at): at for at in own} for own in values)
+        pairs = [[at, last.get(title, at)] for title, at in first.items()]
+        yield from _first_of([self._row(pair) for pair in pairs], "value")
+
+    def _values(self, key: str, positions: Sequence[int]) -> list[int]:
+        """What a node is about: the value itself, or what its box returns."""
+        if key not in self.graph.boxes:
+            return [positions[0]]
+        if key in self.grouping.bare:
+            return [at for at in positions if not self._is_parameter(at)]
+        return [at for at in self.graph.returned[key] if self._is_tensor(at)]
+
+    def _is_tensor(self, at: int) -> bool:
+        return self.entries[at].status is not GradStatus.NOT_TENSOR
+
+    def _is_parameter(self, at: int) -> bool:
+        return at in self.graph.parameters
+
+    def _parameters(self, key: str) -> list[Row]:
+        """The parameters that stand in a node or box, those of modules alike in one row."""
+        alike: dict[str, list[int]] = defaultdict(list)
+        for at in self.grouping.rows.get(key, ()):
+            alike[self.grouping.rolls.get(str(at), str(at))].append(at)
+        return _first_of([self._row(positions) for positions in alike.values()], "parameter")
+
+    def _row(self, positions: Sequence[int]) -> Row:
+        """The row of a value, or of the first and the last of several that are alike."""
+        first, last = (self.entries[positions[end]] for end in (0, -1))
+        value, gradient = (_range(say(first), say(last)) for say in (self.captions.brief_value,
+                                                                      self.captions.brief_gradient))  # fmt: skip
+        kind, level = self.captions.kind(last), self.captions.level(last.grad_or_none)
+        if len(positions) == 1:
+            gradient += self._local(positions[0])
+        return Row(self.captions.title(positions[-1]), value, gradient, positions[-1], kind, level)
+
+    def _local(self, at: int) -> str:
+        """The local partial of a parameter that flows into one value, which no edge shows."""
+        onward = self.grouping.from_parameter.get(at, ())
+        said = self.captions.local(onward[0], upstream=self.view.contributions) if len(onward) == 1 else ""
+        return f", local {said}" if said else ""
+
+    def _borrowed(self, key: str) -> list[Row]:
+        """The parameters of other modules that flow into a node."""
+        rows = []
+        for flow in self.grouping.borrowed.get(key, ()):
+            entry, said = self.entries[flow.source], self.captions.arrow(flow, upstream=self.view.contributions)
+            size = flow.edge.contribution if flow.edge is not None else None
+            rows.append(Row(entry.name, "", said, flow.source, "ok", self.captions.level(size)))
+        return _first_of(rows, "parameter")
+
+    # clusters
+
+    def _cluster(self, box: str | None) -> str | None:
+        return None if box is None else self.grouping.cluster(box)
+
+    def _clusters(self, nodes: Sequence[Node]) -> list[Cluster]:
+        """The boxes that hold a node, and those around them, the outermost first."""
+        found: dict[str, Cluster] = {}
+
+        def add(key: str | None) -> None:
+            if key is not None and key not in found:
+                own = [box for box in self.graph.boxes.values() if self._cluster(box.full) == key]
+                names = dict.fromkeys((own[0].label, own[-1].label))
+                label = " … ".join(names) + (f", {len(own)} times" if len(own) > 1 else "")
+                around = self._cluster(own[0].around)
+                add(around)
+                found[key] = Cluster(key, label, around, tuple(self._parameters(key)))
+
+        for node in nodes:
+            add(node.cluster)
+        return list(found.values())
+
+    # edges
+
+    def _arrow(self, source: str, target: str, flows: Sequence[Flow]) -> Arrow:
+        carrying = [flow for flow in flows if flow.edge is not None]
+        contributions = [flow.edge.contribution for flow in carrying if flow.edge is not None]
+        sizes = [level for level in map(self.captions.level, contributions) if level is not None]
+        label = self.captions.arrow(flows[0], upstream=self.view.contributions) if len(flows) == 1 else ""
+        pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows]
+        is_finite = not any(map(self.captions.is_not_finite, contributions))
+        size = max(sizes, default=None)
+        return Arrow(
+            source, target, label, bool(carrying), size, is_finite, listed(pairs, MOST_LINES),
+            is_main=(source, target) in self.grouping.main, is_back=self.grouping.goes_back(source, target),
+        )  # fmt: skip
+
+    # below
+
+    def _footer(self) -> Iterator[str]:
+        yield outputs(self.record)
+        if self.record.path_sums is not None:
+            yield path_sums(self.record.path_sums)
+        else:
+            yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
+        if self.view.collapsed:
+            yield from self._more()
+        hidden = self.grouping.hidden
+        if hidden:
+            yield f"not drawn, because nothing leads to or from it: {listed([each.name for each in hidden], 3)}"
+        yield from (f"note: {note}" for note in self.record.notes[:3])
+        if len(self.record.notes) > 3:
+            yield f"and {len(self.record.notes) - 3} more notes: rec.notes"
+
+    def _more(self) -> Iterator[str]:
+        """What was chosen so that the drawing fits a page, and what to type for more."""
+        view, levels = self.view, max((box.level for box in self.graph.boxes.values()), default=0)
+        chosen = ", ".join([f"depth={view.depth}"] * bool(view.depth) + ["roll=True"] * view.roll)
+        yield f"{len(self.entries):,} values do not fit a page: drawn with {chosen}"
+        more = f"for {'more' if view.depth else 'each of them'}: bp.draw(rec, depth={(view.depth or levels) + 1})"
+        box = self.grouping.largest_closed
+        yield more + (f", or bp.draw(rec, open={strip(box).removeprefix('/')!r}) for one box" if box else "")
+
+
+def _first_of(rows: list[Row], what: str) -> list[Row]:
+    """The first rows, and how many more there are."""
+    if len(rows) <= MOST_ROWS:
+        return rows
+    more = rows[MOST_ROWS - 1 :]
+    return [*rows[: MOST_ROWS - 1], Row(f"and {plural(len(more), 'more ' + what)}", "", "", more[0].at)]
+
+
+def _range(first: str, last: str) -> str:
+    """Two texts of the same kind, with what both begin with said once.
+
+    >>> _range("16×16 rms 0.1", "16×16 rms 0.2"), _range("1", "1")
+    ('16×16 rms 0.1 … 0.2', '1')
+    """
+    common = "".join(first.rpartition("rms ")[:2])
+    return first if first == last else f"{first} … {last.removeprefix(common)}"
+
+
+def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
+    """What the looks mean, as far as they tell anything here."""
+    levels = {node.level for node in nodes} | {row.level for node in nodes for row in node.rows}
+    if len(levels - {None}) > 1:
+        yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
+    if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
+        yield "line without a number: several values flow along it"
+    if any(not arrow.carries for arrow in arrows):
+        yield "dashed line: read, but nothing flows back"
+
+
+def _tooltip(entry: Entry) -> str:
+    """The full names, and the line of the source."""
+    names = " = ".join((entry.name, *entry.aliases))
+    if entry.source is None:
+        return names
+    return f"{names}  {path(entry.source.file, entry.source.line)}  {entry.source.text}"
+
+
+def _apart(nodes: list[Node], arrows: list[Arrow], most: int) -> tuple[list[Node], list[Arrow]]:
+    """A value that flows into very many others, such as a mask, is named beside each of them instead."""
+    # not what gradients flow through: the graph would fall to pieces
+    through = {arrow.target for arrow in arrows if arrow.carries}
+    consumers = Counter(arrow.source for arrow in arrows if arrow.source not in through)
+    by_key = {node.key: node for node in nodes}
+    for at, arrow in enumerate(arrows):
+        if consumers[arrow.source] >= most:
+            key, source, target = f"apart:{at}", by_key[arrow.source], by_key[arrow.target]
+            nodes.append(replace(source, key=key, cluster=target.cluster, kind="apart"))
+            arrows[at] = replace(arrow, source=key)
+    for at, node in enumerate(nodes):
+        if consumers[node.key] >= most:
+            said = f"flows into {consumers[node.key]} others, and is named there"
+            nodes[at] = replace(node, lines=(*node.lines, said))
+    return nodes, arrows

@@ -1,0 +1,110 @@
+"""How far a drawing is opened where nothing was asked: as far as it fits a page, and reads there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+from backprobe.draw.circuit import Circuit, View
+from backprobe.draw.draft import Draft
+from backprobe.draw.layout import PAGE, svg
+from backprobe.errors import BadOption
+from backprobe.record.entries import Record
+from backprobe.record.graph import Graph
+
+FEW = 60  # values whose loops are not rolled up, and that are all drawn where else too little would be seen
+MORE = 1.5  # pages that are taken rather than to show less than enough
+ENOUGH = 8  # nodes from which a drawing shows something, and what repeats need not be rolled up
+CROWDED = 120  # nodes that can fit a page at all
+MOST = 2500  # nodes that are drawn at all: dot needs minutes beyond
+DIRECTIONS = {"right": "LR", "down": "TB"}
+ROW, NARROW = 14, 32  # nodes, and characters of a line, up to which a drawing goes from left to right
+SIZE = re.compile(r'<svg[^>]*? width="([\d.]+)pt" height="([\d.]+)pt"')
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A circuit that is laid out: its direction, and its SVG."""
+
+    circuit: Circuit
+    direction: str
+    svg: str
+
+    @property
+    def pages(self) -> float:
+        """How many pages it is wide or high, whichever is more."""
+        found = SIZE.search(self.svg)
+        assert found is not None, "Graphviz writes the size of its SVG in points"
+        return max(float(own) / most for own, most in zip(found.groups(), PAGE, strict=True))
+
+
+def drawn(record: Record, view: View, direction: str | None) -> Drawn:
+    """A record laid out as it was asked for; where the depth was not, opened as far as fits a page.
+
+    Raises BadOption where there is too much to lay out.
+    """
+    draft = Draft(record, view) if view.depth is not None else _chosen(record, view, direction)
+    nodes, edges = _nodes(draft), len(draft.grouping.flows)
+    if max(nodes, edges) > MOST:
+        raise BadOption(
+            f"{nodes:,} nodes and {edges:,} edges are too many to draw", asked=f"depth={view.depth}, roll={view.roll}",
+            found=f"{len(record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
+            next="bp.draw(rec, depth=1), roll=True, or a probe of fewer values: bp.probe(f, ['loss', 'h.*'])",
+        )  # fmt: skip
+    return _laid_out(draft, direction)
+
+
+def _chosen(record: Record, view: View, direction: str | None) -> Draft:
+    """The most detailed draft that fits a page; loops are rolled up only where else too little would be seen.
+
+    Where none fits that shows enough, somewhat more than a page; else few values are all shown, and of many what shows
+    most, or has the fewest nodes. Boxes that were asked to be open are opened then: they may need more room.
+    """
+    closed = replace(view, opened=frozenset())
+    are_few = len(Draft(record, closed).grouping.drawn) <= FEW
+    drafts = list(_drafts(record, closed, (view.roll,) if are_few else (view.roll, True)))
+    sized = [draft for draft in drafts if _nodes(draft) <= CROWDED]
+
+    @cache
+    def pages(at: int) -> float:
+        return _laid_out(sized[at], direction).pages
+
+    for room, at in product((1, MORE), range(len(sized))):
+        if (sized[at] is drafts[0] or _nodes(sized[at]) >= ENOUGH) and pages(at) <= room:
+            chosen = sized[at]
+            break
+    else:
+        fitting = [draft for at, draft in enumerate(sized) if pages(at) <= 1]
+        chosen = drafts[0] if are_few else max(fitting, key=_nodes) if fitting else min(drafts, key=_nodes)
+    is_asked = (chosen.view.depth, chosen.view.roll) == (None, view.roll)
+    return Draft(record, replace(chosen.view, opened=view.opened, collapsed=not is_asked))
+
+
+def _nodes(draft: Draft) -> int:
+    return len(draft.grouping.members)
+
+
+def _drafts(record: Record, view: View, rolls: Iterable[bool]) -> Iterator[Draft]:
+    """A draft at each depth, the most detailed first, and then with loops rolled up; none that shows the same again."""
+    levels = max((box.level for box in Graph.of(record).boxes.values()), default=0)
+    for roll in dict.fromkeys(rolls):
+        nodes = None
+        for depth in (None, *range(levels, 0, -1)):
+            draft = Draft(record, replace(view, depth=depth, roll=roll))
+            if _nodes(draft) != nodes:
+                nodes = _nodes(draft)
+                yield draft
+
+
+def _laid_out(draft: Draft, direction: str | None) -> Drawn:
+    circuit = draft.circuit()
+    way = DIRECTIONS[direction] if direction else _direction(circuit)
+    return Drawn(circuit, way, svg(circuit, way))
+
+
+def _direction(circuit: Circuit) -> str:
+    narrow = all(len(line) <= NARROW for node in circuit.nodes for line in node.lines)
+    return "LR" if len(circuit.nodes) <= ROW and narrow and not any(node.rows for node in circuit.nodes) else "TB"

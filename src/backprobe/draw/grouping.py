@@ -1,0 +1,239 @@
+"""Which values share a node: those of a collapsed box, those of a loop that is rolled up, a module's parameters."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from backprobe.draw.circuit import View
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.graph import Flow, Graph
+from backprobe.record.names import partition, split, strip
+from backprobe.record.patterns import compile_pattern, refuse_unmatched
+
+ROLLED = 3  # repetitions that make a loop
+LOOP = "loop:"
+TAKES_PART = (GradStatus.OK, GradStatus.NOT_CONNECTED, GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.OPAQUE,
+              GradStatus.NOT_EXECUTED)  # fmt: skip
+NUMBERS = (int, float, complex)
+
+
+class Grouping:
+    """The values of a record by the node that they share, and what flows between the nodes.
+
+    A node is meant by its key: the position of a value, the full name of a box, or the form of a loop.
+    """
+
+    def __init__(self, record: Record, view: View) -> None:
+        self.graph, self.entries, self.view = Graph.of(record), record.entries, view
+        self.rolls = rolls_of(self.graph, view.opened) if view.roll else {}
+        self.members: dict[str, list[int]] = defaultdict(list)
+        """The values of each node. A box that is one node holds its parameters too."""
+        self.rows: dict[str, list[int]] = defaultdict(list)
+        """The parameters that stand in a node of their module, or, by its key, at the head of its box."""
+        self.within: dict[int, str] = {}
+        """Where each parameter stands that is not a node of its own: the key of a node or box."""
+        for at in self.drawn:
+            self._put(at)
+
+    def _put(self, at: int) -> None:
+        if at in self.graph.parameters and (box := self.graph.box_of[at]) in self.occupied and box is not None:
+            self.within[at] = host = self.key(at) if self.node_of_box[box] else self._host(at, box)
+            (self.members if self.node_of_box[box] else self.rows)[host].append(at)
+        else:
+            self.members[self.key(at)].append(at)
+
+    def _host(self, at: int, box: str) -> str:
+        """The one node of its module that a parameter flows into, or the module's box."""
+        targets = {self.key(flow.target): self.graph.box_of[flow.target] for flow in self.from_parameter.get(at, ())}
+        if len(targets) == 1 and set(targets.values()) == {box}:
+            return next(iter(targets))
+        return self.cluster(box)
+
+    @cached_property
+    def from_parameter(self) -> Mapping[int, list[Flow]]:
+        """What flows from each parameter, by its position."""
+        found: dict[int, list[Flow]] = defaultdict(list)
+        for flow in self.graph.flows:
+            if flow.source in self.graph.parameters:
+                found[flow.source].append(flow)
+        return found
+
+    # what is drawn
+
+    @cached_property
+    def drawn(self) -> list[int]:
+        """The values that are drawn: those that take part in the gradient, and those that are read."""
+        linked = {end for flow in self.graph.flows for end in (flow.source, flow.target)}
+        read = {flow.source for flow in self.graph.flows}
+        return [at for at, entry in enumerate(self.entries) if _is_drawn(entry, at in read, at in linked)]
+
+    @cached_property
+    def hidden(self) -> list[Entry]:
+        """The tensors that are not drawn."""
+        drawn = set(self.drawn)
+        return [e for at, e in enumerate(self.entries) if at not in drawn and e.status is not GradStatus.NOT_TENSOR]
+
+    @cached_property
+    def occupied(self) -> set[str]:
+        """The boxes in which a value is drawn that is not a parameter."""
+        return {box for at in self.drawn if at not in self.graph.parameters for box in self.around(at)}
+
+    @cached_property
+    def bare(self) -> set[str]:
+        """The modules of which nothing is drawn but what they return, and their parameters: each is one node."""
+        inner = {self.graph.boxes[box].around for box in self.occupied}
+        returned = {(box, at) for box, positions in self.graph.returned.items() for at in positions}
+        values = {(self.graph.box_of[at], at) for at in self.drawn if at not in self.graph.parameters}
+        more = {box for box, _ in values - returned}
+        return {box for box in self.occupied - inner - more if is_module(box)}
+
+    @property
+    def largest_closed(self) -> str | None:
+        """The box with most in it of those that could be opened."""
+        counts = Counter(self.node_of_box[self.graph.box_of[at]] for at in self.drawn)
+        closed = {box: count for box, count in counts.items() if box is not None and box not in self.bare}
+        return max(closed, key=closed.__getitem__, default=None)
+
+    def around(self, at: int) -> Iterator[str]:
+        """The boxes around a value, the innermost first."""
+        box = self.graph.box_of[at]
+        while box is not None:
+            yield box
+            box = self.graph.boxes[box].around
+
+    # which values are drawn as which node
+
+    def key(self, at: int) -> str:
+        """The key of the node of a value."""
+        own = self.node_of_box[self.graph.box_of[at]] or str(at)
+        return self.rolls.get(own, own)
+
+    def cluster(self, box: str) -> str:
+        """The key of a box that is drawn as a frame."""
+        return self.rolls.get(box, box)
+
+    @cached_property
+    def node_of_box(self) -> Mapping[str | None, str | None]:
+        """By box: the outermost one around it, itself included, that is drawn as one node."""
+        found: dict[str | None, str | None] = {None: None}
+        for box, own in self.graph.boxes.items():  # the outer ones come first
+            closed = self.view.depth is not None and own.level >= self.view.depth and box not in self.view.opened
+            is_node = box in self.bare or closed
+            found[box] = found[own.around] or (box if is_node else None)
+        return found
+
+    # what flows between nodes
+
+    @cached_property
+    def flows(self) -> dict[tuple[str, str], list[Flow]]:
+        """What flows between two nodes, by their keys."""
+        found: dict[tuple[str, str], list[Flow]] = defaultdict(list)
+        for flow in self.graph.flows:
+            source, target = self.key(flow.source), self.key(flow.target)
+            if flow.source in self.within or source not in self.members or target not in self.members:
+                continue
+            if not self._is_inside(flow, source, target):
+                found[source, target].append(flow)
+        return found
+
+    @cached_property
+    def main(self) -> set[tuple[str, str]]:
+        """Of the edges into each node, the one at the end of the longest way there, where that is one alone.
+
+        None is from an argument: those stand beside a chain.
+        """
+        sources: dict[str, list[str]] = {key: [] for key in sorted(self.members, key=self.begins)}
+        for source, target in self.flows:
+            if not self.goes_back(source, target):
+                sources[target].append(source)
+        length: dict[str, int] = {}
+        for target, own in sources.items():  # those that flow into a node come before it
+            length[target] = 1 + max((length[source] for source in own), default=0)
+        longest = {target: [one for one in own if length[one] == length[target] - 1] for target, own in sources.items()}
+        inner = {key for key in length if length[key] > 1} | self.graph.boxes.keys()
+        return {(own[0], target) for target, own in longest.items() if len(own) == 1 and own[0] in inner}
+
+    def goes_back(self, source: str, target: str) -> bool:
+        """Does an edge lead to a node that is computed before?"""
+        return self.begins(source) >= self.begins(target)
+
+    def begins(self, key: str) -> int:
+        """The position of the first value of a node that is not a parameter."""
+        positions = self.members[key]
+        return next((at for at in positions if at not in self.graph.parameters), positions[0])
+
+    @cached_property
+    def borrowed(self) -> dict[str, list[Flow]]:
+        """By node: what flows into it from parameters that stand within another module."""
+        found: dict[str, list[Flow]] = defaultdict(list)
+        for at, host in self.within.items():
+            own = strip(self.graph.box_of[at] or "")
+            for flow in self.from_parameter.get(at, ()):
+                key = self.key(flow.target)
+                if key not in (host, "") and own not in map(strip, self.around(flow.target)) and key in self.members:
+                    found[key].append(flow)
+        return found
+
+    def _is_inside(self, flow: Flow, source: str, target: str) -> bool:
+        """Does a flow stay within one node? From one turn of a loop to the next, it does not."""
+        boxes = {self.node_of_box[self.graph.box_of[at]] for at in (flow.source, flow.target)}
+        return source == target and (not source.startswith(LOOP) or (len(boxes) == 1 and None not in boxes))
+
+
+def is_module(box: str) -> bool:
+    """Is a box a module's, and not a called function's?"""
+    return len(partition(box, "/")) == 1
+
+
+def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
+    """The boxes that patterns match, and all around them. Raises BadName, and NothingMatched with the nearest names."""
+    opened: set[str | None] = set()
+    for text in [patterns] if isinstance(patterns, str) else patterns:
+        pattern = compile_pattern(text, in_function=False)
+        found = {box for box in graph.boxes if any(map(pattern.matches, (f"{box}:return", f"{box[1:]}:return")))}
+        if not found:
+            known = [strip(box).removeprefix("/") for box in graph.boxes]
+            refuse_unmatched(text, known, "the boxes of this drawing", lambda name: f"bp.draw(rec, open={name!r})")
+        opened |= found
+    while added := {graph.boxes[box].around for box in opened if box is not None} - opened:
+        opened |= added
+    return frozenset(box for box in opened if box is not None)
+
+
+def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
+    if entry.status is GradStatus.NOT_TENSOR:  # a plain number that an expression reads is drawn
+        return is_read and type(entry.held) in NUMBERS
+    return entry.status in TAKES_PART or is_linked
+
+
+def rolls_of(graph: Graph, opened: Collection[str] = ()) -> dict[str, str]:
+    """The loop that a box, or a value outside of boxes that are alike, belongs to: by box or position.
+
+    A box that was asked to be open stands by itself.
+    """
+    boxes: dict[str, str] = {}
+    for level in sorted({box.level for box in graph.boxes.values()}):  # what is within boxes alike is alike too
+        own = [box for box in graph.boxes.values() if box.level == level]
+        boxes |= _shared({box.full: f"{boxes.get(box.around or '', box.around)}>{_form(box.label)}" for box in own
+                          if box.full not in opened})  # fmt: skip
+    places = {}
+    for at, entry in enumerate(graph.entries):
+        box = graph.box_of[at] or ""
+        local = strip(split(graph.full_names[at])[1] or _form(entry.name))
+        written = f"{entry.source.line} {entry.source.expression}" if entry.source is not None else ""
+        places[str(at)] = f"{boxes.get(box, box)}:{local}@{written}"
+    return boxes | _shared(places)
+
+
+def _shared(forms: Mapping[str, str]) -> dict[str, str]:
+    """The loop of each thing whose form is that of enough others."""
+    counts = Counter(forms.values())
+    return {each: f"{LOOP}{form}" for each, form in forms.items() if counts[form] >= ROLLED}
+
+
+def _form(label: str) -> str:
+    """A label with every count, and every number that is a whole segment of its path, left open."""
+    return "/".join(".".join("*" if part.isdigit() else part for part in partition(segment, "."))
+                    for segment in partition(strip(label), "/"))  # fmt: skip

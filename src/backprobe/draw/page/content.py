@@ -1,0 +1,126 @@
+"""What a page knows of a recording, as plain data: names, places, numbers in words, histograms, and no tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cached_property
+from typing import Any
+
+from backprobe.backends.discover import load_arrays
+from backprobe.draw.grouping import NUMBERS
+from backprobe.draw.page.histogram import statistics
+from backprobe.draw.text import Captions
+from backprobe.findings.phrasing import plural
+from backprobe.record.brief import SMALL, path, place, sizes
+from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.graph import Flow, Graph
+from backprobe.record.names import strip
+from backprobe.record.source import Source
+from backprobe.show.text import describe, forms, outputs, path_sums
+
+
+class Content:
+    """The data of one page. Values are meant by their positions in the record, boxes by their places in the list."""
+
+    def __init__(self, record: Record, depth: int | None, opened: Collection[str]) -> None:
+        self.record, self.graph, self.depth = record, Graph.of(record), depth
+        self.arrays = load_arrays(record.backend)
+        self.captions = Captions(record, self.arrays)
+        self.boxes = {box: number for number, box in enumerate(self.graph.boxes)}
+        self.open = [self.boxes[box] for box in self.graph.boxes if box in opened]
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "heading": outputs(self.record), "footer": list(self._footer()), "depth": self.depth,
+            "outputs": list(self.record.outputs), "open": self.open, "order": list(self.graph.order),
+            "partials": self.record.path_sums is not None, "unsummed": self._unsummed(),
+            "boxes": [*map(self._box, self.graph.boxes)],
+            "values": [self._value(at, entry) for at, entry in enumerate(self.record.entries) if at in self.shown],
+            "edges": [self._edge(flow) for flow in self.graph.flows if {flow.source, flow.target} <= self.shown],
+        }  # fmt: skip
+
+    @cached_property
+    def shown(self) -> set[int]:
+        """All tensors, and the plain numbers that expressions read."""
+        read = {flow.source for flow in self.graph.flows}
+        return {
+            at for at, entry in enumerate(self.record.entries)
+            if entry.status is not GradStatus.NOT_TENSOR or (at in read and type(entry.held) in NUMBERS)
+        }  # fmt: skip
+
+    def _box(self, full: str) -> dict[str, Any]:
+        box = self.graph.boxes[full]
+        returned = [at for at in self.graph.returned[full] if at in self.shown]
+        around = None if box.around is None else self.boxes[box.around]
+        return {"name": strip(full), "label": box.label, "around": around, "level": box.level, "returned": returned}
+
+    def _value(self, at: int, entry: Entry) -> dict[str, Any]:
+        box = self.graph.box_of[at]
+        held = None if isinstance(entry.held, Lost) else entry.held
+        title, gradient = self.captions.title(at), entry.grad_or_none
+        found = {
+            "at": at, "name": entry.name, "title": title, "aliases": list(entry.aliases),
+            "kind": self.captions.role(at), "box": None if box is None else self.boxes[box],
+            "value": self.captions.value(entry), "gradient": [*filter(None, self.captions.gradient(at, entry.name))],
+            "brief": self._brief(at, entry), "status": str(entry.status), "meaning": entry.status.meaning,
+            "health": self.captions.kind(entry),
+            "level": self.captions.level(gradient), "number": None if gradient is None else self._number(gradient),
+            "described": " ".join(filter(None, [sizes(entry.shape or ()), entry.dtype, entry.device])),
+            "valueStatistics": None if entry.status is GradStatus.NOT_TENSOR else statistics(held, self.arrays),
+            "gradientStatistics": statistics(gradient, self.arrays),
+        }  # fmt: skip
+        return found | self._source(entry.source)
+
+    def _source(self, source: Source | None) -> dict[str, str]:
+        if source is None:
+            return {}
+        at = source.file, source.line
+        return {"place": place(*at), "path": path(*at), "statement": source.statement, "expression": source.expression}
+
+    def _brief(self, at: int, entry: Entry) -> list[str]:
+        """The value and its gradient where there is little room."""
+        value, summary = self.captions.brief_value(entry), self.captions.summary(entry.grad_or_none)
+        is_one = summary is None or summary.size == 1
+        gradient = self.captions.gradient(at, entry.name)[:1] if is_one else [self.captions.brief_gradient(entry)]
+        return [*([f"= {value}"] if value else []), *gradient]
+
+    def _edge(self, flow: Flow) -> dict[str, Any]:
+        found: dict[str, Any] = {"from": flow.source, "to": flow.target, "carries": flow.edge is not None}
+        if flow.edge is None:
+            return found
+        partial, contribution = flow.edge.partial, flow.edge.contribution
+        found |= {"label": self.captions.arrow(flow, upstream=False), "level": self.captions.level(contribution)}
+        found["finite"] = not self.captions.is_not_finite(contribution)
+        if partial is not None:
+            found |= {"partial": describe(partial, self.arrays), "number": self._number(partial)}
+        if contribution is not None:
+            summary = self.captions.summary(contribution)
+            found |= {"back": self._back(contribution), "rms": None if summary is None else summary.rms}
+        return found
+
+    def _back(self, contribution: Any) -> str:
+        """What flows back along an edge: of a large tensor its rms, for its shape is that of the value."""
+        summary = self.captions.summary(contribution)
+        return forms(contribution, self.arrays)[2 if summary is not None and summary.size > SMALL else 0]
+
+    def _unsummed(self) -> list[int]:
+        """The values of which it is not known that the recorded paths sum to their gradients."""
+        sums = self.record.path_sums
+        return list(self.shown) if sums is None or not sums.agree else list(sums.unjudged_at)
+
+    def _number(self, tensor: Any) -> float | None:
+        """The number of a tensor that holds one real number."""
+        summary = self.arrays.summary(tensor)
+        numbers = self.arrays.numbers(tensor) if summary is not None and summary.size == 1 else None
+        return None if numbers is None or numbers.dtype.kind == "c" else float(numbers.reshape(()))
+
+    def _footer(self) -> Iterator[str]:
+        if len({self.captions.level(entry.grad_or_none) for entry in self.record.entries} - {None}) > 1:
+            yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
+        if self.record.path_sums is not None:
+            yield path_sums(self.record.path_sums)
+        else:
+            yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
+        if left := len(self.record.entries) - len(self.shown):
+            yield f"not drawn: {plural(left, 'value')} without a tensor"
+        yield from (f"note: {note}" for note in self.record.notes)

@@ -1,0 +1,170 @@
+// The diagram: nested boxes with rows of values, as a tree that a screen reader and the keyboard can walk.
+
+import { drawEdges } from "./edges.js";
+import { element, plural } from "./elements.js";
+import { keyOf, valueItem } from "./recording.js";
+import { arranged, standsFor, visibleEdges } from "./visible.js";
+
+export class Diagram {
+  constructor(recording, parts, { onSelect, onToggle }) {
+    Object.assign(this, { recording, onSelect, onToggle, ...parts });
+    this.edges = [];
+  }
+
+  // Everything anew: after a box was opened or closed.
+  render(open, selected) {
+    this.open = open;
+    this.edges = visibleEdges(this.recording, open);
+    this.plans = arranged(this.recording, open, this.edges);
+    this.tree.replaceChildren(...this.rowsOf(null, 1));
+    this.mark(selected, null);
+  }
+
+  // The rows of a box, and beside them what no edge touches.
+  rowsOf(box, level) {
+    const { rows, items, alone } = this.plans.get(box);
+    const cell = ({ item, lane, row }) =>
+      item === undefined
+        ? element("div", { class: "lane", "data-lane": `${box} ${row} ${lane}`, role: "none" })
+        : this.itemOf(items[item], level);
+    const laid = rows.map((cells) => element("div", { class: "row", role: "none" }, cells.map(cell)));
+    const aside = alone.map((item) => this.itemOf(items[item], level));
+    return [
+      element("div", { class: "layers", role: "none" }, laid),
+      aside.length ? element("div", { class: "alone", role: "none" }, aside) : null,
+    ].filter(Boolean);
+  }
+
+  itemOf(item, level) {
+    if (item.kind === "value") return this.valueOf(this.recording.values.get(item.id), level);
+    return this.open.has(item.id) ? this.openBox(item, level) : this.closedBox(item, level);
+  }
+
+  treeItem(item, level, classes, label, children, attributes = {}) {
+    return element(
+      "div",
+      {
+        role: "treeitem",
+        class: classes,
+        "data-key": keyOf(item),
+        "aria-level": level,
+        "aria-label": label,
+        tabindex: -1,
+        ...attributes,
+      },
+      children,
+    );
+  }
+
+  valueOf(value, level) {
+    const lines = value.brief;
+    const shown =
+      value.expression && value.expression !== value.value && value.kind !== "parameter"
+        ? element("code", {}, value.expression)
+        : null;
+    const children = [element("b", {}, value.title), shown, ...lines.map((line) => element("span", {}, line))];
+    return this.treeItem(
+      valueItem(value.at),
+      level,
+      looks(value, value.kind),
+      [value.name, ...lines].join(", "),
+      children,
+      { onclick: (event) => this.clicked(event, valueItem(value.at)) },
+    );
+  }
+
+  closedBox(item, level) {
+    const box = this.recording.boxes[item.id];
+    const inside = plural(this.recording.count[item.id], "value");
+    const returned = this.recording.values.get(
+      box.returned.find((at) => this.recording.values.get(at).status === "ok") ?? box.returned[0],
+    );
+    const lines = returned?.brief ?? [];
+    const children = [
+      element("b", {}, "▸ ", box.label, " ", element("small", {}, inside)),
+      ...lines.map((line) => element("span", {}, line)),
+    ];
+    return this.treeItem(
+      item,
+      level,
+      looks(returned, "box closed"),
+      [`${box.label}, ${inside}`, ...lines].join(", "),
+      children,
+      { "aria-expanded": "false", onclick: (event) => this.clicked(event, item) },
+    );
+  }
+
+  openBox(item, level) {
+    const box = this.recording.boxes[item.id];
+    const head = element(
+      "div",
+      { class: "head", role: "none", onclick: (event) => this.clicked(event, item) },
+      element("b", {}, "▾ ", box.label),
+    );
+    return this.treeItem(
+      item,
+      level,
+      "box open",
+      box.label,
+      [head, element("div", { role: "group", class: "rows" }, this.rowsOf(item.id, level + 1))],
+      { "aria-expanded": "true" },
+    );
+  }
+
+  clicked(event, item) {
+    event.stopPropagation();
+    if (item.kind === "box") this.onToggle(item);
+    else this.onSelect(item);
+  }
+
+  // What is selected, and the path from it, as classes; the lines are drawn again.
+  mark(selected, path) {
+    const key = selected && keyOf(standsFor(this.recording, this.open, selected));
+    for (const node of this.nodes()) {
+      const is = node.dataset.key === key;
+      node.setAttribute("aria-selected", is);
+      node.classList.toggle("selected", is);
+    }
+    const steps = new Set((path?.steps ?? []).map(({ edge }) => edge));
+    drawEdges(
+      this.svg,
+      this.canvas,
+      this.edges,
+      (edge) => key !== null && (keyOf(edge.from) === key || keyOf(edge.to) === key),
+      (edge) => edge.edges.some((one) => steps.has(one)),
+    );
+    const current = this.nodeOf(selected) ?? this.current() ?? this.nodes()[0];
+    this.makeCurrent(current);
+  }
+
+  nodes() {
+    return [...this.tree.querySelectorAll("[role=treeitem]")];
+  }
+
+  nodeOf(item) {
+    const key = item && keyOf(standsFor(this.recording, this.open, item));
+    return key ? this.tree.querySelector(`[data-key="${key}"]`) : null;
+  }
+
+  current() {
+    return this.tree.querySelector("[role=treeitem][tabindex='0']");
+  }
+
+  // One item at a time can be reached with Tab.
+  makeCurrent(node) {
+    this.current()?.setAttribute("tabindex", "-1");
+    node?.setAttribute("tabindex", "0");
+  }
+
+  focus(node) {
+    if (!node) return;
+    this.makeCurrent(node);
+    node.focus({ preventScroll: true });
+    (node.querySelector(":scope > .head") ?? node).scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+}
+
+function looks(value, kind) {
+  if (!value) return kind;
+  return [kind, value.health, value.level === null ? "" : `level${value.level}`].filter(Boolean).join(" ");
+}

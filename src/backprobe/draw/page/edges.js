@@ -1,0 +1,178 @@
+// Lines between what is visible: from the lower side of one element, through its lanes, to the upper side of another.
+// A line bends only between rows, where nothing stands.
+
+import { drawn } from "./elements.js";
+import { keyOf } from "./recording.js";
+
+const MOST_LABELS = 80; // beyond, only selected lines have theirs
+const MOST_QUIET = 60; // lines of one selected value, of those that are drawn only then
+const MOST_CHARACTERS = 24;
+const LETTER = { width: 6.8, height: 15 };
+
+// `isNear` says whether a line belongs to what is selected, `isOnPath` whether it is on the path that is looked at.
+export function drawEdges(svg, canvas, edges, isNear, isOnPath) {
+  const stops = new Stops(canvas);
+  const quiet = edges.filter((edge) => edge.quiet && isNear(edge));
+  const shown = (edge) => !edge.quiet || isOnPath(edge) || (isNear(edge) && quiet.length <= MOST_QUIET);
+  const lines = edges.filter(shown).map((edge) => {
+    const lanes = edge.quiet ? [] : (edge.lanes ?? []).map((name) => stops.named(name));
+    return { edge, stops: [stops.named(keyOf(edge.from)), ...lanes.filter(Boolean), stops.named(keyOf(edge.to))] };
+  });
+  spread(lines, 0);
+  spread(lines, -1);
+  lines.forEach((line) => (line.hops = hops(stops, line)));
+  svg.setAttribute("width", canvas.scrollWidth);
+  svg.setAttribute("height", canvas.scrollHeight);
+  const all = lines.filter(({ edge }) => labelOf(edge)).length <= MOST_LABELS;
+  const labelled = lines.filter(({ edge }) => labelOf(edge) && (all || isNear(edge) || isOnPath(edge)));
+  labelled.sort((a, b) => Number(isNear(b.edge)) - Number(isNear(a.edge)));
+  const taken = [];
+  svg.replaceChildren(
+    arrowHead(),
+    ...lines.map((line) => group(line, isNear(line.edge), isOnPath(line.edge))),
+    ...labelled.map((line) => labelOn(line, taken)).filter(Boolean),
+  );
+}
+
+// Where elements and lanes lie within the canvas, and the rows that they stand in.
+class Stops {
+  constructor(canvas) {
+    this.origin = canvas.getBoundingClientRect();
+    this.rectangles = new Map();
+    const nodes = [...canvas.querySelectorAll("[data-key], [data-lane]")];
+    this.byName = new Map(nodes.map((node) => [node.dataset.key ?? node.dataset.lane, node]));
+  }
+
+  named(name) {
+    const node = this.byName.get(name);
+    return node ? { node, ...this.rectangle(node) } : null;
+  }
+
+  rectangle(node) {
+    if (!this.rectangles.has(node)) {
+      const { left, top, width, height } = node.getBoundingClientRect();
+      const [x, y] = [left - this.origin.left, top - this.origin.top];
+      this.rectangles.set(node, { x, top: y, bottom: y + height, width, middle: x + width / 2 });
+    }
+    return this.rectangles.get(node);
+  }
+
+  // The outermost row around one stop in which the other is not.
+  row(stop, other) {
+    let found = null;
+    for (
+      let node = stop.node.closest(".row");
+      node && !node.contains(other.node);
+      node = node.parentElement.closest(".row")
+    ) {
+      found = node;
+    }
+    return found ? this.rectangle(found) : stop;
+  }
+}
+
+// Lines that share an element begin and end side by side, in the order of where they come from and go to; those that
+// go through one lane, as one.
+function spread(lines, end) {
+  const sharing = new Map();
+  for (const line of lines) {
+    const [stop, next] = end ? [line.stops.at(-1), line.stops.at(-2)] : line.stops;
+    if (!sharing.has(stop.node)) sharing.set(stop.node, new Map());
+    const ways = sharing.get(stop.node);
+    ways.set(next.node, [...(ways.get(next.node) ?? []), line]);
+  }
+  for (const ways of sharing.values()) {
+    const next = (line) => line.stops.at(end ? -2 : 1).middle;
+    const sorted = [...ways.values()].sort(([a], [b]) => next(a) - next(b));
+    const { width, middle } = sorted[0][0].stops.at(end);
+    const step = Math.min(18, (width - 16) / sorted.length);
+    sorted.forEach((own, at) =>
+      own.forEach((line) => {
+        line[end ? "endX" : "startX"] = middle + step * (at - (sorted.length - 1) / 2);
+      }),
+    );
+  }
+}
+
+// From stop to stop: a curve from the end of one row to the start of another, and straight lines within them.
+function hops(stops, { stops: own, startX, endX }) {
+  return own.slice(1).map((to, at) => {
+    const from = own[at];
+    const last = at === own.length - 2;
+    const [fromX, toX] = [at ? from.middle : startX, last ? endX : to.middle];
+    const [leaving, arriving] = [stops.row(from, to).bottom, stops.row(to, from).top];
+    const back = arriving < leaving; // to what stands above: a curve around all
+    return {
+      begin: { x: fromX, y: from.bottom },
+      end: { x: toX, y: last ? to.top - 2 : to.bottom },
+      from: { x: fromX, y: back ? from.bottom : leaving },
+      to: { x: toX, y: back ? to.top - 2 : Math.min(arriving, to.top - 2) },
+    };
+  });
+}
+
+function group(line, near, onPath) {
+  const { edge } = line;
+  const level = Math.max(-1, ...edge.edges.map((each) => each.level ?? -1));
+  const classes = [
+    "edge",
+    edge.carries ? "carries" : "cut",
+    near && "near",
+    onPath && "path",
+    level >= 0 && `level${level}`,
+    edge.edges.some((each) => each.finite === false) && "nonfinite",
+  ]
+    .filter(Boolean)
+    .join(" ");
+  return drawn(
+    "g",
+    { class: classes, "data-edge": `${keyOf(edge.from)} ${keyOf(edge.to)}` },
+    drawn("path", { d: line.hops.map(curve).join(" "), "marker-end": "url(#head)" }),
+  );
+}
+
+function curve({ begin, from, to, end }, at) {
+  const bend = bendOf(from, to);
+  const curved = `C${point({ x: from.x, y: from.y + bend })} ${point({ x: to.x, y: to.y - bend })} ${point(to)}`;
+  const straight = (a, b) => (Math.abs(a.y - b.y) < 0.5 ? "" : ` L${point(b)}`); // a line of no length has no direction
+  return `${at ? "L" : "M"}${point(begin)}${straight(begin, from)} ${curved}${straight(to, end)}`;
+}
+
+const point = ({ x, y }) => `${x.toFixed(1)},${y.toFixed(1)}`;
+const bendOf = (from, to) => Math.max(14, Math.abs(to.y - from.y) / 2);
+
+function labelOf(edge) {
+  const label = edge.edges.length === 1 ? (edge.edges[0].label ?? "") : "";
+  return label.length > MOST_CHARACTERS ? `${label.slice(0, MOST_CHARACTERS - 1)}…` : label;
+}
+
+// The label of a line on its last curve, where no other label lies; none where there is no room.
+function labelOn(line, taken) {
+  const label = labelOf(line.edge);
+  const { from, to } = line.hops.at(-1);
+  for (const part of [0.5, 0.35, 0.65, 0.25, 0.75]) {
+    const { x, y } = onCurve(from, to, part);
+    const box = { left: x + 4, right: x + 4 + label.length * LETTER.width, top: y - 8, bottom: y - 8 + LETTER.height };
+    if (taken.some((other) => overlaps(box, other))) continue;
+    taken.push(box);
+    return drawn("text", { x: x + 4, y: y + 4, class: "label" }, label);
+  }
+  return null;
+}
+
+const overlaps = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+
+function onCurve(from, to, part) {
+  const bend = bendOf(from, to);
+  const mix = (a, b, c, d) => {
+    const rest = 1 - part;
+    return rest ** 3 * a + 3 * rest ** 2 * part * b + 3 * rest * part ** 2 * c + part ** 3 * d;
+  };
+  return { x: mix(from.x, from.x, to.x, to.x), y: mix(from.y, from.y + bend, to.y - bend, to.y) };
+}
+
+function arrowHead() {
+  const head = drawn("path", { d: "M0,0.5 L7,4 L0,7.5 Z", fill: "context-stroke" });
+  const marker = { id: "head", viewBox: "0 0 8 8", refX: 6, refY: 4, markerWidth: 7, markerHeight: 7 };
+  return drawn("defs", {}, drawn("marker", { ...marker, orient: "auto", markerUnits: "userSpaceOnUse" }, head));
+}

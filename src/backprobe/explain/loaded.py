@@ -1,0 +1,71 @@
+"""Values that a program loads into a module: that copies their numbers, and nothing in the recording shows it.
+
+The statement binds no name. It is read in the file, which has to be the one that ran.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+from collections.abc import Iterable, Iterator
+
+from backprobe.cuts.cutting_operations import parsed
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.about_entries import about, as_one, own_name
+from backprobe.findings.report import Finding, grouped
+from backprobe.record.source import Source
+
+LOADING = ("load_state_dict", "vector_to_parameters")
+MOST = 100  # lines that are read after the value's own
+
+
+def loaded(flow: Dataflow, at: int) -> Iterator[Finding]:
+    """The line that loads a value which nothing recorded is computed from, if there is one below it."""
+    entry = flow.entries[at]
+    if flow.record.framework != "torch" or entry.source is None or flow.consumers[at]:
+        return
+    root = re.split(r"[.\[]", own_name(entry.name))[0]
+    found = _loading(entry.source, root)
+    if found is not None:
+        yield about(flow, "loaded", entry, found, plain=root, text=f"`{found.text}`")
+
+
+def loaded_steps(flow: Dataflow, lost: Iterable[int]) -> list[Finding]:
+    """The lines that load what was made with gradients that are to be differentiated: one finding a line.
+
+    A moving average that is loaded likewise needs no gradient.
+    """
+    found = [one for at in sorted(lost) if flow.has_history(at) and _is_of_gradients(flow, at)
+             for one in loaded(flow, at)]  # fmt: skip
+    return [as_one(group) for group in grouped(found, lambda one: one.source)]
+
+
+def _is_of_gradients(flow: Dataflow, at: int) -> bool:
+    sources = [flow.entries[each].source for each in flow.before([at])]
+    return any(source is not None and "create_graph=True" in source.statement for source in sources)
+
+
+def _loading(line: Source, name: str) -> Source | None:
+    if linecache.getline(line.file, line.line).strip() != line.text.strip():
+        return None
+    indent = _indent(linecache.getline(line.file, line.line))
+    for number in range(line.line + 1, line.line + MOST):
+        text = linecache.getline(line.file, number)
+        if text.lstrip().startswith(("def ", "class ", "async def ")) and _indent(text) < indent:
+            return None
+        if any(word in text for word in LOADING) and _loads(text.strip(), name):
+            return Source(line.file, number, text.strip())
+    return None
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _loads(text: str, name: str) -> bool:
+    """Does a statement load what has this name, as it is?"""
+    tree = parsed(text)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree is not None else []
+    given = [call.args[:1] for call in calls if ast.unparse(call.func).rpartition(".")[2] in LOADING]
+    return any(isinstance(one, ast.Name) and one.id == name for args in given for one in args)

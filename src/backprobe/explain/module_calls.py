@@ -1,0 +1,59 @@
+"""Lines of the program that call a module, or mention a parameter, and what they do with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from backprobe.cuts.cutting_operations import Use, parsed, use_of
+from backprobe.cuts.lines import line_of
+from backprobe.cuts.mentions import DIFFERENTIATED, NO_NUMBERS
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.cut_findings import converted
+from backprobe.explain.text import finding, say
+from backprobe.findings.phrasing import listed, location
+from backprobe.findings.report import Finding
+from backprobe.record.source import Source
+from backprobe.record.training import ModuleCall
+
+
+def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
+    """What the line of a call does with its result, which keeps the gradient from what has this name."""
+    if call.mode:
+        facts = [say("switched_at", at=location(call.switched))] if call.switched is not None else []
+        if not call.text.endswith(")"):  # a name that holds the result
+            return said(flow, "no_grad", name, call, facts, mode=f"under {call.mode}")
+        return said(flow, "no_grad.call", name, call, facts, mode=f"under {call.mode}")
+    use = None if call.is_unread else use_of(call.source.statement, call.text)
+    if use is None:
+        return said(flow, "result_unused", name, call)
+    if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
+        return said(flow, "cut_later", name, call)
+    inside = converted(use.text) if use.kind == "number" else ""
+    is_list = use.kind == "number" and use.text.rstrip("()").endswith("tolist")
+    code = "number.list" if is_list else "number.of" if inside and inside != call.text else use.kind
+    return said(flow, code, name, call, use=use, converted=f"`{inside}`")
+
+
+def said(
+    flow: Dataflow, code: str, name: str, call: ModuleCall | None, facts: Sequence[str] = (),
+    use: Use | None = None, **fields: str,
+) -> Finding:  # fmt: skip
+    """The finding of a cause at the line of a call, if one is known."""
+    text = "" if call is None else call.text
+    cutting = text if use is None else use.text
+    line: Source | None = None if call is None else line_of(call.source, cutting)
+    outputs = listed([repr(flow.entries[at].name) for at in flow.record.outputs]) or "the loss"
+    words: dict[str, str] = {
+        "name": repr(name), "value": f"`{text}`", "plain": text, "text": f"`{cutting}`", "call": f"`{text}`",
+        "target": "the result" if call is None else _bound(call), "outputs": outputs, **fields,
+    }  # fmt: skip
+    return finding(code, name, line, flow.record.framework, facts=facts, chain=(), **words)
+
+
+def _bound(call: ModuleCall) -> str:
+    """The name that a statement binds, if it is one, and another than it reads."""
+    match parsed(call.source.statement):
+        case ast.Module(body=[ast.Assign(targets=[ast.Name(id=name)])]) if name != call.text:
+            return repr(name)
+    return "the result"

@@ -1,0 +1,196 @@
+"""Evaluation of what one entry computes, part by part, from the recorded numbers: in which part NaN or Inf begins.
+
+The same in every form: the operations of a line have entries in a function and none in a block, and are evaluated here
+either way. Nothing is said of a line whose evaluation does not give the NaN and Inf that were recorded.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy
+
+from backprobe.explain.nonfinite import arithmetic
+from backprobe.explain.nonfinite.states import State, of_numbers
+from backprobe.explain.nonfinite.terms import Term
+
+Array = Any
+PASSING = frozenset({"item", "detach", "clone", "contiguous", "data", "stop_gradient", "identity"})
+
+
+class Computation:
+    """One term, with the numbers of its parts. ``numbers`` gives those of an entry, in the type that they had."""
+
+    def __init__(self, term: Term, numbers: Callable[[int], Array], result: Array, framework: str) -> None:
+        self.term = term
+        self.result: Array = None if result is None else numpy.asarray(result)
+        self._numbers, self._framework = numbers, framework
+        self._known: dict[Term, Array] = {}  # terms are compared by identity, and kept alive here
+
+    def value(self, term: Term) -> Array:
+        """The numbers of a part; None where they are not known."""
+        if term not in self._known:
+            self._known[term] = self._evaluated(term)
+        return self._known[term]
+
+    def _evaluated(self, term: Term) -> Array:
+        if term.is_constant:
+            return term.constant
+        if not term.op:
+            return None if term.at is None else self._numbers(term.at)
+        function = arithmetic.function(term.op, self._framework)
+        args = [self.value(one) for one in term.args]
+        words = {word: self.value(one) for word, one in term.keywords.items()}
+        unknown = [one for one in term.inputs if self.value(one) is None and not one.is_constant]
+        large = [one for one in args if getattr(one, "size", 0) > arithmetic.MOST]
+        is_called_otherwise = isinstance(function, numpy.ufunc) and (words or len(args) != function.nin)
+        if function is None or unknown or large or is_called_otherwise:
+            return None
+        try:
+            with numpy.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = function(*args, **words)
+        except (TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError):
+            return None  # not as it is called there
+        is_plain = all(isinstance(one, int | float) for one in args)  # computed before any array: in Python's precision
+        return made.item() if is_plain and isinstance(made, numpy.generic) else made
+
+    def state(self, term: Term) -> State:
+        """How bad a part is; UNKNOWN where that cannot be computed, or only that it is not finite."""
+        made = self.result if term is self.term else self.value(term)
+        if term.op == "tuple":
+            return max(map(self.state, term.args), default=State.FINITE)
+        if made is None:
+            return State.UNKNOWN
+        array = numpy.asarray(made) if not isinstance(made, tuple | slice | str) else None
+        return of_numbers(array) if array is not None and array.dtype.kind in "fc" else State.FINITE
+
+    def is_bad(self, term: Term) -> bool:
+        """Is a part NaN or Inf for certain, whatever those are that nothing is known of?"""
+        state = self.state(term)
+        if state is State.UNKNOWN and term.op in arithmetic.ABSORBING:
+            return any(map(self.is_bad, term.args))
+        return state.is_bad
+
+    @cached_property
+    def is_reproduced(self) -> bool:
+        """Does the evaluation give NaN and Inf where they were recorded?"""
+        made = self._whole
+        if made is None:
+            return False
+        nan, inf = numpy.isnan(made) == numpy.isnan(self.result), numpy.isinf(made) == numpy.isinf(self.result)
+        return bool(nan.all()) and bool(inf.all())
+
+    @cached_property
+    def is_contradicted(self) -> bool:
+        """Does the evaluation give other NaN and Inf than were recorded, of operands that it had to evaluate, too?"""
+        is_evaluated = any(one.op for one in self.term.inputs)
+        return is_evaluated and self.value(self.term) is not None and not self.is_reproduced
+
+    @cached_property
+    def is_equal(self) -> bool:
+        """Does the evaluation give the recorded numbers?"""
+        return self._whole is not None and numpy.allclose(self._whole, self.result, 1e-3, 1e-6, equal_nan=True)
+
+    @property
+    def _whole(self) -> Array:
+        """What the evaluation gives; None where it gives nothing of that shape."""
+        made = self.value(self.term) if self.term.op else None
+        if made is None or self.result is None or isinstance(made, tuple | slice | str):
+            return None
+        made = numpy.asarray(made)
+        return made if made.dtype.kind in "fc" and made.shape == numpy.shape(self.result) else None
+
+    # births
+
+    @cached_property
+    def births(self) -> Sequence[Term]:
+        """The parts that are worse than what they are computed from, as they are evaluated; none where not known."""
+        if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
+            return []
+        return list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
+
+    def _absorbed(self, term: Term) -> bool:
+        return self.term.op in arithmetic.ABSORBING and self.value(self.term) is None and self.is_bad(term)
+
+    def _births(self, term: Term, places: Array) -> Iterator[Term]:
+        """Those of a part, at the places that count: None stands for all."""
+        flowing = list(self._flowing(term, places))
+        for one, there in flowing:
+            if one.at is None:
+                yield from self._births(one, there)
+        worst = max((self._state_at(one, there) for one, there in flowing), default=State.FINITE)
+        if self._is_made_here(term, places, flowing) or (flowing and self._state_at(term, places) > worst):
+            yield term
+
+    def _flowing(self, term: Term, places: Array) -> Iterator[tuple[Term, Array]]:
+        """The operands whose NaN and Inf come to a part, and at which of their places."""
+        if term.op == "where" and len(term.args) == 3 and self.value(term.args[0]) is not None:
+            mask = numpy.asarray(self.value(term.args[0]), bool)
+            yield from self._at(((term.args[1], mask), (term.args[2], ~mask)), places)
+        elif term.op in arithmetic.ELEMENTWISE:
+            yield from self._at([(one, None) for one in term.inputs], places)
+        else:
+            yield from ((one, None) for one in term.inputs if self.is_bad(one))
+
+    def _at(self, operands: Sequence[tuple[Term, Array]], places: Array) -> Iterator[tuple[Term, Array]]:
+        for one, mask in operands:
+            if not self.is_bad(one):
+                continue
+            value = self.value(one)
+            bad = None if value is None else _both(_both(arithmetic.is_bad(value), mask), places)
+            if bad is None or bad.any():
+                yield one, bad if value is not None and bad is not None and bad.shape == numpy.shape(value) else None
+
+    def _is_made_here(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> bool:
+        """Is it NaN or Inf where all its operands are finite?"""
+        if not flowing:
+            return self.is_bad(term)
+        own = self._own(term, places, flowing)
+        return own is not None and bool(own.any())
+
+    def _own(self, term: Term, places: Array, flowing: Sequence[tuple[Term, Array]]) -> Array:
+        """The places at which it is NaN or Inf, and its operands are finite; None where that is not known."""
+        value = self.result if term is self.term else self.value(term)
+        if term.op not in arithmetic.ELEMENTWISE or value is None:
+            return None
+        own = _both(arithmetic.is_bad(value), places)
+        for one, _ in flowing:
+            operand = self.value(one)
+            own = own & ~arithmetic.is_bad(operand) if operand is not None else own & False
+        return own
+
+    def born(self, term: Term) -> State:
+        """How bad a part is where its operands are finite, if that is known; else how bad all of it is."""
+        value = self.result if term is self.term else self.value(term)
+        own = self._own(term, None, [*self._flowing(term, None)])
+        if own is None or not own.any() or numpy.shape(value) != own.shape:
+            return self.state(term)
+        return of_numbers(numpy.asarray(value)[own])
+
+    def _state_at(self, term: Term, places: Array) -> State:
+        value = self.result if term is self.term else self.value(term)
+        if value is None or places is None or numpy.shape(value) != places.shape:
+            return self.state(term)
+        return of_numbers(numpy.asarray(value)[places])
+
+    def hidden(self) -> Iterator[Term]:
+        """The parts where NaN or Inf begins that the whole does not show, as in ``exp(x) / exp(x).sum()``."""
+        found = {id(one): one for part in self.term for one in self._births(part, None) if self._is_inside(part)}
+        yield from found.values()
+
+    def _is_inside(self, part: Term) -> bool:
+        return part is not self.term and bool(part.op) and self.is_bad(part)
+
+
+def _both(one: Array, other: Array) -> Array:
+    """Where both hold, None standing for everywhere."""
+    if one is None or other is None:
+        return other if one is None else one
+    try:
+        return numpy.logical_and(one, other)
+    except ValueError:
+        return one

@@ -1,0 +1,277 @@
+"""Remedies that cure: for each way to come to NaN or Inf, what to write instead, in the words of the framework.
+
+They are the rows of ``remedy_table.py``. One is offered only if it is finite at the recorded numbers, where these are
+known, and changes none that were.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy
+
+from backprobe.cuts.cutting_operations import MODULES
+from backprobe.explain.nonfinite.computation import Computation
+from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
+from backprobe.explain.nonfinite.remedy_table import CHAINS, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
+from backprobe.explain.nonfinite.terms import Term, known_as
+from backprobe.explain.nonfinite.text import Mechanism, say
+from backprobe.findings.phrasing import shorten
+from backprobe.source.sites import operation as operation_of
+from backprobe.source.user_code import package
+
+OWNER, WORD = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\."), re.compile(r"[A-Za-z_]\w*")
+LONGEST = 80  # characters of a value's text; what is longer is given a name
+NEAR = 4
+"""How many values further a formula may end whose part is a birth."""
+
+
+class Remedies:
+    """What to write instead of what one record did."""
+
+    def __init__(self, known: Evidence) -> None:
+        self.known, self.framework = known, known.record.framework
+
+    def remedy(self, at: int, part: Term | None, why: Mechanism | None, *, masked: bool = False) -> str:
+        """For a birth in a part of an entry's expression; empty where nothing is known to cure it.
+
+        ``masked`` says that it lies in a branch of a ``where`` that was left out.
+        """
+        term = self.known.term(at) if part is None else part
+        is_known = why is not None and self.framework in PREFIX and bool(term.op)
+        chain = next(self._chains(at, term, why), "") if is_known and why is not None else ""
+        if chain or masked:
+            return chain or say("double_where", where=f"{PREFIX.get(self.framework, '')}where")
+        return next(self._singles(at, term, why), "") if is_known and why is not None else ""
+
+    def _chains(self, at: int, term: Term, why: Mechanism) -> Iterator[str]:
+        roots = [(place, one) for place in self._near(at) for one in reversed([*self.known.term(place)])]
+        for row in CHAINS:
+            for place, root in roots if self._is_for(row, why) else ():
+                for found in self._found(row, place, root):
+                    if found.holds(term) or root is term:
+                        yield self._said(row, place, found)
+
+    def _singles(self, at: int, term: Term, why: Mechanism) -> Iterator[str]:
+        for row in SINGLE:
+            if self._is_for(row, why):
+                for found in self._found(row, at, term):
+                    yield self._said(row, at, found)
+
+    def _is_for(self, row: Remedy, why: Mechanism) -> bool:
+        return self.framework in row.frameworks and (not row.codes or why.code in row.codes)
+
+    def _near(self, at: int) -> list[int]:
+        """An entry, and those computed from it, the nearest first."""
+        found = [at]
+        for _ in range(NEAR):
+            found += sorted({one for place in found for one in self.known.consumers[place]}.difference(found))
+        return found
+
+    def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
+        """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
+        computed = self.known.computation(at)
+        if root.op != known_as(operation_of(formula(row.formula))) or not root.text or _writes(root, is_nested=True):
+            return
+        for found in matches(row.formula, at, root, self.known.term, computed.value):
+            made = computed.value(written(row.instead, found, self._numbers(at, found)))
+            before = computed.result if root is computed.term else computed.value(root)
+            is_cured = made is None or (numpy.isfinite(made).all() and _is_kept(row, before, made))
+            dimension = self._dimension(row, found, computed)
+            is_fixed = row.because == "division_by_zero" and [*found.letters.values()][-1].is_constant
+            if is_cured and not is_fixed and dimension is not None:
+                found.words |= {"dim": Term(text=dimension)} if dimension else {}
+                yield found
+
+    def _dimension(self, row: Remedy, found: Match, computed: Computation) -> str | None:
+        """Over which dimension a function goes that goes over one alone, where the program does not write it.
+
+        Empty where nothing has to be said, None where no such function does the same.
+        """
+        goes_over_one = any(f"{name}(" in row.instead for name in ("softmax", "logsumexp"))
+        if "log_of_others(" in row.instead:
+            return self._last_dimension(found, computed)
+        if not goes_over_one or "dim" in found.words:
+            return ""
+        value = computed.value(found.letters["a"])
+        if value is not None and numpy.ndim(value) == 1:
+            return "0" if self.framework == "torch" else ""
+        is_softmax = "softmax" in row.formula  # of a layer, which was given its dimension before
+        return None if not is_softmax else "dim" if self.framework == "torch" else ""
+
+    def _last_dimension(self, found: Match, computed: Computation) -> str | None:
+        """Empty where what the program goes over is the last dimension, and None where it is not."""
+        value, dim = computed.value(found.letters["a"]), found.words.get("dim")
+        given = -1 if dim is None else computed.value(dim)
+        last = None if value is None else numpy.ndim(value) - 1
+        return "" if given in (-1, last) and (dim is not None or last == 0 or self.framework != "torch") else None
+
+    def _numbers(self, at: int, found: Match) -> Mapping[str, float]:
+        """What the small words of a formula mean in the dtype of an entry; a count is kept from 0 by 1."""
+        numbers = NUMBERS.get(self.known.entries[at].dtype or "", NUMBERS[""])
+        divisor = self.known.computation(at).value(found.letters["b"]) if "b" in found.letters else None
+        is_count = found.root.op == "div" and divisor is not None and numpy.asarray(divisor).dtype.kind in "iub"
+        return {**numbers, "tiny": 1} if is_count else numbers
+
+    # words
+
+    def _said(self, row: Remedy, at: int, found: Match) -> str:
+        named: list[str] = []
+        is_repeated = "log_of_others(" in row.instead
+        letters = {letter: self._spelled(letter, found, named, is_repeated) for letter in found.letters}
+        is_node = self.known.is_node(at)
+        trees = {letter: ast.Name(text) if is_node else _as_tree(text) for letter, text in letters.items()}
+        value = self.known.computation(at).value
+        plain = {letter for letter, one in found.letters.items() if isinstance(value(one), int | float)}
+        tree = self._written(_with_python(formula(row.instead), plain), trees, found, self._numbers(at, found))
+        for one in reversed(found.selections):
+            tree = _selected(one, tree)
+        if _writes(found.root):
+            target = found.root.args[0].text
+            tree = _as_tree(f"{target}.copy_({_with_copy(tree, target)})")
+        before = shorten(found.root.text, 2 * LONGEST)
+        said = say("instead", instead=ast.unparse(tree), formula=before, because=say(row.because))
+        also = row.also.get(self.framework, "").format_map(letters)
+        said = say("or_else", said=said, also=also) if also else said
+        return "; ".join([said, *named])
+
+    def _spelled(self, letter: str, found: Match, named: list[str], is_repeated: bool) -> str:
+        """How the program writes a value at the line of a formula; a name of ours, which is explained, if it cannot.
+
+        What is written several times is a name.
+        """
+        known, term, owner = self.known, found.letters[letter], found.owners[letter]
+        if known.is_node(owner) and term.at is not None:
+            return known.node(term.at)  # which is not an expression: "layer/add" divides nothing
+        name = "logits" if letter == "a" else f"x_{letter}"
+        if term.before:
+            named.append(say("stands_for_input", name=name, call=shorten(term.text, LONGEST), layer=term.before))
+            return name
+        is_elsewhere = self._is_elsewhere(owner, found.at) or not self._is_known_at(term, found)
+        is_short = term.text.isidentifier() or (not is_repeated and len(term.text) <= LONGEST)
+        if is_short and not is_elsewhere and not self._is_rebound(term, owner, found.at):
+            return term.text
+        text = known.computed_by(term)
+        what = known.name(term.at) if not text and term.at is not None else f"`{text}`"
+        named.append(say("stands_for", name=name, what=what + known.at_line(owner if term.at is None else term.at)))
+        return name
+
+    def _is_elsewhere(self, owner: int, at: int) -> bool:
+        """Is a line in another function than another one, or in a library?"""
+        source, home = self.known.entries[owner].source, self.known.home
+        return owner != at and (home(owner) != home(at) or (source is not None and package(source.file) is not None))
+
+    def _is_known_at(self, term: Term, found: Match) -> bool:
+        """Are the objects whose attributes a term reads, such as ``self``, known where a formula stands?"""
+        home, source = self.known.home(found.at), self.known.entries[found.at].source
+        spelled = {*WORD.findall(found.root.text), *WORD.findall("" if source is None else source.statement)}
+        places = range(len(self.known.entries))
+        known = {name for at in places if self.known.home(at) == home for name in self.known.locals(at)}
+        return set(OWNER.findall(term.text)) <= {*spelled, *known, *MODULES}
+
+    def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
+        """Has a name in an expression another value by the line of a later entry?"""
+        names = {one.text for one in term if not (one.op or one.is_constant)}
+        since = {name for one in range(owner, at) for name in self.known.locals(one)}
+        return not names.isdisjoint(since)
+
+    def _written(
+        self, node: ast.expr, letters: Mapping[str, ast.expr], found: Match, numbers: Mapping[str, float]
+    ) -> ast.expr:
+        """A formula with the program's texts for its letters, and the framework's functions."""
+        match node:
+            case ast.Name(id=name):
+                return ast.Name(f"{numbers[name]:g}") if name in numbers else letters[name]
+            case ast.BinOp(left=left, op=op, right=right):
+                one, other = (self._written(part, letters, found, numbers) for part in (left, right))
+                return ast.BinOp(one, op, other)
+            case ast.Compare(left=left, ops=ops, comparators=[right]):
+                one, other = (self._written(part, letters, found, numbers) for part in (left, right))
+                return ast.Compare(one, ops, [other])
+            case ast.UnaryOp(op=sign, operand=operand):
+                return ast.UnaryOp(sign, self._written(operand, letters, found, numbers))
+            case ast.Call(args=args, keywords=keywords):
+                op_name = operation_of(node)
+                texts = [ast.unparse(self._written(one, letters, found, numbers)) for one in args]
+                given = "".join(f", {word.arg}={ast.unparse(word.value)}" for word in keywords)
+                words = self._words(op_name, found)
+                template = SPELLED.get(op_name, {}).get(self.framework)
+                standard = f"{PREFIX[self.framework]}{op_name}({', '.join(texts)}{words}{given})"
+                return ast.Name(standard if template is None else template.format(*texts, words=words, given=given))
+        return node
+
+    def _words(self, op: str, found: Match) -> str:
+        """The dimension as the framework calls it."""
+        names = WORDS[self.framework]
+        words = {names[word]: term.text for word, term in given_to(op, found).items() if word in names}
+        return "".join(f", {word}={text}" for word, text in words.items())
+
+
+def _is_kept(row: Remedy, before: Any, made: Any) -> bool:
+    """Is what was finite the same with a remedy, but for the small numbers that it may bring?"""
+    if before is None or not row.keeps:
+        return True
+    if numpy.shape(before) != numpy.shape(made):
+        return False
+    finite = numpy.isfinite(before)
+    return bool(numpy.allclose(numpy.asarray(before)[finite], numpy.asarray(made)[finite], 1e-3, 5e-3))
+
+
+def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
+    """A formula whose bounds of Python's own numbers are Python's: ``torch.clamp`` takes tensors alone."""
+
+    class OfNumbers(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.AST:
+            match node:
+                case ast.Call(func=ast.Name(id="maximum" | "minimum" as name), args=[ast.Name(id=one), *_]) if (
+                    one in plain
+                ):
+                    return ast.Call(ast.Name(f"{name[:3]}_of_numbers"), node.args, [])
+            return self.generic_visit(node)
+
+    made = OfNumbers().visit(copy.deepcopy(tree))
+    assert isinstance(made, ast.expr)
+    return made
+
+
+def _writes(term: Term, *, is_nested: bool = False) -> bool:
+    """Is it an operation that writes in place; and if so, into what another one has written before?"""
+    tree = _as_tree(term.text)
+    is_write = isinstance(tree, ast.Call) and operation_of(tree).endswith("_")
+    return is_write and (not is_nested or "(" in term.args[0].text)
+
+
+def _with_copy(tree: ast.expr, target: str) -> str:
+    """A formula of what is written over, which its derivative needs as it was."""
+    return re.sub(rf"(?<![\w.]){re.escape(target)}(?![\w(])", f"{target}.clone()", ast.unparse(tree))
+
+
+def _selected(selection: Term, tree: ast.expr) -> ast.expr:
+    """A selection from another value than the one that the program selects from; what does not spell it is left out."""
+    inner = selection.args[0].text
+
+    class Selected(ast.NodeTransformer):
+        found = False
+
+        def generic_visit(self, node: ast.AST) -> ast.AST:
+            if not self.found and isinstance(node, ast.expr) and ast.unparse(node) == inner:
+                self.found = True
+                return tree
+            return super().generic_visit(node)
+
+    whole = Selected()
+    made = whole.visit(_as_tree(selection.text))
+    return made if whole.found else tree
+
+
+def _as_tree(text: str) -> ast.expr:
+    """A text as an expression, in brackets where it needs them; what is not one stands as it is."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return ast.Name(text)

@@ -1,0 +1,297 @@
+"""Terms: what a line computes as a tree of operations, down to recorded values, constants and names not known."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backprobe.cuts.cutting_operations import MODULES, parsed
+from backprobe.source.sites import operation as operation_of
+
+ALSO = {
+    **dict.fromkeys(("realdiv", "true_divide", "divide", "truediv", "div_no_nan"), "div"), "addv2": "add",
+    "biasadd": "add", "multiply": "mul", "subtract": "sub", "negative": "neg", "absolute": "abs", "complexabs": "abs",
+    **dict.fromkeys(("power", "powtensorself", "powtensortensor", "float_power"), "pow"),
+    "mod": "remainder", "fmod": "remainder",
+    **dict.fromkeys(("batchmatmulv2", "batchmatmul", "mm", "bmm", "dot", "mv"), "matmul"),
+    "softmaxbackward": "softmax", "logsoftmax": "log_softmax", "euclideandist": "cdist",
+    "linalgvectornorm": "norm", "vector_norm": "norm", "euclidean_norm": "norm",
+    "arccos": "acos", "arcsin": "asin", "arctanh": "atanh", "arccosh": "acosh", "arctan": "atan", "arctan2": "atan2",
+    "logsigmoid": "log_sigmoid", "expit": "sigmoid", "logistic": "sigmoid", "std_dev": "std", "variance": "var",
+    "selectv2": "where", "select": "where", "greater": "gt", "greaterequal": "ge", "less": "lt", "lessequal": "le",
+    "greater_equal": "ge", "less_equal": "le", "not_equal": "ne", "equal": "eq", "logicalnot": "invert",
+    "logical_not": "invert", "logicaland": "and", "logical_and": "and", "logicalor": "or", "logical_or": "or",
+    "clip": "clamp", "clip_by_value": "clamp", "clamp_min": "clamp", "clipbyvalue": "clamp",
+    "reduceprod": "prod", "broadcastto": "broadcast_to", "concat": "cat", "concatenate": "cat", "concatv2": "cat",
+    "squareddifference": "squared_difference", "cross_entropy_loss": "cross_entropy", "nllloss": "nll_loss",
+}  # fmt: skip
+"""What frameworks call operations, in small letters and without marks of their own, by their one name here."""
+
+WORDS = {"axis": "dim", "keepdims": "keepdim", "unbiased": "correction", "ddof": "correction"}
+"""Keywords that frameworks have several names for."""
+FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value", "features", "y")
+"""Keywords for the first operand."""
+NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
+DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
+ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape"})
+BUILTINS = ("abs", "float", "max", "min", "len", "range")
+LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
+"""Classes of layers that are one operation."""
+
+
+def known_as(op: str) -> str:
+    """The one name of an operation.
+
+    >>> known_as("reduce_sum"), known_as("sqrt_"), known_as("RealDiv")
+    ('sum', 'sqrt', 'div')
+    """
+    op = op.lower().rstrip("_").removeprefix("reduce_")
+    return ALSO.get(op, op)
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """One operation on other terms, as the program spells it; a leaf where ``op`` is empty.
+
+    ``at`` is the entry that holds it. A leaf without one is a ``constant``, or a name that nothing is known of.
+    """
+
+    op: str = ""
+    args: tuple[Term, ...] = ()
+    keywords: Mapping[str, Term] = field(default_factory=dict)
+    text: str = ""
+    at: int | None = None
+    constant: Any = None
+    is_constant: bool = False
+    before: str = ""  # of what a layer inside of a model is given: that layer
+
+    @property
+    def inputs(self) -> Sequence[Term]:
+        """What it is computed from."""
+        return [*self.args, *self.keywords.values()]
+
+    @property
+    def is_unknown(self) -> bool:
+        return not (self.op or self.is_constant) and self.at is None
+
+    def __iter__(self) -> Iterator[Term]:
+        """This term and all in it, each after what it is computed from."""
+        for one in self.inputs:
+            yield from one
+        yield self
+
+    def leaves(self) -> set[int]:
+        """The entries that it is computed from."""
+        return {one.at for one in self if one.at is not None and one is not self}
+
+
+def constant(value: Any) -> Term:
+    return Term(constant=value, is_constant=True, text=repr(value))
+
+
+def term_of(expression: str, parts: Mapping[str, int], calls: Sequence[str] = ()) -> Term | None:
+    """The term of an entry's expression; None where that is not an expression by itself.
+
+    >>> str([one.op for one in term_of("torch.log(1 - h)", {"h": 0}) if one.op])
+    "['sub', 'log']"
+    """
+    match parsed(expression):
+        case ast.Module(body=[ast.Expr(value=value)]):
+            return _Reader(parts, calls, value).term(value, is_whole=True)
+    return None
+
+
+def written(
+    target: ast.expr | None, index: ast.expr | None, value: ast.expr, parts: Mapping[str, int], calls: Sequence[str]
+) -> Term:  # fmt: skip
+    """The term of a value, or of a write of it into a part of ``target``."""
+    reader = _Reader(parts, calls, value)
+    made = reader.term(value, is_whole=True)
+    if index is None or target is None:
+        return made
+    return Term("setitem", (reader.term(target), reader.term(index), made), text=ast.unparse(target))
+
+
+class _Reader:
+    """Makes terms of an expression, given the entries that hold parts of it, and which functions it called."""
+
+    def __init__(self, parts: Mapping[str, int], calls: Sequence[str], whole: ast.expr) -> None:
+        self.parts, self.calls = parts, {known_as(_last(call)) for call in calls if call}
+        orders = [dict(zip(order, calls, strict=True)) for order in _orders(whole) if len(order) == len(calls)]
+        self.called = next(filter(_is_consistent, orders), {})
+
+    def term(self, node: ast.expr, *, is_whole: bool = False) -> Term:
+        text = ast.unparse(node)
+        held = None if is_whole else self.parts.get(text)
+        if held is None and not is_whole and isinstance(node, ast.Call):
+            held = self.parts.get(f"{operation_of(node)}()")
+        if held is not None:
+            return Term(text=text, at=held)
+        match node:
+            case ast.Constant(value=value):
+                return constant(value)
+            case ast.UnaryOp(operand=ast.Constant(value=int() | float() as value), op=ast.USub()):
+                return constant(-value)
+            case ast.BinOp(left=left, right=right) | ast.Compare(left=left, comparators=[right]):
+                return self._applied(operation_of(node), [left, right], text)
+            case ast.UnaryOp(operand=value):
+                return self._applied(operation_of(node), [value], text)
+            case ast.Subscript(value=value, slice=index):
+                return self._applied("getitem", [value, index], text)
+            case ast.Slice(lower=lower, upper=upper, step=step):
+                nothing = ast.Constant(value=None)
+                return self._applied("slice", [lower or nothing, upper or nothing, step or nothing], text)
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                return self._applied("tuple", elements, text)
+            case ast.ListComp(elt=each, generators=[turns]) | ast.GeneratorExp(elt=each, generators=[turns]):
+                return self._turns(each, turns, text)
+            case ast.Attribute(value=value, attr=name):
+                return self._attribute(value, name, text)
+            case ast.Call():
+                return self._call(node, text)
+        return Term(text=text)
+
+    def _applied(self, op: str, operands: Sequence[ast.expr], text: str) -> Term:
+        if not op or any(isinstance(one, ast.Starred) for one in operands):
+            return Term(text=text)
+        return Term(known_as(op), tuple(map(self.term, operands)), text=text)
+
+    def _turns(self, each: ast.expr, turns: ast.comprehension, text: str) -> Term:
+        """A comprehension over recorded values, turn by turn: ``v#0`` is what the variable ``v`` is in the first."""
+        names = [node.id for node in ast.walk(turns.target) if isinstance(node, ast.Name)]
+        counted = _counted(turns.iter) if isinstance(turns.target, ast.Name) and not turns.ifs else range(0)
+        found = [_With(names[0], constant(number), self, each).term(each) for number in counted]
+        while not turns.ifs and not counted:
+            held = {name: self.parts.get(f"{name}#{len(found)}") for name in names}
+            known = {name: at for name, at in held.items() if at is not None}
+            if not known:
+                break
+            reader = _Reader({**self.parts, **known}, (), each)
+            reader.calls = self.calls
+            found.append(reader.term(each))
+        return Term("tuple", tuple(found), text=text) if found else Term(text=text)
+
+    def _attribute(self, value: ast.expr, name: str, text: str) -> Term:
+        if name in NUMBERS and isinstance(value, ast.Name) and value.id in MODULES:
+            return constant(NUMBERS[name])
+        if name in DTYPES and isinstance(value, ast.Name) and value.id in MODULES:
+            return constant(name)
+        if name in ATTRIBUTES and text not in self.parts:
+            return Term(name, (self.term(value),), text=text)
+        return Term(text=text)
+
+    def _call(self, call: ast.Call, text: str) -> Term:
+        owner = [call.func.value] if isinstance(call.func, ast.Attribute) and not self._is_of_library(call) else []
+        if any(word.arg is None for word in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
+            return Term(text=text)
+        model, _, layer = self.called.get(call, "").partition(".")[2].partition(".")
+        if layer in LAYERS and model not in LAYERS:
+            return Term(known_as(layer), (Term(text=text, before=layer),), text=text)
+        args = tuple(self.term(one) for one in [*owner, *call.args])
+        words = {str(word.arg): self.term(word.value) for word in call.keywords}
+        if not args:
+            first = next((word for word in FIRST if word in words), None)
+            args = () if first is None else (words.pop(first),)
+        words = {WORDS.get(word, word): value for word, value in words.items() if word != "name"}
+        op = self._operation(call)
+        if op == "where" and owner and len(args) == 3:  # a.where(condition, b)
+            args = (args[1], args[0], args[2])
+        if op == "masked_fill" and len(args) == 3:
+            op, args = "where", (args[1], args[2], args[0])
+        return Term(op, args, words, text) if op else Term(text=text)
+
+    def _operation(self, call: ast.Call) -> str:
+        """What a call computes; empty where it is a function of the program, or of an object that is not known."""
+        name, made = operation_of(call), _last(self.called.get(call, ""))
+        if made in LAYERS:
+            return known_as(made)
+        if isinstance(call.func, ast.Name) and name == "sum" and "" not in self.called.values():
+            return "added"  # Python's own
+        if (
+            isinstance(call.func, ast.Name)
+            and known_as(name) not in self.calls
+            and name not in ("abs", "float", "max", "min")
+        ):
+            return ""
+        if isinstance(call.func, ast.Attribute) and not self._is_of_library(call) and _is_dotted(call.func.value):
+            return known_as(name) if ast.unparse(call.func.value) in self.parts else ""
+        return known_as(name)
+
+    def _is_of_library(self, call: ast.Call) -> bool:
+        """Is it a function of a module such as ``torch.nn.functional``, or a layer, and no method of a value?"""
+        made = self.called.get(call, "")
+        if _last(made) in LAYERS:
+            return True
+        if not isinstance(call.func, ast.Attribute) or not _is_dotted(call.func.value):
+            return False
+        owner = ast.unparse(call.func.value)
+        is_known = owner.partition(".")[0] in MODULES or (made not in ("", "?") and bool(call.args or call.keywords))
+        return is_known and owner not in self.parts
+
+
+class _With(_Reader):
+    """A reader to which one name is a constant."""
+
+    def __init__(self, name: str, value: Term, reader: _Reader, whole: ast.expr) -> None:
+        super().__init__(reader.parts, (), whole)
+        self.calls, self._name, self._value = reader.calls, name, value
+
+    def term(self, node: ast.expr, *, is_whole: bool = False) -> Term:
+        is_name = isinstance(node, ast.Name) and node.id == self._name
+        return self._value if is_name else super().term(node, is_whole=is_whole)
+
+
+def _counted(turns: ast.expr) -> range:
+    """The numbers that a comprehension counts through, where it spells them; none where not."""
+    match turns:
+        case ast.Call(func=ast.Name(id="range"), args=numbers, keywords=[]):
+            known = [one.value for one in numbers if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+            return range(*known) if len(known) == len(numbers) in (1, 2) else range(0)
+    return range(0)
+
+
+def _last(call: str) -> str:
+    """The name of a function without its module, and without the number of its version."""
+    return call.rpartition(".")[2].removesuffix("_v2")
+
+
+def _is_dotted(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _orders(node: ast.expr) -> list[list[ast.Call]]:
+    """The calls in the orders in which a program may come to them: layers after what they are given, or before it."""
+    return [list(_calls(node, are_layers_last)) for are_layers_last in (True, False)]
+
+
+def _calls(node: ast.AST, are_layers_last: bool) -> Iterator[ast.Call]:
+    if not isinstance(node, ast.Call):
+        for one in ast.iter_child_nodes(node):
+            yield from _calls(one, are_layers_last)
+        return
+    yield from _calls(node.func, are_layers_last)
+    is_last = are_layers_last and _is_dotted(node.func) and _root(node) not in MODULES
+    if not is_last:
+        yield node
+    for part in (*node.args, *node.keywords):
+        yield from _calls(part, are_layers_last)
+    if is_last:
+        yield node
+
+
+def _is_consistent(called: Mapping[ast.Call, str]) -> bool:
+    """Are the functions of a library those that the calls spell, and its classes those that they do not?"""
+    return all(
+        not (_is_dotted(call.func) and _root(call) in MODULES) if _last(made)[:1].isupper()
+        else known_as(operation_of(call)) == known_as(_last(made))
+        for call, made in called.items() if made not in ("", "?")
+    )  # fmt: skip
+
+
+def _root(call: ast.Call) -> str:
+    return ast.unparse(call.func).partition(".")[0]

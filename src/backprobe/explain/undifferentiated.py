@@ -1,0 +1,45 @@
+"""A block that could not be differentiated: why, and what disconnects the value that it computed last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.about_entries import as_one, by_status, is_said, merged
+from backprobe.explain.cut_findings import cut_finding
+from backprobe.explain.text import finding, say
+from backprobe.explain.without_history import hidden_findings
+from backprobe.findings.phrasing import listed
+from backprobe.findings.report import Finding
+from backprobe.record.entries import GradStatus, Record
+
+CODE, RAISED = NOT_DIFFERENTIATED = ("block_not_differentiated", "block_raised")
+CUT = (GradStatus.DETACHED, GradStatus.NO_GRAD, GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR)
+
+
+def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[Finding]:
+    """Why the block was not differentiated, after the lines that cut off what it computed last, where that is cut.
+
+    Of lines that one of these findings names already, nothing more is said; nor of an error, where there are any.
+    """
+    why = next((note for note in flow.record.notes if note.code == CODE), None)
+    if why is None:
+        raised = [entry for entry in flow.entries if entry.is_because(RAISED)]
+        return [as_one([by_status(flow, entry) for entry in raised])] if raised and not findings else []
+    names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
+    facts = [say("missing_for_it", names=listed(names))] if names else []
+    found = finding("backward_not_run.block", next(iter(names), ""), None, flow.record.framework, facts=facts,
+                    reason=str(why), instead=why.fields["next"])  # fmt: skip
+    return [*(cut for cut in last_cut(flow.record) if not is_said(cut.source, findings)), found]
+
+
+def last_cut(record: Record) -> list[Finding]:
+    """The lines that cut off the value computed last."""
+    flow = Dataflow(record, has_run=False)
+    last = next((at for at in reversed(range(len(flow.entries))) if flow.sources(at)), None)
+    if last is None or flow.entries[last].status not in CUT:
+        return []
+    before = flow.before([last])
+    cuts = [cut_finding(flow, cut, flow.chain(flow.after(cut.mention.source), last))
+            for cut in flow.severing(before, {last})]  # fmt: skip
+    return merged(cuts or hidden_findings(flow, before))

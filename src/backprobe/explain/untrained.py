@@ -1,0 +1,137 @@
+"""Parameters that got no gradient, grouped by the line that keeps it from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from backprobe.cuts.mentions import DIFFERENTIATED
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.about_entries import about
+from backprobe.explain.missing import not_connected
+from backprobe.explain.module_calls import of_call, said
+from backprobe.explain.text import finding, say
+from backprobe.findings.phrasing import listed, plural
+from backprobe.findings.report import Finding, grouped
+from backprobe.record.training import Ran, Training, Unregistered, Untrained
+
+UNUSED = ("unused", "unknown", "other_call", "written_since")
+MOST = 12  # names of parameters
+
+
+def heading(training: Training) -> str:
+    """How many parameters got a gradient."""
+    parameters, lost = plural(training.count, "parameter"), len(training.untrained) or len(training.cleared)
+    trained = "trained_one" if training.count == 1 else "trained"
+    code = "untrained" if training.untrained else "cleared_of" if training.cleared else trained
+    frozen = f"; {say('frozen_parameters', count=training.frozen)}" if training.frozen else ""
+    return say(code, parameters=parameters, lost=lost) + frozen
+
+
+def trained_leaves(flow: Dataflow) -> set[int]:
+    """The entries of leaves that nothing is said of: they got their gradient, or were not to be trained."""
+    training = flow.record.training
+    if training is None:
+        return set()
+    lacking = {one.own for one in training.untrained if _is_entry_alone(one)}
+    unread = {one.name for one in training.untrained if one.ran is Ran.NEVER_READ}
+    return {
+        at for at, entry in enumerate(flow.entries) if (entry.is_leaf and at not in lacking) or entry.name in unread
+    }
+
+
+def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding]:
+    """The findings about values, and what keeps parameters from their gradients: of one line, one finding."""
+    training = flow.record.training
+    if training is None:
+        return [*findings]
+    causes = [(cause, one) for one in training.untrained for cause in _causes(flow, one)]
+    if training.untrained and not (causes or findings):  # of tensors with an entry of their own
+        causes = [(said(flow, "not_in_loss", one.name, None), one) for one in training.untrained]
+    groups = grouped(causes, lambda pair: _place(pair[0]))
+    new = {_place(group[0][0]): _of_parameters(group[0][0], [one for _, one in group]) for group in groups}
+    known = [_merged(found, new.pop(_place(found), None)) for found in findings]
+    return [*new.values(), *known, *_cleared(training), *_unregistered(training.unregistered)]
+
+
+def _place(found: Finding) -> object:
+    line = found.source
+    return found.kind, (line.file, line.line) if line is not None else found.headline
+
+
+def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
+    """A finding about a value that parameters lack their gradient for as well."""
+    if of_parameters is None:
+        return found
+    return replace(found, facts=(*[fact for fact in of_parameters.facts[-2:] if fact not in found.facts], *found.facts))
+
+
+def _of_parameters(cause: Finding, lost: Sequence[Untrained]) -> Finding:
+    names = list(dict.fromkeys(one.name for one in lost))
+    facts = [*cause.facts, say("parameters_lost", names=listed(names, MOST))]
+    held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
+    return replace(cause, facts=(*facts, *([say("held_by", optimizers=listed(held))] if held else ())))
+
+
+def _is_entry_alone(one: Untrained) -> bool:
+    """Is nothing known of a parameter but its own entry?"""
+    return one.own is not None and one.ran is Ran.UNKNOWN
+
+
+def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
+    """What keeps the gradient from one parameter: where what leads back to it is cut off, or where its module ran.
+
+    That of a parameter with an entry of its own is found with the other entries.
+    """
+    if _is_entry_alone(one):
+        return
+    if one.carriers:
+        yield from (cause for at in one.carriers for cause in _of_carrier(flow, at))
+    elif one.ran is Ran.ASKED:
+        return
+    elif one.ran is Ran.NOT_CALLED:
+        yield said(flow, "never_called", one.name, None, module=repr(one.module), kind=one.kind)
+    elif one.ran is Ran.REPLACED:
+        yield said(flow, "functional_call", one.name, None)
+    elif one.ran is Ran.NEVER_READ:
+        yield said(flow, "never_read", one.name, None)
+    elif one.ran is Ran.OWN and not one.calls:
+        yield said(flow, "parameter_unused", one.name, None, module=repr(one.module))
+    elif one.ran in (Ran.CALLED, Ran.OWN) and one.calls:
+        yield from (of_call(flow, one.name, call) for call in one.calls)
+    elif one.module:
+        facts = [say("others_reached", module=repr(one.module))] if one.ran is Ran.PARTLY else []
+        yield said(flow, "not_in_loss", one.name, None, facts)
+    else:
+        yield said(flow, "not_in_model" if one.held_by else "not_in_loss", one.name, None)
+
+
+def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
+    """Why nothing comes back to an entry that leads back to a parameter."""
+    entry = flow.entries[at]
+    for found in not_connected(flow, at):
+        if found.kind == DIFFERENTIATED:
+            continue
+        if found.kind in UNUSED and found.name == entry.name:
+            yield about(flow, "value_unused", entry, entry.source, facts=found.facts, chain=found.chain)
+        else:
+            yield found
+
+
+def _cleared(training: Training) -> Iterator[Finding]:
+    if training.cleared:
+        parameters = plural(len(training.cleared), "parameter")
+        facts = [say("parameters_untrained", names=listed(training.cleared, MOST))]
+        yield finding("cleared", training.cleared[0], None, "torch", facts=facts, parameters=parameters)
+
+
+def _unregistered(found: Sequence[Unregistered]) -> Iterator[Finding]:
+    for group in grouped(found, lambda one: one.place):
+        place, kind = group[0].place, group[0].kind
+        of_modules = any(name.name.count(".") > place.count(".") for name in group)
+        made = {"dict": "nn.ModuleDict" if of_modules else "nn.ParameterDict"}
+        instead = made.get(kind, "nn.ModuleList" if of_modules else "nn.ParameterList")
+        facts = [say("parameters_untrained", names=listed([one.name for one in group], MOST))]
+        attribute = place.rpartition(".")[2]
+        yield finding("unregistered", group[0].name, None, "torch", facts=facts, place=repr(place), kind=kind,
+                      instead=f"self.{attribute} = {instead}(...)")  # fmt: skip

@@ -1,0 +1,137 @@
+"""The verb ``guard``: the first NaN or Inf stops the program where it arose, with the verdict of ``explain``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, suppress
+from types import FrameType, TracebackType
+from typing import Any
+
+from backprobe.backends.discover import find_backend, is_model
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.backends.user_lines import users_frames
+from backprobe.errors import BadOption, NoBackend
+from backprobe.guard.allowed import Allowed
+from backprobe.guard.block_guard import BlockGuard
+from backprobe.guard.gradient_guard import GradientGuard
+from backprobe.guard.model_guard import ModelGuard
+from backprobe.markup import facts, shown
+from backprobe.probe.probe_class import users_frame
+from backprobe.probe.request import name_of, refuse_class
+from backprobe.record.brief import kind
+from backprobe.record.containers import leaves
+from backprobe.source.bytecode import names_loaded
+from backprobe.source.frames import name_in
+
+
+def guard(model: Any = None, *, allow: str | Sequence[str] = ()) -> AbstractContextManager[None]:
+    """Raise ``NotFinite`` at the end of the forward call or ``backward()`` in which the first NaN or Inf arises.
+
+    >>> import torch, backprobe as bp
+    >>> w = torch.ones(2, requires_grad=True)
+    >>> def training():
+    ...     with bp.guard():
+    ...         for scale in (1.0, 0.0):
+    ...             total = (w * scale).sum()
+    ...             loss = torch.sqrt(total)
+    ...             loss.backward()
+    >>> try:
+    ...     training()
+    ... except bp.NotFinite as error:
+    ...     error.report.findings[0].headline
+    "Inf is born in the backward of 'loss': the derivative of sqrt is infinite at 0"
+
+    Of a *model*, the guard reads what each call of it returns, and the gradients of its parameters when ``backward()``
+    has come through it. If one of these is not finite, the call is made again under a probe, from the same inputs,
+    buffers and random state; the error carries what ``bp.explain`` says of that, as ``report``. What is not finite
+    inside of the model and comes to neither, such as a mask of -Inf before a softmax, does not raise.
+
+    Without a model, the guard is about the variables of the block and of the functions that it calls, from one
+    ``backward()`` to the next.
+
+    ``allow`` are patterns of names: outputs and parameters that are not looked at, and places where NaN or Inf may
+    begin. Gradients of a loss that a ``GradScaler`` has scaled do not raise while it can lower its scale: it skips that
+    step.
+
+    In TensorFlow gradients are those that tapes of the program give, eagerly, and the model is one of Keras. A guard
+    sees nothing of what is compiled, and warns of that when it ends.
+
+    In JAX it reads the gradients that ``jax.grad`` and ``jax.value_and_grad`` give outside of ``jit``, and the values
+    that they are of. Of a model of Equinox or Flax NNX it reads what calls return, under ``jax.vmap`` too. A gradient
+    that is not finite is taken again under a probe.
+
+    Raises BadOption, NoBackend and Unsupported where it begins, and NotFinite in the block.
+    """
+    return Guard(model, Allowed(allow))
+
+
+class Guard:
+    """A guard, to be entered with ``with``."""
+
+    def __init__(self, model: Any, allowed: Allowed) -> None:
+        self.model, self.allowed = model, allowed
+        self.open: list[AbstractContextManager[object]] = []
+
+    def __repr__(self) -> str:
+        return f"<Guard of {self._about()}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"Guard of {self._about()}", []))
+
+    def _about(self) -> str:
+        return "a block" if self.model is None else type(self.model).__name__
+
+    def __enter__(self) -> None:
+        frame = users_frame(sys._getframe(1))
+        opened = self._around_model() if self.model is not None else self._around_block(frame)
+        opened.__enter__()
+        self.open.append(opened)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.open:
+            raise BadOption(
+                "this guard is not open", asked="guard.__exit__(...)", found="a guard that was never entered",
+                next="with bp.guard():",
+            )  # fmt: skip
+        self.open.pop().__exit__(kind, error, trace)
+
+    def _around_model(self) -> AbstractContextManager[object]:
+        asked = f"with bp.guard({name_of(self.model)}):"
+        refuse_class(self.model, "guard")
+        backend = None if isinstance(self.model, str | int | float) else find_backend(None, [self.model])
+        if backend is None or not is_model(backend, self.model):
+            raise BadOption(
+                "`with bp.guard(...)` takes a model, or nothing", asked=asked,
+                found=kind(self.model), next="with bp.guard(): around what calls it",
+            )  # fmt: skip
+        guards = backend.guards or refuse(backend, "guards", asked)
+        return guards.listening(self.model, ModelGuard(self.model, backend, self.allowed).listener())
+
+    def _around_block(self, frame: FrameType) -> AbstractContextManager[object]:
+        asked = "with bp.guard():"
+        backend = _backend_of(frame)
+        guards = backend.guards or refuse(backend, "guards", asked)
+        if guards.blocks is None and guards.functions is not None:
+            return guards.functions(GradientGuard(backend, self.allowed).listener())
+        blocks = guards.blocks or refuse(backend, "block_guards", asked)
+        return BlockGuard(backend, blocks(), self.allowed, frame)
+
+
+def _backend_of(frame: FrameType) -> Backend:
+    """That of the values that the block can read, or that its function or one that called it mentions."""
+    for one in users_frames(frame):
+        held = [leaf for name in names_loaded(one.f_code) for _, leaf in leaves(name_in(one, name))]
+        with suppress(NoBackend):
+            return find_backend(None, [*held, one], mixed=False)
+    raise NoBackend(
+        "cannot infer the framework of this block", asked="with bp.guard():",
+        found="several frameworks, or none, are imported, and no function that runs mentions one",
+        why="a guard listens to one framework", next="with bp.guard(model):, or the framework's import in this file",
+    )  # fmt: skip
+
+
+__all__ = ["guard"]

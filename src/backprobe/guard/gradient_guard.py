@@ -1,0 +1,41 @@
+"""What a guard makes of a gradient of a function, or of the value of that function, which is not finite."""
+
+from __future__ import annotations
+
+from backprobe.backends.guards import Found, GuardedGradient, GuardListener
+from backprobe.backends.protocol import Backend
+from backprobe.errors import NotFinite
+from backprobe.findings.report import Report
+from backprobe.guard import text
+from backprobe.guard.again import NONFINITE, Anything, explained
+from backprobe.guard.allowed import Allowed
+from backprobe.probe.function import FunctionRun
+from backprobe.probe.request import Request
+from backprobe.record.entries import Record
+
+
+class _Run(Anything, FunctionRun):
+    """A gradient that is taken again."""
+
+
+class GradientGuard:
+    """What hears of gradients, and raises ``NotFinite``."""
+
+    def __init__(self, backend: Backend, allowed: Allowed) -> None:
+        self.backend, self.allowed = backend, allowed
+
+    def listener(self) -> GuardListener:
+        return GuardListener(lambda name: not self.allowed.has(name), gradient=self.gradient)
+
+    def gradient(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
+        """A gradient that the program has asked for, or the value that it is of, is not finite."""
+        known = explained(asked, lambda: _recorded(self.backend, asked))
+        report = known if isinstance(known, Report) else text.unexplained_gradient(asked, bad, is_value, known)
+        if not self.allowed.has_all(report, ""):
+            raise NotFinite(text.in_gradient(asked, bad, is_value), report)
+
+
+def _recorded(backend: Backend, asked: GuardedGradient) -> Record:
+    request = Request(asked.function, of=asked.of, wrt=asked.wrt, options=NONFINITE)
+    args, kwargs = asked.arguments()
+    return _Run(request, backend).record(args, kwargs).record

@@ -1,0 +1,102 @@
+"""The words of guards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from backprobe.backends.guards import Found, GuardedCall, GuardedGradient
+from backprobe.findings.phrasing import listed, quoted
+from backprobe.findings.report import Finding, Report
+from backprobe.probe.request import name_of
+from backprobe.record.reasons import Reason
+
+AFTER = "what lies between it and {backward}, such as the loss, brought it"
+
+
+def call_of(call: GuardedCall) -> str:
+    """A call in a sentence."""
+    kind = name_of(call.module)
+    return f"the call of {kind}" if not call.path else f"the call of {call.path!r} ({kind})"
+
+
+def word(found: Found) -> str:
+    """NaN, if there is any, else Inf."""
+    return "NaN" if any(count.nan for count in found.values()) else "Inf"
+
+
+def outputs(found: Found) -> str:
+    """Which outputs hold what."""
+    return "; ".join(f"{'its output' + path}: {count}" for path, count in found.items())
+
+
+def in_forward(call: str, found: Found) -> str:
+    return f"{word(found)} in what {call} returned"
+
+
+def in_backward(call: GuardedCall, found: Found) -> str:
+    names = quoted(list(found), 4)
+    return f"{word(found)}{f' in the gradient of {names}' if names else ''} after {call.backward}"
+
+
+def after_backward(found: Found, backward: str) -> str:
+    return f"{word(found)} in gradients after {backward}"
+
+
+def in_gradient(asked: GuardedGradient, found: Found, is_value: bool) -> str:
+    if is_value:
+        return f"{word(found)} in the value that {asked.asked} differentiates"
+    return f"{word(found)} in the gradient of {quoted(list(found), 4)} that {asked.asked} returned"
+
+
+def in_block(report: Report) -> str:
+    return f"NaN or Inf in a block: {report.findings[0].headline}"
+
+
+def unseen(names: Iterable[str], instead: str) -> str:
+    """What ran compiled."""
+    return f"bp.guard() saw no gradient: {listed([*names])} ran compiled, and is not looked at. {instead} lets it be."
+
+
+def came_in(call: GuardedCall, came: Found) -> Report:
+    """The gradient that came to an output held it already."""
+    asked, after = call_of(call), AFTER.format(backward=call.backward)
+    names = ", ".join(f"':return{path}'" for path in came)
+    facts = tuple(f"the gradient of ':return{path}': {count}" for path, count in came.items())
+    headline = f"{word(came)} comes in with the gradient that reached {names}, what {asked} returned: {after}"
+    first = Finding("came_in_backward", f":return{next(iter(came))}", headline, None, facts, (), call.see_loss)
+    return Report(f"NaN or Inf begins after {asked}", (first,))
+
+
+def unexplained_call(call: GuardedCall, found: Found, why: Reason) -> Report:
+    """A call that returned it, and was not explained."""
+    asked = call_of(call)
+    headline = f"{word(found)} comes out of {asked}; where it began is not known: {why}"
+    return _unknown(asked, call.see_lines, f":return{next(iter(found))}", headline, tuple(
+        f"':return{path}': {count}" for path, count in found.items()
+    ))  # fmt: skip
+
+
+def unexplained_pass(call: GuardedCall, found: Found, why: Reason) -> Report:
+    """A pass that left it, and was not explained."""
+    asked = call_of(call)
+    headline = (
+        f"{word(found)} comes from the backward of {asked}, or from elsewhere; where it began is not known: {why}"
+    )
+    return _unknown(asked, call.see_lines, next(iter(found)), headline, tuple(
+        f"the gradient of {name!r}: {count}" for name, count in list(found.items())[:4]
+    ))  # fmt: skip
+
+
+def unexplained_gradient(asked: GuardedGradient, found: Found, is_value: bool, why: Reason) -> Report:
+    """A gradient that was taken, and not explained."""
+    which = "the value" if is_value else "a gradient"
+    headline = f"{word(found)} is in {which} of {asked.asked}; where it began is not known: {why}"
+    return _unknown(asked.asked, asked.see_lines, next(iter(found)) or "return", headline, tuple(
+        f"{'the value' if is_value else f'the gradient of {name!r}'}: {count}"
+        for name, count in list(found.items())[:4]
+    ))  # fmt: skip
+
+
+def _unknown(call: str, next: str, name: str, headline: str, facts: tuple[str, ...]) -> Report:
+    finding = Finding("unknown", name, headline, None, facts, (), next)
+    return Report(f"NaN or Inf, and where it began in {call} is not known", (finding,))

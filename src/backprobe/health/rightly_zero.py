@@ -1,0 +1,113 @@
+"""Gradients that are zero because they should be: no problem of training, and none that lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backprobe.findings.phrasing import quoted
+from backprobe.health.record_arrays import RecordArrays
+from backprobe.health.unrecorded_factors import may_begin_at_zero
+from backprobe.record.graph import reached
+
+DIFFERENTIATING = ("grad", "gradient", "batch_jacobian", "jacobian", "vjp")
+SELECTING = ("where", "select", "select_n", "masked_fill", "SelectV2")
+FROM_ZERO = "{} is zero and has a gradient itself, as where training begins at zero (LoRA, zero-initialised layers)"
+CANCEL = "what comes from {} sums to zero, as for a constant that is added on both sides of a difference"
+MAY = (
+    "{} may have a factor that begins at zero and is trained, as in LoRA and zero-initialised layers: what would show "
+    "it is not recorded, or was overwritten"
+)
+SECOND = "{} is a gradient that the program has taken, and does not change with it"
+ROUNDING = 1e-5
+NOT_SELECTED = "{} selects no element of it"
+
+
+def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str:
+    """Why a gradient is zero though those of its consumers are not, where that is no problem; else nothing.
+
+    ``consumers`` are those that have a gradient.
+    """
+    given = [one for one in consumers if arrays.grads[one].any()]
+    if not given:
+        return ""
+    factors = [_zero_factor(arrays, at, one) for one in given]
+    if None not in factors:
+        return FROM_ZERO.format(_names(arrays, factors))
+    if _cancel(arrays, at, given):
+        return CANCEL.format(_names(arrays, given))
+    if all(_is_gradient(arrays, one) for one in given):
+        return SECOND.format(_names(arrays, given))
+    if all(_is_not_selected(arrays, at, one) for one in given):
+        return NOT_SELECTED.format(_names(arrays, given))
+    unsure = [one for one, factor in zip(given, factors, strict=True) if factor is None]
+    if all(may_begin_at_zero(arrays, at, one) for one in unsure):
+        return MAY.format(_names(arrays, unsure))
+    return ""
+
+
+def _names(arrays: RecordArrays, places: Sequence[Any]) -> str:
+    return quoted([arrays.entries[one].name for one in dict.fromkeys(places)], 3)
+
+
+def _zero_factor(arrays: RecordArrays, at: int, consumer: int) -> int | None:
+    """The other input of a consumer that is zero, and is trained: their product has no derivative so far."""
+    is_zero = _is_zero(arrays.values[consumer])
+    for other in arrays.graph.inputs[consumer]:
+        if other == at or not _has_gradient(arrays, other):
+            continue
+        if (_is_zero(arrays.values[other]) or (is_zero and arrays.values[other] is None)) and _is_trained(
+            arrays, other
+        ):
+            return other
+    return None
+
+
+def _is_zero(value: Any) -> bool:
+    return value is not None and not value.any()
+
+
+def _has_gradient(arrays: RecordArrays, at: int) -> bool:
+    return arrays.grads[at] is not None and bool(arrays.grads[at].any())
+
+
+def _is_trained(arrays: RecordArrays, at: int) -> bool:
+    """Is it a parameter or another leaf with a gradient, or computed from one?"""
+    leaves = arrays.graph.parameters
+    before = reached([at], lambda one: arrays.graph.inputs[one])
+    return any((one in leaves or arrays.entries[one].is_leaf) and _has_gradient(arrays, one) for one in before)
+
+
+def _cancel(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> bool:
+    """Is it added to each consumer, and are the gradients that come back from there not zero but for their sum?"""
+    shape = arrays.entries[at].shape
+    if shape is None or any(arrays.values[one] is None for one in consumers):
+        return False
+    parts = [_as_added(arrays.grads[one], shape) for one in consumers]
+    if any(part is None for part in parts):
+        return False
+    size = sum(abs(part).sum() for part in parts)
+    return len(parts) > 1 and bool(size) and bool(abs(sum(parts)).sum() <= ROUNDING * size)
+
+
+def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
+    """The gradient of what was added with broadcasting; None where the shapes do not allow that."""
+    extra = gradient.ndim - len(shape)
+    if extra < 0:
+        return None
+    summed = gradient.sum(axis=tuple(range(extra)))
+    for axis, length in enumerate(shape):
+        if length == 1 and summed.shape[axis] != 1:
+            summed = summed.sum(axis=axis, keepdims=True)
+    return summed if summed.shape == tuple(shape) else None
+
+
+def _is_gradient(arrays: RecordArrays, at: int) -> bool:
+    source = arrays.entries[at].source
+    return source is not None and any(call.rpartition(".")[2] in DIFFERENTIATING for call in source.calls)
+
+
+def _is_not_selected(arrays: RecordArrays, at: int, consumer: int) -> bool:
+    entry = arrays.entries[consumer]
+    calls = () if entry.source is None else entry.source.calls
+    return entry.op in SELECTING or any(call.rpartition(".")[2] in SELECTING for call in calls[:1])

@@ -1,0 +1,128 @@
+"""Factors that the recording does not show, or no longer: parameters in a plain block, and what a step overwrote."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import suppress
+
+from backprobe.health.record_arrays import RecordArrays
+from backprobe.record.entries import Entry, Lost
+from backprobe.record.graph import reached
+
+LAYERS = ("Linear", "Bilinear", "Embedding", "Conv", "BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
+"""What the names of modules begin with that multiply by their parameters, and are nowhere flat otherwise."""
+MULTIPLYING = frozenset((
+    "linear", "bilinear", "embedding", "conv1d", "conv2d", "conv3d", "batch_norm", "layer_norm", "group_norm",
+    "instance_norm", "rms_norm", "matmul", "mm", "bmm", "mv", "dot", "einsum", "mul", "multiply", "add", "sub",
+    "sum", "mean", "squeeze", "unsqueeze", "flatten", "view", "reshape", "transpose", "permute", "expand",
+    "contiguous", "clone", "to", "float", "double", "half",
+))  # fmt: skip
+ACTIVATIONS = frozenset((
+    "relu", "leakyrelu", "silu", "gelu", "elu", "selu", "celu", "softplus", "mish", "tanh", "sigmoid",
+    "logsigmoid", "hardswish", "softmax", "logsoftmax",
+))  # fmt: skip
+"""Functions that are not flat for a number between 0 and LARGE."""
+LARGE = 6
+NOT_KNOWN = "?"  # a call that is known by what the expression says alone
+
+
+def may_begin_at_zero(arrays: RecordArrays, at: int, consumer: int) -> bool:
+    """May a consumer have another factor that is zero and trained, of which the recording does not tell?
+
+    Not where it is flat for this value, or may be: then no factor is needed for a derivative that is zero.
+    """
+    entry, value = arrays.entries[consumer], arrays.values[at]
+    is_active = value is not None and bool(((value.real > 0) & (value.real < LARGE)).any())
+    if not all(_multiplies(call) or (is_active and _is_active(call)) for call in _called(entry)):
+        return False
+    others = [one for one in arrays.graph.inputs[consumer] if one != at and _has_gradient(arrays, one)]
+    return _hides_one(entry) or any(_is_hidden_zero(arrays, one) for one in others)
+
+
+def _is_hidden_zero(arrays: RecordArrays, at: int) -> bool:
+    """Was a factor overwritten, or is it zero, and computed from parameters that are not recorded?"""
+    if isinstance(arrays.entries[at].held, Lost):
+        return True
+    value, last = arrays.values[at], list(_called(arrays.entries[at]))[-1:]
+    if value is None or value.any() or not all(map(_multiplies, last)):
+        return False
+    before = reached([at], lambda one: arrays.graph.inputs[one])
+    return any(
+        _has_gradient(arrays, one)
+        and arrays.entries[one].is_leaf is False
+        and (not arrays.graph.inputs[one] or _hides_one(arrays.entries[one]))
+        for one in before
+    )
+
+
+def _has_gradient(arrays: RecordArrays, at: int) -> bool:
+    return arrays.grads[at] is not None and bool(arrays.grads[at].any())
+
+
+def _called(entry: Entry) -> Iterator[str]:
+    """What computed a value called, by name: as it was resolved, or else as the expression spells it."""
+    calls = _calls(entry)
+    yield from (call for call in calls if call != NOT_KNOWN)
+    if NOT_KNOWN in calls:
+        recorded = {read.spelled for read in entry.reads}
+        for node in ast.walk(_parsed(entry)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                of = node.func.value
+                if not isinstance(of, ast.Name) or of.id in recorded:  # else a module's, which is among the calls
+                    yield node.func.attr
+
+
+def _calls(entry: Entry) -> list[str]:
+    return [] if entry.source is None else [call.rpartition(".")[2] for call in entry.source.calls]
+
+
+def _multiplies(call: str) -> bool:
+    return call in MULTIPLYING or call.startswith(LAYERS)
+
+
+def _is_active(call: str) -> bool:
+    """Is it an activation, or a module that may hold both those and layers?"""
+    return _is_activation(call) or call[:1].isupper()
+
+
+def _is_activation(call: str) -> bool:
+    return call.lower().replace("_", "") in ACTIVATIONS
+
+
+def _hides_one(entry: Entry) -> bool:
+    """Does the expression use a module that may have parameters, or a name that is no recorded value?"""
+    recorded = {read.spelled for read in entry.reads}
+    return any(call[:1].isupper() and not _is_activation(call) for call in _calls(entry)) or any(
+        not _prefixes(name) & recorded for name in _mentioned(_parsed(entry))
+    )
+
+
+def _parsed(entry: Entry) -> ast.AST:
+    with suppress(SyntaxError):
+        return ast.parse("" if entry.source is None else entry.source.expression.strip(), mode="eval")
+    return ast.Module([], [])
+
+
+def _mentioned(node: ast.AST) -> Iterator[ast.AST]:
+    """The names in an expression with their attributes, but for those of functions."""
+    if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+        base: ast.expr = node
+        while isinstance(base, ast.Attribute | ast.Subscript):
+            base = base.value
+        if isinstance(base, ast.Name):
+            yield node
+            return
+    inner = [*node.args, *node.keywords] if isinstance(node, ast.Call) else ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        inner = [*inner, *([] if isinstance(node.func.value, ast.Name) else [node.func.value])]
+    for each in inner:
+        yield from _mentioned(each)
+
+
+def _prefixes(node: ast.AST) -> set[str]:
+    found = {ast.unparse(node)}
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+        found.add(ast.unparse(node))
+    return found

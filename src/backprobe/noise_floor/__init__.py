@@ -1,0 +1,58 @@
+"""The verb ``noise_floor``: how much each entry of a reference moves when its inputs move by one ulp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from backprobe.diff.floor import NoiseFloor
+from backprobe.noise_floor.runs import NoiseRuns
+
+Of = str | int | Callable[[Any], Any] | None
+
+
+def noise_floor(
+    target: Any,
+    select: str | Sequence[str] | None = None,
+    *,
+    of: Of = None,
+    wrt: str | Sequence[str] | None = None,
+    cotangent: Any = None,
+    precision: str | None = None,
+    runs: int = 4,
+    backend: str | None = None,
+) -> NoiseRuns:
+    """Make a function or model that, called with its arguments, returns the floor of each entry, for ``bp.diff``.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w):
+    ...     u = x * w
+    ...     return (u - 5.0).square()
+    >>> def g(x, w):
+    ...     u = x * w
+    ...     return (u - 5.00001).square()
+    >>> x, w = torch.tensor(2.0), torch.tensor(3.0)
+    >>> floor = bp.noise_floor(f)(x, w)
+    >>> floor
+    <NoiseFloor of 4 values: 4 runs with arguments and parameters moved by one ulp>
+    >>> a, b = bp.probe(f)(x, w), bp.probe(g)(x, w)
+    >>> bp.diff(a, b).ok, bp.diff(a, b, noise=floor).first.name
+    (True, 'return')
+
+    ``target``, ``select``, ``of``, ``wrt``, ``cotangent`` and ``backend`` are as in ``probe``. The target runs once as
+    it is, and then ``runs`` times with each floating-point argument, and each parameter and buffer of a model that is
+    the target or an argument, moved by one unit in the last place, up or down. What a function takes from elsewhere
+    does not move. The floor of an entry is 4 times the largest difference to the first run, and up to 16 times that
+    where it has few elements; it is at least 2 eps of its dtype.
+
+    ``precision`` is that of what is to be compared with the reference, where it is a lower one: the target also runs as
+    often with arguments and parameters cast to it, ``"bfloat16"`` say.
+
+    Models are copied, or in TensorFlow put back; all runs draw the same random numbers, and afterwards none is drawn.
+
+    Returns a ``NoiseFloor``. Raises what ``probe`` raises, and BadOption where nothing can be moved.
+    """
+    return NoiseRuns(target, select, of, wrt, cotangent, precision, runs, backend)
+
+
+__all__ = ["NoiseFloor", "NoiseRuns", "noise_floor"]

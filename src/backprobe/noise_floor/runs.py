@@ -1,0 +1,147 @@
+"""The runs that a floor is measured by."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from backprobe.backends.discover import find_backend
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.diff.floor import NoiseFloor
+from backprobe.errors import BadOption
+from backprobe.findings.phrasing import plural
+from backprobe.markup import facts, shown
+from backprobe.probe import probe
+from backprobe.probe.request import name_of, refuse_class
+from backprobe.record.brief import kind, written
+from backprobe.record.containers import leaves, refilled
+from backprobe.recording import Recording
+
+SINGLE = 2.0**-23
+
+
+@dataclass(frozen=True, repr=False)
+class NoiseRuns:
+    """A function or model ready to be measured: call it with its arguments."""
+
+    target: Any
+    select: Any
+    of: Any
+    wrt: Any
+    cotangent: Any
+    precision: str | None
+    runs: int
+    backend: str | None
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        if type(self.runs) is not int or self.runs < 1:
+            raise BadOption(
+                "runs is a whole number from 1 on", asked=f"runs={written(self.runs)}", found=kind(self.runs),
+                next="runs=4",
+            )  # fmt: skip
+        if self.precision is not None and not isinstance(self.precision, str):
+            raise BadOption(
+                "precision is the name of a dtype", asked=f"precision={written(self.precision)}",
+                found=kind(self.precision), next='precision="bfloat16"',
+            )  # fmt: skip
+        self._probe(self.target)  # which refuses its own options
+        refuse_class(self.target, "noise_floor")
+
+    def __repr__(self) -> str:
+        return f"<NoiseRuns of {name_of(self.target)}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"NoiseRuns of {name_of(self.target)}", []))
+
+    def _probe(self, target: Any) -> Any:
+        return probe(target, self.select, of=self.of, wrt=self.wrt, cotangent=self.cotangent, backend=self.backend)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoiseFloor:
+        """Run the target several times with these arguments. Returns the floors."""
+        from backprobe.backends.variations import Variation  # these import NumPy
+        from backprobe.diff.noise import measured
+
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        found = find_backend(self.backend, [self.target, *values], spelled="bp.noise_floor(f, {})")
+        runs = Runs(self, found, args, kwargs)
+        variations = [Variation(seed) for seed in range(self.runs)]
+        if self.precision is not None:
+            variations += [Variation(seed, self.precision) for seed in (None, *range(self.runs - 1))]
+        reference = runs.made(Variation()).record
+        origin = f"{plural(self.runs, 'run')} with arguments and parameters moved by one ulp"
+        if self.precision is not None:
+            origin += f", and {self.runs:,} in {self.precision}"
+        return measured(reference, (runs.made(one).record for one in variations), origin)
+
+    def refuse_nothing(self, values: Sequence[Any]) -> NoReturn:
+        """Raise BadOption where nothing varies."""
+        raise BadOption(
+            f"nothing that {name_of(self.target)} is given can be moved",
+            asked=f"bp.noise_floor({name_of(self.target)})",
+            found=f"arguments of type {', '.join(sorted({type(one).__name__ for one in values}))}" if values
+            else "no arguments",
+            why="a floor is what becomes of moving floating-point arguments, and parameters of models, by one ulp",
+            next="a function that takes the model as an argument: bp.noise_floor(lambda model, x: model(x))(model, x)",
+        )  # fmt: skip
+
+
+class Runs:
+    """The runs of one target with the same arguments. ``varied`` counts what of these can be varied."""
+
+    def __init__(self, asked: NoiseRuns, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.asked, self.args, self.kwargs = asked, args, kwargs
+        subject = f"bp.noise_floor({name_of(asked.target)})"
+        self.variations = (backend.variations or refuse(backend, "variations", subject))()
+        self.varied = 0
+
+    def made(self, variation: Any) -> Recording:
+        """The recording of one run, that leaves everything as it was."""
+        undo: list[Callable[[], None]] = []
+        self.varied = 0
+        try:
+            with self.variations.same_numbers():
+                target, args, kwargs = self._given(variation, undo)
+                recording: Recording = self.asked._probe(target)(*args, **kwargs)
+                return recording
+        finally:
+            for put_back in reversed(undo):
+                put_back()
+
+    def _given(self, variation: Any, undo: list[Callable[[], None]]) -> tuple[Any, list[Any], dict[str, Any]]:
+        """The target and its arguments, varied; a value that is given twice is one value."""
+        made: dict[int, Any] = {}
+
+        def vary(value: Any) -> Any:
+            if id(value) not in made:
+                new = self.variations.varied(value, variation, len(made), undo)
+                self.varied += new is not None
+                made[id(value)] = value if new is None else new
+            return made[id(value)]
+
+        target = vary(self.asked.target)
+        args = [refilled(one, vary) for one in self.args]
+        kwargs = {name: refilled(one, vary) for name, one in self.kwargs.items()}
+        if not self.varied:  # of Python's numbers, single precision is what a probe makes
+            signs = _signs(variation.seed)
+            args = [refilled(one, lambda leaf: self._number(leaf, next(signs))) for one in self.args]
+            kwargs = {name: refilled(one, lambda leaf: self._number(leaf, next(signs)))
+                      for name, one in self.kwargs.items()}  # fmt: skip
+        if not self.varied:
+            self.asked.refuse_nothing([*self.args, *self.kwargs.values()])
+        return target, args, kwargs
+
+    def _number(self, leaf: Any, sign: int) -> Any:
+        if type(leaf) is not float:
+            return leaf
+        self.varied += 1
+        return leaf * (1 + sign * SINGLE)
+
+
+def _signs(seed: int | None) -> Iterator[int]:
+    drawn = random.Random(seed)
+    while True:
+        yield 0 if seed is None else drawn.choice((-1, 1))

@@ -1,0 +1,153 @@
+"""The options ``replace`` and ``replace_grad``: what they name and put in its place, checked before anything runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, NoReturn
+
+from backprobe.backends.capabilities import ModelCall, Models, Replaces
+from backprobe.backends.protocol import Backend, Tape
+from backprobe.backends.refusals import refuse
+from backprobe.errors import BadOption, Unsupported
+from backprobe.probe.request import Request, name_of
+from backprobe.record.brief import kind, written
+from backprobe.record.entries import Entry
+from backprobe.record.names import partition, quote_path, strip
+from backprobe.record.patterns import glob_of_modules, refuse_unmatched
+from backprobe.recording import Recording
+from backprobe.tracing.replacing import Replacement, Replacing
+
+OPTIONS = ("replace", "replace_grad")
+
+
+def texts_replaced(probe: Request) -> tuple[str, ...]:
+    """The names and patterns of all that is replaced."""
+    return tuple(dict.fromkeys(text for option in OPTIONS for text in getattr(probe, option) or {}))
+
+
+def replacing_of(probe: Request, tape: Tape, backend: Backend, *, in_function: bool) -> Replacing | None:
+    """What is replaced in a run, None where nothing is. Raises BadOption, BadName or Unsupported."""
+    given = {option: getattr(probe, option) or {} for option in OPTIONS}
+    if not any(given.values()):
+        return None
+    if not isinstance(tape, Replaces):
+        refuse(backend, "replacing", f"bp.probe({name_of(probe.target)}, replace=...)")
+    _refuse_other_options(probe)
+    asked = [
+        Replacement.of(text, _held(option, text, what), of_gradient=option == "replace_grad", in_function=in_function)
+        for option, texts in given.items() for text, what in texts.items()
+    ]  # fmt: skip
+    return Replacing(asked, tape, in_function=in_function)
+
+
+def check_replacing(option: str, given: Any) -> None:
+    """Raise BadOption for anything but a mapping from names to what takes their place."""
+    if given is None:
+        return
+    example = "lambda gradient: gradient * 0" if option == "replace_grad" else "lambda value: value * 0"
+    if not isinstance(given, Mapping) or isinstance(given, Recording):
+        raise BadOption(
+            f"{option} is a dict from names to what takes their place, not {kind(given)}",
+            asked=f"{option}={written(given)}", next=f"{option}={{'u': {example}}}",
+        )  # fmt: skip
+    other = next((text for text in given if not isinstance(text, str) or not text or text.startswith("!")), None)
+    if other is not None:
+        raise BadOption(
+            f"{option} is asked for by names and patterns of what to replace", asked=f"{option}={{{other!r}: ...}}",
+            next=f"{option}={{'u': {example}}}",
+        )  # fmt: skip
+
+
+def _refuse_other_options(probe: Request) -> None:
+    if not probe.replace_grad:
+        return
+    options = probe.options
+    for option, is_given, why in (
+        ("partials", bool(options.partials), "the gradients are no longer the sums of the partials along all paths"),
+        ("strategy", options.strategy != "edges", "the other strategies take gradients by hooks of their own"),
+    ):
+        if is_given:
+            raise BadOption(
+                f"replace_grad cannot be combined with {option}", why=why,
+                asked=f"replace_grad=..., {option}={getattr(options, option)!r}", next=f"leave out {option}=",
+            )  # fmt: skip
+
+
+def _held(option: str, text: str, what: Any) -> Any:
+    """What is put in the place of this name: of an entry its value, or its gradient."""
+    if isinstance(what, Entry):
+        return what.grad if option == "replace_grad" else what.value
+    is_mapping = isinstance(what, Mapping)
+    if what is None or isinstance(what, str) or (is_mapping and not isinstance(what, Recording)) or (
+        is_mapping and option == "replace_grad"
+    ):  # fmt: skip
+        raise BadOption(
+            f"{kind(what)} takes the place of no value", asked=f"{option}={{{text!r}: {written(what)}}}",
+            why="what goes on is a tensor, what a function makes of the value, or an entry of another recording",
+            next=f"{option}={{{text!r}: lambda value: ...}}",
+        )  # fmt: skip
+    return what
+
+
+# what can be known of a model before it runs
+
+
+def refuse_unknown_paths(
+    replacing: Replacing, call: ModelCall, models: Models, target: Any, *, in_block: bool = False
+) -> None:  # fmt: skip
+    """Raise NothingMatched for a module or parameter that is not there, Unsupported for one that cannot be replaced."""
+    modules = {quote_path(path): path for path in call.module_paths()}
+    parameters = [quote_path(path) for path in call.parameter_paths()]
+    hidden = call.hidden_paths()
+    for one in replacing.asked:
+        own = _parameters(one, parameters)
+        if own and (in_block or not models.replaces_parameters) and not one.of_gradient:
+            _refuse_parameter(one, own[0], in_block)
+        found = [path for path in modules if _is_scope(one, path)]
+        if found and all(modules[path] in hidden for path in found):
+            raise Unsupported(
+                f"{found[0]!r} runs compiled, and nothing in it can be replaced", asked=one.asked,
+                found=str(hidden[modules[found[0]]]), why="its code was fixed when it was compiled",
+                next="what the compiled module returns, or the model before it was compiled",
+            )  # fmt: skip
+        if not found and not own and call.is_known:
+            refuse_missed(one, [path for path in (*modules, *parameters) if path], name_of(target))
+
+
+def _parameters(one: Replacement, parameters: Collection[str]) -> list[str]:
+    return [path for path in parameters if one.pattern.matches(path)]
+
+
+def _is_scope(one: Replacement, path: str) -> bool:
+    """Does the module of this path have what a replacement names?"""
+    scope = one.loose.scope
+    return scope is None or re.fullmatch(glob_of_modules(partition(scope, "/")[0]), path) is not None
+
+
+def _refuse_parameter(one: Replacement, path: str, in_block: bool) -> NoReturn:
+    module = path.rpartition(".")[0]
+    raise Unsupported(
+        f"the parameter {path!r} cannot be replaced " + ("in a block" if in_block else "in a model of Keras"),
+        asked=one.asked,
+        why="the program holds it itself, as its optimizer does" if in_block
+        else "the layer goes on with its own Variable",
+        next=f"{one.option}={{{module!r}: ...}}, for what its module returns",
+    )  # fmt: skip
+
+
+def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: str = "") -> NoReturn:
+    """Raise NothingMatched with the nearest names."""
+
+    def spelled(pattern: str | None) -> str:
+        return f"bp.probe({subject}, {one.option}={{{pattern!r}: ...}})" if pattern else f"bp.probe({subject})"
+
+    refuse_unmatched(one.text, known, subject, spelled, why)
+
+
+def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str) -> None:
+    """Raise NothingMatched for a name that never came up while the program ran."""
+    for one in replacing.missed():
+        is_there = strip(one.text).removeprefix(":") in {strip(name).removeprefix(":") for name in names}
+        why = "it was not bound with that count, or a write in place made it: what a statement binds can be replaced"
+        refuse_missed(one, names, subject, why * is_there)

@@ -1,0 +1,96 @@
+"""The gradients that a script takes of functions, each taken again under a probe: in JAX, which has no blocks.
+
+The script runs uncompiled, and is stopped at the first gradient with a finding, or when a function comes again whose
+gradient had none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from backprobe.backends.guards import Found, GuardedGradient, GuardListener
+from backprobe.backends.protocol import Backend
+from backprobe.findings.report import Report
+from backprobe.probe.function import FunctionRun
+from backprobe.probe.request import Request
+from backprobe.probe.training_loop import Stopped
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.training import Ran, Training, Untrained
+from backprobe.recording import Recording
+
+NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
+
+
+class _Run(FunctionRun):
+    """A gradient that is taken again."""
+
+
+class ScriptGradients:
+    """Listens to the gradients of one script. ``taken`` is called with each report, and says whether that is enough."""
+
+    def __init__(self, probe: Request, taken: Callable[[Report], bool], judge: Callable[[Recording], Report]) -> None:
+        self.probe, self.taken, self.judge = probe, taken, judge
+        self.listening = ExitStack()
+        self.backend: Backend | None = None
+        self.known: set[Any] = set()  # the functions whose gradients were explained
+        self.count = 0
+
+    def listen(self, backend: Backend) -> None:
+        """From now on, once."""
+        guards = backend.guards
+        if self.backend is None and guards is not None and guards.functions is not None:
+            self.backend = backend
+            if backend.uncompiled is not None:
+                self.listening.enter_context(backend.uncompiled())
+            self.listening.enter_context(guards.functions(GuardListener(_is_any, gradient=self._came, every=True)))
+
+    def stop(self) -> None:
+        self.listening.close()
+
+    def _came(self, asked: GuardedGradient, bad: Found, is_value: bool) -> None:
+        self.count += not is_value
+        if self.probe.options.nonfinite and not bad:
+            return
+        function = getattr(asked.function, "__code__", asked.function)
+        if function in self.known:
+            raise Stopped
+        self.known.add(function)
+        if self.taken(self._report(asked)):
+            raise Stopped
+
+    def _report(self, asked: GuardedGradient) -> Report:
+        assert self.backend is not None
+        why = asked.why_not_again()
+        if why is None:
+            request = Request(asked.function, of=asked.of, wrt=asked.wrt, options=self.probe.options)
+            args, kwargs = asked.arguments()
+            try:
+                with asked.restored():
+                    record = _Run(request, self.backend).record(args, kwargs).record
+                    unused = asked.unused()
+                return self.judge(Recording(counted(record, asked.wrt, unused)))
+            except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
+                said = str(error).partition("\n")[0]
+                return Report(NOT_AGAIN.format(asked.asked, f"{type(error).__name__}: {said}"))
+        return Report(NOT_AGAIN.format(asked.asked, why))
+
+
+def _is_any(name: str) -> bool:
+    return True
+
+
+def counted(record: Record, wrt: frozenset[str], unused: Collection[str]) -> Record:
+    """The record with what became of the arguments that are differentiated, which are the parameters."""
+    positions = {at: None for full, at in record.names.items() for name in wrt
+                 if full == f":{name}#0" or full.startswith(f":{name}#0.")}  # fmt: skip
+    every = [(at, record.entries[at]) for at in positions]
+    floating = [(at, one) for at, one in every if one.status not in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)]
+    untrained = tuple([
+        Untrained(one.name, "", "", Ran.NEVER_READ) if one.name in unused else
+        Untrained(one.name, "", "", Ran.UNKNOWN, own=at)
+        for at, one in floating if one.status is not GradStatus.OK
+    ])  # fmt: skip
+    return replace(record, training=Training(len(floating), untrained=untrained))

@@ -1,0 +1,211 @@
+"""The example as one row of numbers, between bounds, and arguments made of other rows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.backends.tensors import Arrays
+from backprobe.backends.trials import Trials
+from backprobe.errors import BadOption, NothingToDifferentiate
+from backprobe.findings.phrasing import listed
+from backprobe.probe.request import given, name_of
+from backprobe.record.brief import kind, written
+from backprobe.record.containers import leaves, refilled
+from backprobe.record.names import nearest
+
+Array = Any
+Bounds = Any  # a pair, or a mapping of arguments to pairs or None
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One floating tensor among the arguments.
+
+    ``name`` is what the program calls it, ``entry`` its full name in a recording, ``argument`` the argument that holds
+    it, and ``span`` its part of the row.
+    """
+
+    name: str
+    entry: str
+    argument: str
+    tensor: Any
+    span: slice
+
+
+class Inputs:
+    """The arguments of a program: which numbers in them are varied, and how far."""
+
+    def __init__(
+        self, function: Callable[..., Any], named: Callable[..., Any], trials: Trials, arrays: Arrays,
+        args: Sequence[Any], kwargs: Mapping[str, Any], bounds: Bounds,
+    ) -> None:  # fmt: skip
+        self.trials, self.arrays = trials, arrays
+        self.bound = _bound(function, named, args, kwargs)
+        self.held = refilled(dict(self.bound.arguments), trials.given)
+        names = _names(named, args, kwargs) if function is not named else {}
+        self.variables: list[Variable] = []
+        size = 0
+        for path, leaf in leaves(self.held):
+            if trials.is_varied(leaf):
+                numbers = arrays.numbers(leaf)
+                local, _, rest = path.removeprefix(".").partition(".")
+                full = f":{local}#0" + (f".{rest}" if rest else "")
+                name = names.get(path, path.removeprefix("."))
+                argument = name.partition(".")[0]
+                span = slice(size, size + numbers.size)
+                self.variables.append(Variable(name, full, argument, leaf, span))
+                size = span.stop
+        if not size:
+            raise NothingToDifferentiate(
+                f"{name_of(named)} has no floating argument to vary", asked=f"bp.provoke({name_of(named)})",
+                found=given(args, kwargs), why="an input is searched by its gradient",
+                next="floating point values, 3.0 instead of 3; or a function of what is to be varied",
+            )  # fmt: skip
+        self.example = self.row(self.held)
+        self.low, self.high = self.example.copy(), self.example.copy()
+        self.notes: list[tuple[str, dict[str, str]]] = []
+        self._set_bounds(bounds)
+
+    def row(self, arguments: Mapping[str, Any]) -> Array:
+        """The numbers of all variables behind each other."""
+        varied = [leaf for _, leaf in leaves(dict(arguments)) if self.trials.is_varied(leaf)]
+        return numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in varied])
+
+    def arguments(self, row: Array) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """The example with other numbers, each time as tensors of their own."""
+        variables = iter(self.variables)
+
+        def filled(leaf: Any) -> Any:
+            if not self.trials.is_varied(leaf):
+                return leaf
+            variable = next(variables)
+            return self.trials.alike(leaf, row[variable.span])
+
+        bound = inspect.BoundArguments(self.bound.signature, refilled(self.held, filled))  # type: ignore[arg-type]  # a dict serves
+        return bound.args, bound.kwargs
+
+    def rounded(self, row: Array) -> Array:
+        """The row as tensors of these dtypes hold it, within the bounds."""
+        row = numpy.clip(row, self.low, self.high)
+        made = [self.trials.alike(one.tensor, row[one.span]) for one in self.variables]
+        held = numpy.concatenate([numpy.asarray(self.arrays.numbers(one), float).reshape(-1) for one in made])
+        return numpy.where(self.low == self.high, self.example, held)
+
+    @property
+    def width(self) -> Array:
+        """How far each number may go from one end to the other."""
+        return self.high - self.low
+
+    def gradient(self, record: Mapping[str, Any]) -> Array:
+        """The gradients in a recording as a row, 0 where there is none."""
+        found = numpy.zeros(self.example.shape)
+        for one in self.variables:
+            gradient = record[one.entry].grad_or_none
+            numbers = None if gradient is None else self.arrays.numbers(gradient)
+            if numbers is not None:
+                found[one.span] = numpy.asarray(numbers, float).reshape(-1)
+        return found
+
+    # bounds
+
+    def _set_bounds(self, bounds: Bounds) -> None:
+        asked = self._by_argument(bounds)
+        for one in self.variables:
+            numbers, limits = self.example[one.span], asked.get(one.argument, ...)
+            if limits is None:
+                continue
+            if not numpy.isfinite(numbers).all():
+                self.notes.append(("not_finite_example", {"name": one.name}))
+                continue
+            low, high = self._default(one, numbers) if limits is ... else self._asked(one, limits)
+            if (numbers < low).any() or (numbers > high).any():
+                raise BadOption(
+                    f"the example of {one.name!r} lies outside of its bounds", asked=f"bounds of {one.argument!r}",
+                    found=f"numbers from {numbers.min():.6g} to {numbers.max():.6g}",
+                    why="the search begins at the example", next="bounds that hold the example",
+                )  # fmt: skip
+            self.low[one.span], self.high[one.span] = low, high
+
+    def refuse_fixed(self, asked: str) -> None:
+        """Raise BadOption where no number may be varied."""
+        if not self.width.any():
+            raise BadOption(
+                "no number may be varied", asked=asked, found=listed([one.name for one in self.variables]),
+                why="without bounds a number varies within the range of its argument in the example",
+                next=f"bounds={{{self.variables[0].argument!r}: (-1.0, 1.0)}}",
+            )  # fmt: skip
+
+    def _default(self, one: Variable, numbers: Array) -> tuple[Array, Array]:
+        """The range of the example; of one number, or of equal ones, from its negative to itself."""
+        low, high = numbers.min(), numbers.max()
+        if low == high:
+            low, high = -abs(low), abs(high)
+            code = "one_number" if high else "zeros"
+            self.notes.append((code, {"name": one.name, "low": f"{low:.6g}", "high": f"{high:.6g}"}))
+        return low, high
+
+    def _asked(self, one: Variable, limits: Any) -> tuple[Array, Array]:
+        try:
+            low, high = limits
+            shape = self.example[one.span].reshape(numpy.shape(one.tensor)).shape
+            low, high = (numpy.broadcast_to(numpy.asarray(end, float), shape).reshape(-1) for end in (low, high))
+        except (TypeError, ValueError) as error:
+            _refuse_bounds(one.argument, limits, str(error))
+        if not (low <= high).all() or not numpy.isfinite([low, high]).all():
+            _refuse_bounds(one.argument, limits, "a lower end above the upper one, or an end that is not finite")
+        return low, high
+
+    def _by_argument(self, bounds: Bounds) -> Mapping[str, Any]:
+        arguments = list(dict.fromkeys(one.argument for one in self.variables))
+        if bounds is None:
+            return {}
+        if not isinstance(bounds, Mapping):
+            return dict.fromkeys(arguments, bounds)
+        for name in bounds:
+            if name not in arguments:
+                close = nearest(str(name), arguments) or arguments
+                raise BadOption(
+                    f"{name!r} is not a floating argument", asked=f"bounds={{{name!r}: ...}}",
+                    found=f"floating arguments: {listed(arguments)}", next=f"bounds={{{close[0]!r}: (-1.0, 1.0)}}",
+                )  # fmt: skip
+        return bounds
+
+
+def _refuse_bounds(name: str, limits: Any, why: str) -> Any:
+    raise BadOption(
+        "bounds are a lower and an upper end", asked=f"bounds of {name!r}: {written(limits)}",
+        found=kind(limits), why=why, next=f"bounds={{{name!r}: (-1.0, 1.0)}}, or None for what is not to be varied",
+    )  # fmt: skip
+
+
+def _bound(
+    function: Callable[..., Any], named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    signature = inspect.signature(function)
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise BadOption(
+            f"{name_of(named)} cannot be called with these arguments: {error}", asked=given(args, kwargs),
+            found=f"{name_of(named)}{signature}", next="the arguments that the function itself takes",
+        ) from error  # fmt: skip
+
+
+def _names(named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, str]:
+    """What a model calls the leaves of its arguments, by their paths in those of the function that calls it."""
+    try:
+        parameters = list(inspect.signature(named).parameters)
+    except (TypeError, ValueError):
+        parameters = []
+    found: dict[str, str] = {}
+    for at, value in enumerate(args):
+        name = parameters[at] if at < len(parameters) else f"argument {at}"
+        found |= {f".args.{at}{path}": name + path for path, _ in leaves(value)}
+    for name, value in kwargs.items():
+        found |= {f".kwargs.{name}{path}": name + path for path, _ in leaves(value)}
+    return found

@@ -1,0 +1,220 @@
+"""Risky operations: what each may be given at most, as its numbers say, before it or its derivative is not finite.
+
+No derivative is computed here. A goal is an end of an operand's range; whether the program breaks when the operand gets
+there, the framework says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy
+
+from backprobe.backends.discover import load_arrays
+from backprobe.explain.nonfinite.evidence import Evidence
+from backprobe.explain.nonfinite.terms import Term
+from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.source import Source
+
+Array = Any
+Side = Literal["below", "above", "zero"]
+RESULT = -1  # the operand of an operation that breaks by its own result, as a norm does at 0
+
+
+@dataclass(frozen=True)
+class Goal:
+    """An end of an operand's range. The operation may break where the ``margin`` of a number is not positive."""
+
+    side: Side
+    limit: float = 0.0
+
+    def margin(self, numbers: Array) -> Array:
+        """How far numbers are from the end."""
+        if self.side == "zero":
+            return numpy.abs(numbers)
+        return numbers - self.limit if self.side == "below" else self.limit - numbers
+
+    def slope(self, number: float) -> float:
+        """How the margin changes with a number."""
+        if self.side == "zero":
+            return -1.0 if number < 0 else 1.0
+        return 1.0 if self.side == "below" else -1.0
+
+
+BELOW, ZERO = Goal("below"), Goal("zero")
+LARGEST = {"float16": 65504.0, "bfloat16": 3.3895e38, "float32": 3.4028235e38, "float64": 1.7976931348623157e308}
+
+Goals = Sequence[tuple[int, Goal]]
+"""Operands by position, and the ends that they may come to."""
+
+
+def _fixed(*goals: Goal, operand: int = 0) -> Callable[[float, Sequence[Array]], Goals]:
+    return lambda largest, operands: [(operand, goal) for goal in goals]
+
+
+def _overflow(inverse: Callable[[float], float], *, both: bool = False) -> Callable[[float, Sequence[Array]], Goals]:
+    """An operation leaves the range of its dtype where its operand reaches the inverse of the largest number."""
+
+    def goals(largest: float, operands: Sequence[Array]) -> Goals:
+        limit = inverse(largest)
+        return [(0, Goal("above", limit)), *([(0, Goal("below", -limit))] if both else [])]
+
+    return goals
+
+
+def _power(largest: float, operands: Sequence[Array]) -> Goals:
+    """By the exponent, where that is one number; of a number with a variable exponent, where it overflows."""
+    base, exponent = [*operands, None, None][:2]
+    if exponent is None:
+        return [(0, BELOW)]
+    if numpy.ndim(exponent):
+        overflow = _exponent(largest, base)
+        return [(0, BELOW), *([] if overflow is None else [(1, overflow)])]
+    number = float(exponent)
+    found: list[tuple[int, Goal]] = []
+    if number % 1:
+        found.append((0, BELOW))
+    elif number < 0:
+        found.append((0, ZERO))
+    if number > 1:
+        limit = largest ** (1 / number)
+        found += [(0, Goal("above", limit)), *([] if number % 1 else [(0, Goal("below", -limit))])]
+    return found
+
+
+def _exponent(largest: float, base: Array) -> Goal | None:
+    """Where the power of one number overflows."""
+    if base is None or numpy.ndim(base) or float(base) <= 0 or float(base) == 1:
+        return None
+    limit = math.log(largest) / math.log(float(base))
+    return Goal("above" if limit > 0 else "below", limit)
+
+
+def _between(low: float, high: float) -> Callable[[float, Sequence[Array]], Goals]:
+    return _fixed(Goal("below", low), Goal("above", high))
+
+
+RISKS: Mapping[str, Callable[[float, Sequence[Array]], Goals]] = {
+    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "gammaln", "digamma"), _fixed(BELOW)),
+    "log1p": _fixed(Goal("below", -1.0)), "acosh": _fixed(Goal("below", 1.0)),
+    **dict.fromkeys(("acos", "asin", "atanh", "erfinv"), _between(-1.0, 1.0)), "logit": _between(0.0, 1.0),
+    "reciprocal": _fixed(ZERO),
+    **dict.fromkeys(("div", "remainder", "floordiv"), _fixed(ZERO, operand=1)), "xlogy": _fixed(BELOW, operand=1),
+    "pow": _power,
+    **dict.fromkeys(("exp", "expm1"), _overflow(math.log)), "exp2": _overflow(math.log2),
+    **dict.fromkeys(("cosh", "sinh"), _overflow(lambda largest: math.log(largest) + math.log(2), both=True)),
+    "square": _overflow(math.sqrt, both=True),
+    **dict.fromkeys(("norm", "std", "cdist", "hypot"), _fixed(BELOW, operand=RESULT)),
+}  # fmt: skip
+"""What may break, by the operation's one name."""
+
+
+@dataclass(frozen=True)
+class Risk:
+    """One end that an operand of a risky operation may come to.
+
+    ``name`` is the printed name of what the operation computes, ``operand`` the full name of its operand, ``text`` and
+    ``operand_text`` what the program writes for them. ``example`` is the operand's number nearest to the end, as it is
+    in the example, and ``of`` how many numbers it has.
+    """
+
+    goal: Goal
+    name: str
+    operand: str
+    text: str
+    operand_text: str
+    source: Source
+    example: float
+    of: int
+    position: int
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """The operation, wherever it is called from."""
+        return self.source.file, self.source.line, self.text
+
+
+def risks_of(record: Record) -> tuple[list[Risk], list[str]]:
+    """The risky operations of a recording, of each line and end the one that is nearest to it, in their order.
+
+    And those whose operand cannot be searched, as texts.
+    """
+    known = Evidence(record, load_arrays(record.backend))
+    full = {at: name for name, at in [*record.names.items()][::-1]}
+    nearest: dict[tuple[object, ...], Risk] = {}
+    unnamed: dict[str, None] = {}
+    for at in range(len(known.entries)):
+        for risk in _at(known, full, at):
+            if isinstance(risk, str):
+                unnamed[risk] = None
+                continue
+            same = *risk.place, risk.goal
+            before = nearest.get(same)
+            if before is None or _margin(risk) < _margin(before):
+                nearest[same] = risk
+    return sorted(nearest.values(), key=lambda one: one.position), list(unnamed)
+
+
+def _margin(risk: Risk) -> float:
+    return float(risk.goal.margin(numpy.asarray(risk.example)))
+
+
+def _at(known: Evidence, full: Mapping[int, str], at: int) -> Iterator[Risk | str]:
+    entry, term = known.entries[at], known.term(at)
+    goals = RISKS.get(term.op)
+    source = known.place(at)
+    if goals is None or source is None or entry.status is GradStatus.NOT_TENSOR:
+        return
+    operands = [_numbers(known, one) for one in term.args]
+    largest = LARGEST.get(str(entry.dtype), LARGEST["float32"])
+    for position, goal in goals(largest, operands):
+        operand = term if position == RESULT else _operand(term, position)
+        if operand is None or operand.is_constant:
+            continue
+        if operand.at is None:
+            yield term.text
+            continue
+        held = known.entries[operand.at]
+        numbers = _readable(known, operand.at)
+        if numbers is None or held.status in (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT):
+            continue
+        yield Risk(
+            goal, entry.name, full[operand.at], _text(known, at, term), _text(known, operand.at, operand),
+            source, nearest_to(goal, numbers)[1], numpy.size(numbers), at,
+        )  # fmt: skip
+
+
+def _operand(term: Term, position: int) -> Term | None:
+    return term.args[position] if position < len(term.args) else None
+
+
+def _numbers(known: Evidence, term: Term) -> Array:
+    if term.is_constant:
+        return term.constant if isinstance(term.constant, int | float) else None
+    return None if term.at is None else _readable(known, term.at)
+
+
+def _readable(known: Evidence, at: int) -> Array:
+    entry = known.entries[at]
+    if isinstance(entry.held_value, Lost):
+        return None
+    numbers = known.numbers(at)
+    is_real = numbers is not None and numpy.asarray(numbers).dtype.kind in "fiu" and numpy.size(numbers)
+    return numpy.asarray(numbers, float) if is_real else None
+
+
+def _text(known: Evidence, at: int, term: Term) -> str:
+    """What the program writes: the expression, or the name."""
+    entry: Entry = known.entries[at]
+    return term.text or (entry.source.expression if entry.source is not None else "") or entry.name
+
+
+def nearest_to(goal: Goal, numbers: Array) -> tuple[int, float, float]:
+    """Which number of an operand is nearest to the end, the number, and its margin; NaN is not looked at."""
+    margins = goal.margin(numbers).reshape(-1)
+    margins = numpy.where(numpy.isnan(margins), numpy.inf, margins)
+    at = int(margins.argmin())
+    return at, float(numpy.reshape(numbers, -1)[at]), float(margins[at])

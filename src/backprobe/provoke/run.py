@@ -1,0 +1,179 @@
+"""One run of ``provoke``: record, find what is risky, search, and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+
+from backprobe.backends.discover import is_model
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Finding, Report
+from backprobe.probe.request import name_of
+from backprobe.provoke import text
+from backprobe.provoke.inputs import Bounds, Inputs
+from backprobe.provoke.program import Look, Program, Unreachable
+from backprobe.provoke.report import Provocation, Provocations
+from backprobe.provoke.risks import Risk, risks_of
+from backprobe.provoke.search import Outcome, Search
+from backprobe.provoke.shrink import smaller
+from backprobe.record.names import strip
+from backprobe.show.progress import progress
+
+Array = Any
+Place = tuple[str, int, str]
+MOST = 4  # looks of one search that are explained
+OF_INF = ("infinite_gradient", "zero_inf", "inf_minus_inf", "inf_inf", "infinite_row", "infinite_terms")
+BIRTHS = ("born", "born_backward", "came_in", "came_in_backward", "unknown")
+
+
+def run_provoke(
+    target: Any, backend: Backend, args: Sequence[Any], kwargs: Mapping[str, Any], bounds: Bounds, seed: int, steps: int
+) -> Provocations:
+    """Search inputs that break a target, beginning at these arguments."""
+    asked = f"bp.provoke({name_of(target)})"
+    trials = (backend.trials or refuse(backend, "trials", asked))()
+    function, named = target, target
+    if is_model(backend, target):
+        assert backend.models is not None
+        function, named = trials.function(target), backend.models.call(target, (), {}).forward
+    inputs = Inputs(function, named, trials, backend.arrays, args, kwargs, bounds)
+    with trials.alike_each_time(target, (args, dict(kwargs)), seed) as begin:
+        program = Program(function, backend, trials, inputs, begin)
+        return _Provoking(name_of(target), program, seed, steps).run()
+
+
+class _Provoking:
+    def __init__(self, name: str, program: Program, seed: int, steps: int) -> None:
+        self.name, self.program, self.inputs = name, program, program.inputs
+        self.random, self.steps = numpy.random.default_rng(seed), steps
+        self.risks: list[Risk] = []
+        self.found: dict[Place, Provocation] = {}
+        self.elsewhere: dict[Place, tuple[Risk | None, Look, int]] = {}  # what broke while another one was searched
+        self.outcomes: list[Outcome] = []
+        self.judged = self.taken = 0
+
+    def run(self) -> Provocations:
+        if self.program.broken(self.inputs.example):
+            return self._at_example()
+        self.inputs.refuse_fixed(f"bp.provoke({self.name})")
+        self.risks, unnamed = risks_of(self.program.recorded(self.inputs.example).record)
+        notes = [text.say("unnamed", text=one) for one in unnamed]
+        try:
+            with progress(f"provoking {self.name}", len(self.risks)) as advance:
+                for risk in self.risks:
+                    advance(risk.text)
+                    if risk.place not in self.found:
+                        self._search(risk)
+        except KeyboardInterrupt as stop:
+            left = plural(len(self.risks) - len(self.outcomes), "operand")
+            stop.so_far = self._report([*notes, text.say("interrupted", left=left)])  # type: ignore[attr-defined]
+            raise
+        for place, (blamed, look, steps) in self.elsewhere.items():
+            if place not in self.found:
+                self.found[place] = self._provocation(blamed, look, steps)
+        return self._report(notes)
+
+    def _search(self, risk: Risk) -> None:
+        self.judged = 0
+        search = Search(self.program, risk, self.steps, self.random, self._is_to_blame)
+        try:
+            outcome = search.run()
+        except Unreachable as error:
+            outcome = search.outcome
+            outcome.why_not = str(error)
+        self.taken += outcome.steps
+        self.outcomes.append(outcome)
+        if outcome.found is not None:
+            near = smaller(self.program, risk, outcome.found)
+            look = near if near is outcome.found or self._blamed(near.row)[0].count(risk) else outcome.found
+            self.found[risk.place] = self._provocation(risk, look, outcome.steps)
+
+    def _is_to_blame(self, risk: Risk, look: Look) -> bool:
+        """Is NaN or Inf born at this operation, as ``explain`` says, or nowhere else where it has come to its end?"""
+        self.judged += 1
+        if self.judged > MOST:
+            return False
+        blamed, births = self._blamed(look.row)
+        if any(one.place == risk.place for one in blamed) or (look.is_there and not blamed):
+            return True
+        for one in blamed:
+            self.elsewhere.setdefault(one.place, (one, look, self.taken))
+        source = births[0].source if births and not blamed else None
+        if source is not None:
+            self.elsewhere.setdefault((source.file, source.line, ""), (None, look, self.taken))
+        return False
+
+    def _blamed(self, row: Array) -> tuple[list[Risk], list[Finding]]:
+        """The operations at which NaN or Inf is born, of those that are risky, and the births."""
+        births = _births(self.program.explained(row))
+        return [risk for risk in self.risks if any(self._is_of(one, risk) for one in births)], births
+
+    def _is_of(self, birth: Finding, risk: Risk) -> bool:
+        """Is it born at this operation? In another turn of a loop that has another count."""
+        if birth.name == risk.name:
+            return True
+        if not _is_at(birth, risk) or strip(birth.name) != strip(risk.name):
+            return False
+        same = {one.place for one in self.risks if _is_at(birth, one) and strip(one.name) == strip(birth.name)}
+        return same == {risk.place}
+
+    def _provocation(self, risk: Risk | None, look: Look, steps: int) -> Provocation:
+        explained = self.program.explained(look.row)
+        births = _births(explained)
+        own = [one for one in births if risk is not None and self._is_of(one, risk)] or births
+        first = own[0] if own else Finding("unknown", "", explained.heading)
+        args, kwargs = self.inputs.arguments(look.row)
+        broken = self.program.broken(look.row) or "result"
+        number = None if risk is None else self._number(risk, look)
+        headline = text.say("elsewhere", headline=first.headline) if risk is None else text.headline(risk, broken)
+        verdict = [] if risk is None else [first.headline]
+        return Provocation(
+            "provoked", first.name, headline, first.source if risk is None else risk.source,
+            (*text.facts(risk, self.inputs, number, look.row, steps), *verdict), (), first.remedy, args=args,
+            kwargs=kwargs, broken=broken, change=text.change(self.inputs, look.row), steps=steps, explained=explained,
+        )  # fmt: skip
+
+    def _number(self, risk: Risk, look: Look) -> float | None:
+        """The operand's number that is nearest to its end."""
+        own = self.program.look(risk, look.row)
+        return None if own is None else own.number
+
+    def _at_example(self) -> Provocations:
+        row = self.inputs.example
+        explained = self.program.explained(row)
+        args, kwargs = self.inputs.arguments(row)
+        first = (_births(explained) or [Finding("unknown", "", explained.heading)])[0]
+        one = Provocation(
+            "provoked", first.name, text.say("example_breaks"), first.source, (first.headline,), (), first.remedy,
+            args=args, kwargs=kwargs, broken=self.program.broken(row) or "result", explained=explained,
+        )  # fmt: skip
+        return Provocations(text.say("broke_at_example", name=self.name), (one,), tuple(self._notes()))
+
+    def _report(self, notes: Sequence[str]) -> Provocations:
+        risky = len({risk.place for risk in self.risks})
+        still = [one for one in self.outcomes if one.risk.place not in self.found]
+        notes = [*map(text.how_far, still), *notes, *self._notes()]
+        heading = text.heading(self.name, len(self.found), risky, self.taken)
+        return Provocations(heading, tuple(self.found.values()), tuple(notes), risky=risky, steps=self.taken)
+
+    def _notes(self) -> list[str]:
+        raised = [
+            text.say("raised", error=error, times=plural(times, "input"))
+            for error, times in self.program.raised.items()
+        ]
+        return [*raised, *(text.say(code, **fields) for code, fields in self.inputs.notes)]
+
+
+def _births(report: Report) -> list[Finding]:
+    """The places where NaN or Inf is born; of other Inf only where nothing else is known."""
+    births = [one for one in report.findings if one.kind in BIRTHS]
+    return [one for one in births if one.fields.get("why") not in OF_INF] or births
+
+
+def _is_at(one: Finding, risk: Risk) -> bool:
+    source = one.source
+    return source is not None and (source.file, source.line) == (risk.source.file, risk.source.line)

@@ -1,0 +1,108 @@
+"""Values and places in a few words, for the one line that an object shows of itself."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+SMALL = 8  # elements that are shown in full
+LONGEST = 60  # characters
+
+
+def place(file: str, line: int) -> str:
+    """The name of a file and a line in it; of a notebook's cell its number, as in the notebook's own tracebacks."""
+    return f"{_cell(file) or os.path.basename(file)}:{line}"
+
+
+def path(file: str, line: int) -> str:
+    """The same with the folders from where the user stands, as terminals and editors link it, or else all of them."""
+    return f"{_cell(file) or _nearby(file)}:{line}"
+
+
+def _cell(file: str) -> str:
+    """What IPython calls the file of a cell: ``In[6]``."""
+    notebook = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook is not None else None
+    named = shell.compile.format_code_name(file) if shell is not None else None
+    return str(named[1]) if named is not None else ""
+
+
+def _nearby(file: str) -> str:
+    try:
+        here = os.path.join(os.getcwd(), "")
+    except OSError:  # the folder is gone
+        return file
+    return file.removeprefix(here)
+
+
+def brief(value: Any) -> str:
+    """A small value as it prints itself, if that is one short line; of a large tensor its shape and dtype.
+
+    >>> import torch
+    >>> brief(torch.tensor(3.0)), brief(torch.zeros(100, 2))
+    ('tensor(3.)', 'tensor of 100×2 float32')
+    """
+    shape = getattr(value, "shape", None)
+    try:
+        few = shape is None or math.prod(shape) <= SMALL
+        shown = repr(value) if few else ""
+    except (TypeError, ValueError, RuntimeError):  # a shape that is not known
+        few, shown = False, ""
+    if few and len(shown) <= LONGEST and "\n" not in shown:
+        return shown
+    if shape is None:
+        return f"<{type(value).__name__}>"
+    return f"tensor of {sizes(shape)} {str(getattr(value, 'dtype', '')).rpartition('.')[2]}".rstrip()
+
+
+def kind(value: Any) -> str:
+    """What sort of thing a value is, as messages call it.
+
+    >>> kind(3), kind("u"), kind(None), kind(int)
+    ('an int', 'a str', 'None', 'the class int')
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if isinstance(value, FunctionType | BuiltinFunctionType):
+        return "a function"
+    name = type(value).__name__
+    if name in ("bytes", "Variables"):
+        return name
+    is_vowel = name[:1] in "AEFHILMNORSX" if name[:2].isupper() else name[:1].lower() in "aeiou"
+    return f"{'an' if is_vowel else 'a'} {name}"
+
+
+def written(value: Any) -> str:
+    """A value as one would type it, in a few words: a function by its name, what has no short text by its kind.
+
+    >>> written(3.5), written(len), written(object())
+    ('3.5', 'len', '<object>')
+    """
+    if callable(value) and isinstance(name := getattr(value, "__name__", None), str):
+        return name
+    shown = brief(value)
+    return f"<{type(value).__name__}>" if " at 0x" in shown else shown
+
+
+def cut(text: str, most: int = LONGEST) -> str:
+    """A text with its middle left out where it is long.
+
+    >>> cut("a" * 50 + "b" * 50, 9)
+    'aaaa…bbbb'
+    """
+    half = (most - 1) // 2
+    return f"{text[:half]}…{text[-half:]}" if len(text) > most else text
+
+
+def sizes(shape: Any) -> str:
+    """A shape with its sizes beside each other; that of a single number is empty.
+
+    >>> sizes((2, 16, 64))
+    '2×16×64'
+    """
+    return "×".join(map(str, shape))

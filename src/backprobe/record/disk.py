@@ -1,0 +1,45 @@
+"""What stands in the way of writing to a disk, in words."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+from backprobe.errors import BadOption
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+NUMBERED = re.compile(r"\(os error (\d+)\)")  # how libraries in Rust tell the system's errors
+
+
+def unwritable(what: str, target: Path, error: Exception, *, asked: str, call: str, smaller: str) -> BadOption:
+    """The error where ``what`` cannot be written: ``call`` takes the path, ``smaller`` says what needs less room.
+
+    >>> error = OSError(errno.EACCES, "Permission denied")
+    >>> unwritable("the drawing", Path("/a.svg"), error, asked="path='/a.svg'", call="path={!r}", smaller="").found
+    'Permission denied'
+    """
+    number = _number(error)
+    nearest = next(folder for folder in target.absolute().parents if folder.exists())
+    found = os.strerror(number) if number is not None else str(error)
+    return BadOption(
+        f"{what} cannot be written to {target}", asked=asked,
+        found=found if nearest.is_dir() else f"{nearest} is a file", next=_next(number, target, call, smaller),
+    )  # fmt: skip
+
+
+def _next(number: int | None, target: Path, call: str, smaller: str) -> str:
+    if number in FULL:
+        return f"make room on the disk, or {smaller}"
+    if number == errno.ENAMETOOLONG:
+        return "a shorter name"
+    return f"a folder that you may write to, such as your own: {call.format(str(Path.home() / target.name))}"
+
+
+def _number(error: Exception) -> int | None:
+    """The system's number of an error, also where a library's error has it in its text alone."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = NUMBERED.search(str(error))
+    return int(found[1]) if found else None

@@ -1,0 +1,77 @@
+"""How many numbers there are of each magnitude: a bin for each power of two, which shows what a dtype cannot hold."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.record.statistics import Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class Exponents:
+    """Counts of finite numbers but zeros: ``counts[i]`` have magnitudes from ``2**(low + i)`` up to twice it.
+
+    ``smallest`` is the smallest magnitude, infinite where there is none.
+    """
+
+    low: int = 0
+    counts: NDArray[numpy.int64] = field(default_factory=lambda: numpy.zeros(0, numpy.int64))
+    smallest: float = math.inf
+
+    def times(self, repeats: int) -> Exponents:
+        """Of numbers that are there so many times."""
+        return Exponents(self.low, self.counts * repeats, self.smallest)
+
+    def shifted(self, by: int) -> Exponents:
+        """Of the numbers times ``2**by``."""
+        return Exponents(self.low + by, self.counts, self.smallest * 2.0**by)
+
+
+NONE = Exponents()
+
+
+def exponents(numbers: Numbers) -> Exponents:
+    """The exponents of an array of floating numbers.
+
+    >>> found = exponents(numpy.array([0.0, 1.5, -1.0, 0.25, math.inf]))
+    >>> found.low, found.counts.tolist(), found.smallest
+    (-2, [1, 0, 2], 0.25)
+    """
+    flat = numpy.abs(numbers.reshape(-1))
+    flat = flat[numpy.isfinite(flat) & (flat > 0)]
+    if not flat.size:
+        return NONE
+    bins = numpy.frexp(flat)[1].astype(numpy.int64) - 1  # frexp's mantissa is from a half to one
+    low = int(bins.min())
+    return Exponents(low, numpy.bincount(bins - low), float(flat.min()))
+
+
+def merged_exponents(first: Exponents, second: Exponents) -> Exponents:
+    """The exponents of all numbers of both.
+
+    >>> both = merged_exponents(exponents(numpy.array([1.0])), exponents(numpy.array([4.0, 5.0])))
+    >>> both.low, both.counts.tolist()
+    (0, [1, 0, 2])
+    """
+    if not first.counts.size or not second.counts.size:
+        return second if not first.counts.size else first
+    low = min(first.low, second.low)
+    counts = numpy.zeros(max(one.low + one.counts.size for one in (first, second)) - low, numpy.int64)
+    for one in (first, second):
+        counts[one.low - low : one.low - low + one.counts.size] += one.counts
+    return Exponents(low, counts, min(first.smallest, second.smallest))
+
+
+def table_of(rows: list[Exponents]) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
+    """The exponents that any of these has, and the counts of all: int64 of shape (rows, exponents)."""
+    held = [one for one in rows if one.counts.size]
+    low = min((one.low for one in held), default=0)
+    high = max((one.low + one.counts.size for one in held), default=0)
+    counts = numpy.zeros((len(rows), high - low), numpy.int64)
+    for row, one in zip(counts, rows, strict=True):
+        row[one.low - low : one.low - low + one.counts.size] = one.counts
+    return numpy.arange(low, high), counts

@@ -1,0 +1,74 @@
+"""Look-up of a name as people write it: with or without counts, as a scope, or as the shorthand for a local."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from backprobe.record.names import COUNT, canonical, counts_agree, of_graph, outside, split, strip
+
+
+class Lookup:
+    """The full names of some values, and the position of the value that each belongs to.
+
+    ``is_floating`` says of a position whether its value is a floating tensor.
+
+    >>> values = Lookup({":u#0": 0, ":u#1": 1, "h.0:return#0": 2}, lambda at: True)
+    >>> values.readings("u"), values.readings("u#-1"), values.readings("h.0")
+    ([[':u#0', ':u#1']], [[':u#1']], [['h.0:return#0']])
+    """
+
+    def __init__(self, positions: Mapping[str, int], is_floating: Callable[[int], bool]) -> None:
+        self.positions, self.is_floating = positions, is_floating
+
+    @cached_property
+    def stripped(self) -> Mapping[str, list[str]]:
+        """The full names by what they are without counts."""
+        found: dict[str, list[str]] = {}
+        for full in self.positions:
+            found.setdefault(strip(full), []).append(full)
+        return found
+
+    def readings(self, name: str) -> list[list[str]]:
+        """The full names that a name may mean: as it is written, as the shorthand for a local, or as a graph has it."""
+        written = canonical(name)
+        readings = [self._find(written)]
+        if split(written)[1] is None:
+            readings += [self._find(f"{written}:return"), self._find(f":{written}")]
+        return [found for found in readings if found] or [self._find(of_graph(name))]
+
+    def at(self, names: Iterable[str]) -> set[int]:
+        """The positions of the values with these full names."""
+        return {self.positions[full] for full in names}
+
+    def _find(self, name: str) -> list[str]:
+        """The full names with this stripped name and these counts; a container's only floating tensor for itself."""
+        asked, last = _without_last(name)
+        plain = strip(asked)
+        found = [full for full in self.stripped.get(plain, []) if counts_agree(asked, full)]
+        if not found and split(plain)[1] is not None:
+            prefix = plain + "."
+            inside = [
+                full for stripped, names in self.stripped.items() if stripped.startswith(prefix)
+                for full in names if counts_agree(asked + "." + strip(stripped)[len(prefix):], full)
+            ]  # fmt: skip
+            floating = [full for full in inside if self.is_floating(self.positions[full])]
+            found = floating if len(self.at(floating)) == 1 else inside
+        if last and found:
+            highest = max(_last_count(full) for full in found)
+            found = [full for full in found if _last_count(full) == highest]
+        return found
+
+
+def _without_last(name: str) -> tuple[str, bool]:
+    """A name without its ``#-1``, and whether it had one."""
+    read = outside(name)
+    for count in COUNT.finditer(name):
+        if count[1] == "-1" and read[count.start()]:
+            return name[: count.start()] + name[count.end() :], True
+    return name, False
+
+
+def _last_count(full: str) -> tuple[int, ...]:
+    read = outside(full)
+    return tuple(int(count[1]) for count in COUNT.finditer(full) if read[count.start()])

@@ -1,0 +1,85 @@
+"""Reads of a value by its own operation: what a part of its line has taken instead is left out.
+
+An expression mentions more than its outermost operation takes. What a called function or module was given, or a part of
+the line that is an entry of its own, goes into that entry; the items that a loop goes through are not its counter.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Sequence, Set
+
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
+
+LOOPS = ("for ", "async for ")
+
+
+def own_reads(
+    at: int, entries: Sequence[Entry], inputs: Iterable[int], into: Callable[[int], Iterable[int]]
+) -> set[int]:  # fmt: skip
+    """The positions that an entry reads itself; ``inputs`` are those with an edge to it, ``into`` gives what flows into
+    an earlier one.
+    """
+    entry = entries[at]
+    read = {one.at: one.spelled for one in entry.reads if one.at < len(entries) and one.at != at}
+    if entry.status is GradStatus.NOT_TENSOR and _is_of_loop(entry):
+        return set()
+    text = entry.source.expression if entry.source is not None else ""
+    called = [one for one, spelled in read.items() if spelled.endswith("()")]
+    parts = [one for one in {*inputs, *read} if one < at and _is_part(entries[one], entry)]
+    if not text or not (called or parts):
+        return set(read)
+    for part in sorted(parts, key=lambda one: -len(_expression(entries[one]))):
+        text = text.replace(_expression(entries[part]), " ")
+    without = _without_calls(text, {read[one].removesuffix("()").rpartition(".")[2] for one in called})
+    given = [_all_into(one, into) for one in called] if without == text else []
+    text = without
+    return {one for one, spelled in read.items()
+            if spelled.endswith("()") or _mentions(text, spelled) > sum(one in before for before in given)}  # fmt: skip
+
+
+def _without_calls(text: str, functions: Set[str]) -> str:
+    """An expression without its calls of these functions, and what they are given."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        return text
+    calls = [ast.get_source_segment(text.strip(), node) for node in ast.walk(tree) if isinstance(node, ast.Call)
+             and ast.unparse(node.func).rpartition(".")[2] in functions]  # fmt: skip
+    for call in sorted(filter(None, calls), key=len, reverse=True):
+        text = text.replace(call, " ")
+    return text
+
+
+def _is_of_loop(entry: Entry) -> bool:
+    return entry.source is not None and entry.source.text.strip().startswith(LOOPS)
+
+
+def _expression(entry: Entry) -> str:
+    return "" if entry.source is None else entry.source.expression
+
+
+def _is_part(part: Entry, whole: Entry) -> bool:
+    """Is it an operation without a name in the line of another?"""
+    is_operation = strip(part.name).endswith("()") and part.source is not None and whole.source is not None
+    text = _expression(part)
+    return is_operation and bool(text) and text != _expression(whole) and text in _expression(whole)
+
+
+def _mentions(text: str, spelled: str) -> int:
+    """How often a text mentions a name, whatever is asked of it."""
+    name = spelled if spelled.startswith("self.") else re.split(r"[.\[]", spelled)[0]
+    return len(re.findall(rf"(?<![\w.]){re.escape(name)}\b", text))
+
+
+def _all_into(at: int, into: Callable[[int], Iterable[int]]) -> set[int]:
+    """All that flows into an entry, however far away."""
+    found: set[int] = set()
+    pending = [at]
+    while pending:
+        new = {*into(pending.pop())} - found
+        found |= new
+        pending += new
+    return found

@@ -1,0 +1,158 @@
+"""Statistics of numbers that can be merged: of parts of a tensor, calls of a module, micro-batches, processes.
+
+A row is a tuple of ten floats, one for each of ``COLUMNS``. Counts and extremes are exact under any split of the
+numbers; sums are exact to rounding: each part is summed in float32 or wider, and parts are added in float64. All but
+the count and those of NaN and Inf are over the finite numbers, so that one NaN neither poisons a mean nor vanishes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+Row = tuple[float, ...]
+Numbers = NDArray[Any]
+
+COLUMNS = ("count", "finite", "nan", "posinf", "neginf", "zeros", "sum", "squares", "min", "max")
+NOTHING: Row = (0.0,) * 8 + (math.inf, -math.inf)
+"""The row of no numbers, which changes nothing that it is merged with."""
+
+CHUNK = 1 << 18  # elements: what is read from memory once lies in the cache when it is read again
+UNDERFLOW = 2.0**-102  # mean square in float32 below which squares have lost digits: the smallest normal one / epsilon
+CANCELLATION = 0.05  # variance / mean square below which a deviation from float32 sums would be rounding
+
+
+def measured(numbers: Numbers, total: float | None = None) -> Row:
+    """The row of an array of float32 or float64. ``total`` is its sum, if that is known.
+
+    A finite sum proves that all numbers are finite: NaN and Inf are told apart only where it is not.
+
+    >>> dict(zip(COLUMNS, measured(numpy.array([0.0, 3.0, math.nan])), strict=True))["squares"]
+    9.0
+    """
+    if not numbers.size:
+        return NOTHING
+    flat = numbers.reshape(-1)
+    with numpy.errstate(all="ignore"):  # an overflow is seen by its result
+        if total is None:
+            total = float(numpy.add.reduce(flat))
+        squares = float(numpy.dot(flat, flat)) if math.isfinite(total) else math.inf
+        size = flat.size
+        if math.isinf(squares):
+            return _measured_wide(flat)
+        zeros = int(numpy.count_nonzero(numpy.equal(flat, 0)))
+        if flat.dtype != numpy.float64 and zeros < size and _is_rounded(size, total, squares):
+            return _measured_wide(flat)
+        low, high = float(numpy.minimum.reduce(flat)), float(numpy.maximum.reduce(flat))
+    return (float(size), float(size), 0.0, 0.0, 0.0, float(zeros), total, squares, low, high)
+
+
+def _is_rounded(size: int, total: float, squares: float) -> bool:
+    """Are float32 sums too coarse, because squares underflow or the variance is a small rest of the mean square?"""
+    return squares < size * UNDERFLOW or size * squares - total * total < CANCELLATION * size * squares
+
+
+def _measured_wide(flat: Numbers) -> Row:
+    """The same in float64, of numbers that may not be finite."""
+    size = flat.size
+    kept = flat[numpy.isfinite(flat)].astype(numpy.float64)
+    nan, above = (int(numpy.count_nonzero(found)) for found in (numpy.isnan(flat), numpy.isposinf(flat)))
+    counts = (size, kept.size, nan, above, size - kept.size - nan - above, int(numpy.count_nonzero(kept == 0)))
+    if not kept.size:
+        return (*map(float, counts), *NOTHING[6:])
+    sums = (float(kept.sum()), float(numpy.dot(kept, kept)))
+    return (*map(float, counts), *sums, float(kept.min()), float(kept.max()))
+
+
+def merged(first: Row, second: Row) -> Row:
+    """The row of all numbers of both.
+
+    >>> merged(measured(numpy.array([1.0])), measured(numpy.array([2.0, 4.0])))[6:]
+    (7.0, 21.0, 1.0, 4.0)
+    """
+    a, b, c, d, e, f, g, h, low, high = first
+    A, B, C, D, E, F, G, H, lower, higher = second  # noqa: N806
+    return (a + A, b + B, c + C, d + D, e + E, f + F, g + G, h + H, min(low, lower), max(high, higher))
+
+
+def repeated(row: Row, times: int) -> Row:
+    """The row of numbers that are there so many times, as those of an expanded tensor.
+
+    >>> repeated(measured(numpy.array([2.0])), 3)[6:]
+    (6.0, 12.0, 2.0, 2.0)
+    """
+    return (*(number * times for number in row[:8]), *row[8:])
+
+
+def scaled(row: Row, factor: float) -> Row:
+    """The row of the numbers times a positive factor."""
+    sums = (row[6] * factor, row[7] * factor * factor)
+    return (*row[:6], *sums, row[8] * factor, row[9] * factor)
+
+
+def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], where: Any = ...) -> None:
+    """Merge arrays of many rows, column by column, into the first, at ``where``."""
+    for column, numbers in other.items():
+        join = {"min": numpy.minimum, "max": numpy.maximum}.get(column, numpy.add)
+        into[column][where] = join(into[column][where], numbers)
+
+
+# what is read of them
+
+
+def _mean(of: Mapping[str, Numbers]) -> Numbers:
+    return of["sum"] / of["finite"]
+
+
+def _rms(of: Mapping[str, Numbers]) -> Any:
+    return numpy.sqrt(of["squares"] / of["finite"])
+
+
+def _std(of: Mapping[str, Numbers]) -> Any:
+    return numpy.sqrt(numpy.maximum(of["squares"] / of["finite"] - _mean(of) ** 2, 0))
+
+
+def _absmax(of: Mapping[str, Numbers]) -> Numbers:
+    largest: Numbers = numpy.maximum(-_extreme("min")(of), _extreme("max")(of))
+    return largest
+
+
+def _extreme(column: str) -> Callable[[Mapping[str, Numbers]], Numbers]:
+    return lambda of: numpy.where(of["finite"] > 0, of[column], numpy.nan)
+
+
+def _counted(column: str) -> Callable[[Mapping[str, Numbers]], Numbers]:
+    return lambda of: numpy.where(of["count"] > 0, of[column], numpy.nan)
+
+
+STATISTICS: Mapping[str, tuple[tuple[str, ...], Callable[[Mapping[str, Numbers]], Numbers]]] = {
+    **{column: (("count", column), _counted(column)) for column in COLUMNS[:8]},
+    **{column: (("finite", column), _extreme(column)) for column in COLUMNS[8:]},
+    "mean": (("finite", "sum"), _mean),
+    "rms": (("finite", "squares"), _rms),
+    "std": (("finite", "sum", "squares"), _std),
+    "absmax": (("finite", "min", "max"), _absmax),
+}
+"""By the name of a statistic: the columns that it is computed from, and how. It is NaN where there are no numbers."""
+
+
+def statistic(name: str, columns: Mapping[str, Numbers]) -> Numbers:
+    """A statistic of many rows, given by their columns.
+
+    >>> row = measured(numpy.array([3.0, -3.0, math.inf]))
+    >>> columns = {column: numpy.array([number]) for column, number in zip(COLUMNS, row, strict=True)}
+    >>> statistic("rms", columns), statistic("posinf", columns)
+    (array([3.]), array([1.]))
+    """
+    with numpy.errstate(all="ignore"):
+        return STATISTICS[name][1](columns)
+
+
+def columns_for(statistics: Iterable[str]) -> list[str]:
+    """The columns that these statistics are computed from."""
+    needed = {column for name in statistics for column in STATISTICS[name][0]}
+    return [column for column in COLUMNS if column in needed]

@@ -1,0 +1,95 @@
+"""The parameters that a block was to train, and which of them got no gradient."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from backprobe.record.positions import Position
+from backprobe.record.source import Source
+
+
+class Ran(StrEnum):
+    """Did the module that holds a parameter run?"""
+
+    CALLED = "called"
+    PARTLY = "partly"  # others of its parameters got a gradient
+    OWN = "own"  # its forward is the program's own code, which mentions the parameter where ``calls`` says, if it does
+    NOT_CALLED = "not_called"
+    ASKED = "asked"  # a tape of the program was asked for the gradient, and why it gave none is known by itself
+    REPLACED = "replaced"  # it did, with another tensor in the place of the parameter
+    NEVER_READ = "never_read"  # it did, or it is not known to, and never read the parameter
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ModuleCall:
+    """A call in the program's own code in which a module ran: the statement, and the text of the call in it.
+
+    ``mode`` is the mode in which gradients were switched off, empty where they were not, and ``switched`` the line
+    that did so, if it is known. ``is_unread`` says that nothing reads the name that the statement gives the result.
+    """
+
+    source: Source
+    text: str
+    mode: str = ""
+    switched: Source | None = None
+    is_unread: bool = False
+
+
+@dataclass(frozen=True)
+class UsedAt:
+    """The statements in which the program takes on what a module returned, or a parameter: the entry ``at``, which has
+    no gradient. They are known for blocks around models, whose forwards are not followed.
+    """
+
+    at: Position
+    uses: tuple[ModuleCall, ...]
+
+
+@dataclass(frozen=True)
+class Untrained:
+    """A parameter that requires a gradient and got none.
+
+    ``name`` is what the program calls it: ``net.enc.weight``. ``module`` is the module that it lies in and ``kind`` the
+    class of that; of a module that was not called it is the outermost such. Both are empty for a tensor of its own.
+    ``calls`` are the lines in which it ran. ``carriers`` are the entries that lead back to the parameter, those nearest
+    to it, and ``own`` is its own entry, if it has one. ``held_by`` is the optimizer, if one has it.
+    """
+
+    name: str
+    module: str
+    kind: str
+    ran: Ran
+    held_by: str = ""
+    calls: tuple[ModuleCall, ...] = ()
+    carriers: tuple[Position, ...] = ()
+    own: Position | None = None
+
+
+@dataclass(frozen=True)
+class Unregistered:
+    """A parameter that got a gradient, and that no model and no optimizer has: it lies in a plain list or dict.
+
+    ``place`` is the attribute that holds it, ``net.layers``, and ``kind`` the type of what that is.
+    """
+
+    name: str
+    place: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """What became of the parameters that optimizers which stepped have, or where none did (``stepped``) the models.
+
+    ``count`` is how many of them require a gradient, and ``frozen`` how many parameters do not. ``cleared`` are the
+    names of those that ``backward()`` came to, and that had no ``.grad`` when their optimizer stepped.
+    """
+
+    count: int
+    frozen: int = 0
+    stepped: bool = False
+    untrained: tuple[Untrained, ...] = ()
+    unregistered: tuple[Unregistered, ...] = ()
+    cleared: tuple[str, ...] = ()

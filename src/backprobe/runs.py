@@ -1,0 +1,354 @@
+"""The run that users read: what a watched training left on disk, as series over its steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
+from backprobe.findings.phrasing import listed, plural
+from backprobe.markup import facts, shown
+from backprobe.record.brief import cut, kind, written
+from backprobe.record.names import COUNT, canonical, nearest, outside
+
+if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.storage.runs.merged import RunReader
+
+NEAR = 3  # steps on each side that an error names
+
+
+def open_run(folder: str | os.PathLike[str]) -> Run:
+    """Open what ``bp.watch(model, folder)`` wrote, also while it is being written, and from another process.
+
+    >>> import tempfile, torch, backprobe as bp
+    >>> model, folder = torch.nn.Linear(3, 1), tempfile.mkdtemp()
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with bp.watch(model, folder, optimizer=optimizer):
+    ...     for x in torch.ones(5, 3):
+    ...         model(x).sum().backward()
+    ...         optimizer.step()
+    >>> with bp.open_run(folder) as run:
+    ...     steps, counts = run.series("weight", "grad.finite")
+    >>> steps, counts
+    (array([0, 1, 2, 3, 4]), array([3., 3., 3., 3., 3.]))
+
+    Raises BadRun for a folder that is not a run, is damaged, or was written by another version. Nothing in it is run.
+    """
+    is_path = isinstance(folder, str | os.PathLike)
+    asked = f"bp.open_run({repr(os.fspath(folder)) if is_path else written(folder)})"
+    if not is_path or not os.fspath(folder):
+        raise BadOption(
+            "a run is a folder, whose path is a text", asked=asked, found=kind(folder) if folder != "" else "no text",
+            next="bp.open_run('runs/exp1')",
+        )  # fmt: skip
+    from backprobe.storage.runs.merged import open_ranks
+
+    return Run(Path(folder), open_ranks(Path(folder), asked))
+
+
+class Run:
+    """A run on disk, opened to be read. What is written meanwhile is there at the next look.
+
+    A name means all calls in a step together, of all processes. A *field* is a kind of numbers and a statistic of them,
+    as in ``grad.rms``: ``run.fields`` lists them.
+    """
+
+    def __init__(self, folder: Path, reader: RunReader) -> None:
+        self.folder = folder
+        """Where it is."""
+        self._reader = reader
+
+    # what there is
+
+    @property
+    def steps(self) -> Any:
+        """The numbers of the steps that have a row, in order: a NumPy array of int64."""
+        return self._reader.info()["step"]
+
+    @property
+    def skipped(self) -> Any:
+        """The steps that a ``GradScaler`` skipped."""
+        info = self._reader.info()
+        return info["step"][info["skipped"] > 0]
+
+    @property
+    def names(self) -> list[str]:
+        """Every name that has a row in some step, in the order of the model."""
+        return list(dict.fromkeys(name for name, _ in self._reader.rows()))
+
+    @property
+    def fields(self) -> list[str]:
+        """Every field that some name has."""
+        from backprobe.record.statistics import STATISTICS
+        from backprobe.storage.runs.merged import LOGGED, RATIO
+
+        kinds = dict.fromkeys(kind for _, kind in self._reader.rows())
+        found = [f"{kind}.{name}" for kind in kinds if kind != LOGGED for name in STATISTICS]
+        return found + [RATIO] * ({"update", "param"} <= kinds.keys()) + [LOGGED] * (LOGGED in kinds)
+
+    @property
+    def attempts(self) -> list[Mapping[str, Any]]:
+        """Each start of the training: its options, its first step, versions, and how the file was written."""
+        return [attempt.facts for attempt in self._reader.attempts()]
+
+    @property
+    def ranks(self) -> list[int]:
+        """The processes whose files there are."""
+        return list(self._reader.ranks)
+
+    # numbers
+
+    def series(self, name: str, field: str) -> tuple[Any, Any]:
+        """The steps in which a name has a field, and its numbers: int64 of shape (n,), float64 of shape (n,).
+
+        A step whose statistic is NaN is in it, as the rms of a value that is NaN everywhere.
+
+        Raises UnknownName, AmbiguousName and BadOption.
+        """
+        asked = f"run.series({cut(written(name))}, {cut(written(field))})"
+        kind = self._kind(field, asked)
+        full = self._resolve(name, asked)
+        self._check_kind(full, kind, asked)
+        steps, numbers = self._reader.field([full], field)
+        _, counts = self._reader.field([full], f"{kind}.count")
+        both = min(len(steps), len(numbers[0]), len(counts[0]))
+        is_there = counts[0][:both] > 0
+        return steps[:both][is_there], numbers[0][:both][is_there]
+
+    def grid(self, field: str) -> tuple[list[str], Any, Any]:
+        """The names that have a field, the steps, and the field of all of them: float64 of shape (names, steps).
+
+        It is NaN where a name has no row in a step. Raises BadOption.
+        """
+        kind = self._kind(field, f"run.grid({cut(written(field))})")
+        names = [name for name, one in self._reader.rows() if one == kind]
+        return names, *self._reader.field(names, field)
+
+    def at(self, step: int) -> Step:
+        """The rows of a step: a mapping from names to mappings from fields to numbers. Raises UnknownStep."""
+        found = None
+        if isinstance(step, int) or hasattr(step, "__index__"):
+            found = self._reader.at(int(step))
+        if found is None:
+            raise self._unknown_step(step)
+        info, attempt, rows = found
+        return Step(self, info, attempt, rows)
+
+    def histogram(self, name: str, kind: str = "grad") -> Histogram:
+        """How many numbers of a name had which magnitude, at the steps for which ``bp.watch(histogram=n)`` has counted.
+
+        ``kind`` is ``"value"``, ``"grad"``, ``"param"`` or ``"update"``. Raises UnknownName, AmbiguousName, BadOption.
+        """
+        asked = f"run.histogram({cut(written(name))}, {cut(written(kind))})"
+        kinds = [one for one in dict.fromkeys(one for _, one in self._reader.rows()) if one != "logged"]
+        if kind not in kinds:
+            raise BadOption(
+                f"this run has no kind {cut(written(kind))}",
+                asked=asked,
+                found=listed(kinds),
+                next="run.fields, for every kind with its statistics",
+            )
+        from backprobe.record.exponents import table_of
+
+        full = self._resolve(name, asked)
+        self._check_kind(full, kind, asked)
+        found = self._reader.exponents(full, kind)
+        return Histogram([*found], *table_of([*found.values()]), [one.smallest for one in found.values()])
+
+    def to_arrow(self) -> Any:
+        """The whole run as a ``pyarrow.Table``: a row for each step, name and kind, with all statistics.
+
+        ``pyarrow.parquet.write_table(run.to_arrow(), path)`` writes it. Raises NotInstalled.
+        """
+        arrow = installed("pyarrow", extra="arrow", asked="run.to_arrow()")
+        from backprobe.storage.runs.table import table
+
+        return arrow.table(table(self._reader))
+
+    # names
+
+    def _kind(self, field: Any, asked: str) -> str:
+        """The kind that a field is of. Raises BadOption."""
+        known = self.fields
+        if field not in known:
+            close = nearest(field, known) if isinstance(field, str) else []
+            raise BadOption(
+                f"this run has no field {cut(written(field))}", asked=asked,
+                found=f"{plural(len(known), 'field')}, the nearest: {listed(close)}" if close else listed(known),
+                next=asked.rpartition(written(field))[0] + f"{close[0]!r})" if close else "run.fields, for every field",
+            )  # fmt: skip
+        return str(field).partition(".")[0]
+
+    def _check_kind(self, name: str, kind: str, asked: str) -> None:
+        """Raises BadOption for a kind of numbers that a name does not have."""
+        kinds = [one for other, one in self._reader.rows() if other == name]
+        if kind not in kinds:
+            known = "logged" if kinds == ["logged"] else f"{kinds[0]}.rms"
+            raise BadOption(
+                f"{name!r} has no {kind}", asked=asked, found=f"it has {listed(kinds)}",
+                next=f"run.series({name!r}, {known!r})",
+            )  # fmt: skip
+
+    def _resolve(self, name: Any, asked: str) -> str:
+        """The name of a row, of the spellings that names have. Raises BadName, UnknownName and AmbiguousName."""
+        known = dict.fromkeys(self.names)
+        if not isinstance(name, str):
+            raise BadName(f"a name is a text, not {kind(name)}", asked=asked, next="run.names, for every name")
+        if name in known:
+            return name
+        read = outside(name)
+        if any(read[found.start()] for found in COUNT.finditer(name)):
+            raise BadName(
+                f"a run has no counts: {cut(name)!r} asks for one of several calls", asked=asked,
+                why="a name means all its calls in a step, merged", next=asked.replace(name, COUNT.sub("", name)),
+            )  # fmt: skip
+        full = canonical(name)
+        aliases = self._reader.aliases()
+        for one in (full, full.removeprefix(":"), full.removesuffix(":return"), aliases.get(full)):
+            if one in known:
+                return one  # type: ignore[return-value]  # None is in no run
+        beginning = f"{full.removeprefix(':')}." if ":" in full or full == "return" else f"{full}:return."
+        leaves = [one for one in known if one.startswith(beginning)]
+        if len(leaves) == 1:
+            return leaves[0]
+        if leaves:
+            raise AmbiguousName(
+                f"{cut(name)!r} returns several tensors", asked=asked, found=listed(leaves),
+                next=asked.replace(name, leaves[0]),
+            )  # fmt: skip
+        close = nearest(name, [*known, *aliases])
+        raise UnknownName(
+            f"no row is named {cut(name)!r}", asked=asked,
+            found=plural(len(known), "name") + (f", the nearest: {listed(close)}" if close else ""),
+            next=asked.replace(name, close[0]) if close else "run.names, for every name",
+        )  # fmt: skip
+
+    def _unknown_step(self, step: Any) -> UnknownStep:
+        steps = self.steps.tolist()
+        asked = f"run.at({cut(written(step))})"
+        if not isinstance(step, int) and not hasattr(step, "__index__"):
+            return UnknownStep(
+                f"a step is a number, not {cut(written(step))}", asked=asked, next="run.steps, for every step"
+            )
+        near = sorted(sorted(steps, key=lambda one: abs(one - step))[: 2 * NEAR])
+        return UnknownStep(
+            f"the run has no step {step}", asked=asked,
+            found=f"{plural(len(steps), 'step')}, the nearest: {listed(near)}" if near else "no step so far",
+            next=f"run.at({min(near, key=lambda one: abs(one - step))})" if near else "run.steps, when one was written",
+        )  # fmt: skip
+
+    # as an object
+
+    def close(self) -> None:
+        """Close its files."""
+        self._reader.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _facts(self) -> list[tuple[str, str]]:
+        steps = self.steps
+        kinds = dict.fromkeys(kind for _, kind in self._reader.rows())
+        known = [("steps", f"{len(steps)}, from {steps[0]} to {steps[-1]}" if len(steps) else "none so far")]
+        known += [
+            ("skipped", listed(self.skipped.tolist())),
+            ("names", f"{len(self.names)}"),
+            ("kinds", ", ".join(kinds)),
+        ]
+        starts = len(self._reader.attempts())
+        known += [
+            ("starts", str(starts) if starts > 1 else ""),
+            ("ranks", listed(self.ranks) if self.ranks != [0] else ""),
+        ]
+        return known
+
+    def __repr__(self) -> str:
+        counts = f"{plural(len(self.steps), 'step')}, {plural(len(self.names), 'name')}"
+        return f"<backprobe.Run {str(self.folder)!r}: {counts}>"
+
+    def __str__(self) -> str:
+        lines = [f"  {label + ':':<8} {text}" for label, text in self._facts() if text]
+        return "\n".join([f"run in {self.folder}", *lines])
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"run in {self.folder}", self._facts()))
+
+
+class Histogram:
+    """Magnitudes over steps: a bin for each power of two. Zeros and what is not finite are in none.
+
+    float16 holds magnitudes from exponent -14 to 15, less exactly down to -24; bfloat16 and float32 from -126 to 127.
+    """
+
+    def __init__(self, steps: Any, exponents: Any, counts: Any, smallest: Any) -> None:
+        import numpy
+
+        self.steps = numpy.array(steps, numpy.int64)
+        """The steps that were counted: int64 of shape (n,)."""
+        self.exponents = exponents
+        """The exponents: int64 of shape (m,). Bin ``e`` has magnitudes from ``2**e`` to below ``2**(e + 1)``."""
+        self.counts = counts
+        """How many numbers there are in each: int64 of shape (n, m)."""
+        self.smallest = numpy.array(smallest, numpy.float64)
+        """The smallest magnitude but zero of each step: float64 of shape (n,), infinite where there is none."""
+
+    def __repr__(self) -> str:
+        between = f", exponents {self.exponents[0]} to {self.exponents[-1]}" if len(self.exponents) else ""
+        return f"<backprobe.Histogram: {plural(len(self.steps), 'step')}{between}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(repr(self)[1:-1], []))
+
+
+class Step(Mapping[str, Mapping[str, float]]):
+    """One step of a run: ``run.at(120)["h.3.attn"]["grad.rms"]``. A name may be spelled as in ``run.series``."""
+
+    def __init__(self, run: Run, info: Any, attempt: int, rows: Mapping[str, Mapping[str, float]]) -> None:
+        self.step = int(info["step"])
+        """Its number."""
+        self.time = float(info["time"])
+        """When it ended, in seconds since 1970."""
+        self.backwards = int(info["backwards"])
+        """How many calls of ``backward()`` were measured in it: micro-batches, or those of a closure."""
+        self.skipped = bool(info["skipped"])
+        """Did a ``GradScaler`` skip it?"""
+        self.attempt = attempt
+        """The start of the training that made it, counted from 0."""
+        self._run, self._rows = run, rows
+
+    def __getitem__(self, name: str) -> Mapping[str, float]:
+        """The fields of a name. Raises UnknownName, AmbiguousName and BadName."""
+        if name not in self._rows:
+            asked = f"run.at({self.step})[{cut(written(name))}]"
+            full = self._run._resolve(name, asked)
+            if full not in self._rows:
+                raise UnknownName(
+                    f"{full!r} has no row in step {self.step}", asked=asked, found=plural(len(self._rows), "name"),
+                    why="it was not called in this step, or no numbers came to it",
+                    next=f"run.series({full!r}, field), for the steps that it has",
+                )  # fmt: skip
+            name = full
+        return self._rows[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __repr__(self) -> str:
+        marked = ", skipped" * self.skipped
+        return (
+            f"<backprobe.Step {self.step}: {plural(len(self), 'name')}, {plural(self.backwards, 'backward')}{marked}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return shown(facts(repr(self)[1:-1], [("names", listed(list(self)))]))

@@ -1,0 +1,133 @@
+"""Fitting the columns of a table to a width: names are cut in the middle, sources first of all, numbers never."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+GAP = 2
+ALIAS = "= "
+LEAST_NAME = 24  # characters that names get before the shapes of values go
+BOUNDARY = re.compile(r"(?=[./:])")
+Forms = tuple[str, str, str]
+"""One thing in words: in full, shorter, and shortest."""
+
+TITLES = ("name", "value", "gradient", "source")
+LEVELS = ((0, 0), (1, 2), (2, 2))
+"""Which forms of value and gradient go together: a gradient has the shape of its value."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a table says of one entry."""
+
+    names: tuple[str, ...]
+    value: Forms
+    gradient: Forms  # or in each form why there is none
+    place: str
+    statement: str
+    ok: bool
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """The four columns in full; a name has a line of its own."""
+        source = f"{self.place}  {self.statement}" if self.place else ""
+        return "\n".join(self.names), self.value[0], self.gradient[0], source
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How wide each column is, and which forms it shows."""
+
+    name: int
+    value: int
+    gradient: int
+    source: int  # 0 for none
+    level: int
+
+    @classmethod
+    def fitting(cls, rows: Sequence[Row], width: int) -> Columns:
+        """The widest forms beside which the names have room; beside which some of them have; or the shortest."""
+        longest = max((len(name) for row in rows for name in row.names), default=0)
+        longest = max(longest, len(TITLES[0]))
+        rooms = []
+        for value, gradient in LEVELS:
+            of_value = max([len(TITLES[1]), *(len(row.value[value]) for row in rows)])
+            shown = (row.gradient[gradient if row.ok else -1] for row in rows)
+            of_gradient = max([len(TITLES[2]), *map(len, shown)])
+            rooms.append((width - of_value - of_gradient - 2 * GAP, of_value, of_gradient))
+        fits = [at for at, (room, *_) in enumerate(rooms) if room >= longest]
+        enough = [at for at, (room, *_) in enumerate(rooms) if room >= LEAST_NAME]
+        level = (fits or enough or [len(rooms) - 1])[0]
+        room, of_value, of_gradient = rooms[level]
+        name = min(longest, max(room, len(TITLES[0])))
+        left = room - name - GAP
+        places = max((len(row.place) for row in rows), default=0)
+        return cls(name, of_value, of_gradient, left if left >= max(places, len(TITLES[3])) else 0, level)
+
+    @property
+    def titles(self) -> list[str]:
+        return [TITLES[0].ljust(self.name), TITLES[1].ljust(self.value), TITLES[2].ljust(self.gradient),
+                *([TITLES[3]] if self.source else [])]  # fmt: skip
+
+    def cells(self, row: Row, name: str) -> list[str]:
+        """The cells of the first line of a row, each as wide as its column. Why there is no gradient may go on."""
+        value, gradient = LEVELS[self.level]
+        shown = [name.ljust(self.name), row.value[value].ljust(self.value)]
+        if not row.ok and len(row.gradient[0]) > self.gradient and self.source:
+            return [*shown, cut(row.gradient[0], self.gradient + GAP + self.source)]
+        words = row.gradient[gradient] if row.ok or len(row.gradient[0]) > self.gradient else row.gradient[0]
+        shown.append(words.ljust(self.gradient))
+        return [*shown, cut(row.cells[3], self.source)] if self.source else shown
+
+
+def cut(text: str, width: int) -> str:
+    """The beginning of a text that is too long."""
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
+
+
+def elided(names: Sequence[str], width: int) -> list[str]:
+    """The names, with the middle of their paths left out where they are too long; still different where they can be.
+
+    An alias begins with a sign of its own.
+    """
+    long = [name.removeprefix(ALIAS) for name in names if len(name) > width]
+    common = 0
+    if len({_elided(name, width) for name in long}) < len({*long}):
+        common = _common(long)
+    return [_without(name, common, width) for name in names]
+
+
+def _without(name: str, common: int, width: int) -> str:
+    if len(name) <= width:
+        return name
+    sign = ALIAS if name.startswith(ALIAS) else ""
+    lead = sign + ("…" if common else "")
+    return lead + _elided(name.removeprefix(sign)[common:], width - len(lead))
+
+
+def _elided(name: str, width: int) -> str:
+    if len(name) <= width:
+        return name
+    *parts, last = BOUNDARY.split(name)
+    head = ""
+    for part in parts:
+        if len(head) + len(part) + 1 + len(last) > width:
+            break
+        head += part
+    if head:
+        return f"{head}…{last}"
+    kept = max(width - 1, 2)
+    return f"{name[: kept // 3]}…{name[-(kept - kept // 3) :]}"
+
+
+def _common(names: Sequence[str]) -> int:
+    """How many characters of whole segments all names begin with, and the sign that follows."""
+    paths = [BOUNDARY.split(name)[:-1] for name in names]
+    length = 0
+    for parts in zip(*paths, strict=False):
+        if len({*parts}) > 1:
+            break
+        length += len(parts[0])
+    return length + 1 if length else 0

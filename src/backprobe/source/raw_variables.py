@@ -1,0 +1,66 @@
+"""Variables that must not be read: Python 3.13.0 to 3.13.2 crash on them (github.com/python/cpython/issues/128396).
+
+A comprehension runs in the frame around it, and uses the place of the variable of that name. Where a function made in
+that frame captures the variable, the place holds a cell else, and ``f_locals`` takes what the comprehension keeps there
+for one. In modules and bodies of classes asking for ``f_locals`` is enough.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from functools import lru_cache
+from types import CodeType, FrameType
+
+from backprobe.source.bytecode import To, names_hidden, variables
+
+CRASHES = (3, 13) <= sys.version_info < (3, 13, 3)
+NONE: frozenset[str] = frozenset()
+
+
+def raw_variables(frame: FrameType) -> frozenset[str]:
+    """The variables of a frame that must not be read now."""
+    if not CRASHES:
+        return NONE
+    spans = _spans(frame.f_code)
+    return frozenset(name for name, first, last in spans if first < frame.f_lasti <= last) if spans else NONE
+
+
+@lru_cache(4096)
+def _spans(code: CodeType) -> tuple[tuple[str, int, int], ...]:
+    """The instructions between which a captured variable's place belongs to a comprehension that does not capture it.
+
+    What puts back the variable at the end, and where the comprehension raises, has the place of the whole comprehension
+    in the source text, as what hides it has.
+    """
+    at_risk = names_hidden(code).intersection((*code.co_cellvars, *code.co_freevars))
+    if not at_risk:
+        return ()
+    instructions = list(dis.get_instructions(code))
+    found = []
+    for at, hiding in enumerate(instructions):
+        for to, name in variables(hiding, code):
+            if to is To.HIDE and name in at_risk and not _is_captured(name, instructions, at):
+                ends = [
+                    one for one in range(at + 1, len(instructions))
+                    if instructions[one].positions == hiding.positions
+                    and (To.STORE, name) in variables(instructions[one], code)
+                ]  # fmt: skip
+                if ends:
+                    found.append((name, hiding.offset, instructions[ends[0]].offset))
+                for end in ends[1:]:  # after an error
+                    first = end
+                    while instructions[first].positions == hiding.positions:
+                        first -= 1
+                    found.append((name, instructions[first].offset, instructions[end].offset))
+    return tuple(found)
+
+
+def _is_captured(name: str, instructions: list[dis.Instruction], at: int) -> bool:
+    """Does the comprehension make a cell of its variable?"""
+    for following in instructions[at + 1 :]:
+        if following.opname not in ("LOAD_FAST_AND_CLEAR", "MAKE_CELL"):
+            return False
+        if following.opname == "MAKE_CELL" and following.argval == name:
+            return True
+    return False

@@ -1,0 +1,115 @@
+"""The layout of a rank's file, and the plain data that goes in and out.
+
+The statistics of a step are a matrix of columns × rows in float64: the columns are those of a statistic, and the rows
+belong to names, each with a kind of number (``value``, ``grad``). A row's place is the same in all steps of an attempt:
+names that come later get later places, and a step that has none of their numbers has the row of no numbers.
+
+- ``steps`` holds one blob for each step, as it was committed: the newest steps only.
+- ``chunks`` and ``columns`` hold the older ones: some hundred steps together, a blob for each column, with the numbers
+  of a row side by side. A column that does not change within a chunk, as most counts, is stored once.
+
+- ``exponents`` has a row for each histogram, by row and step.
+
+So ``at`` reads one blob or one chunk, and a series reads a few numbers of each chunk. How many steps are in a chunk is
+chosen so that it holds about ``CHUNK_BYTES``: reading one step of a chunk costs that much, and so does a series in the
+newest steps.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.record.exponents import Exponents
+from backprobe.record.statistics import COLUMNS, NOTHING
+
+APPLICATION = 0x62707277  # "bprw"
+VERSION = 2
+PAGE = 16384
+CHUNK_BYTES = 4 << 20
+MOST_STEPS = 1024  # in a chunk
+FILE, LOCK = "rank-{}.sqlite", "rank-{}.lock"
+Matrix = NDArray[numpy.float64]
+
+TABLES = """
+CREATE TABLE attempts (attempt INTEGER PRIMARY KEY, facts TEXT NOT NULL);
+CREATE TABLE rows (attempt INTEGER, place INTEGER, name TEXT, kind TEXT, merge TEXT, PRIMARY KEY (attempt, place));
+CREATE TABLE aliases (attempt INTEGER, alias TEXT, name TEXT, PRIMARY KEY (attempt, alias));
+CREATE TABLE steps (id INTEGER PRIMARY KEY, attempt INTEGER, info BLOB, data BLOB);
+CREATE TABLE chunks (id INTEGER PRIMARY KEY, attempt INTEGER, count INTEGER, height INTEGER, info BLOB);
+CREATE TABLE columns (id INTEGER PRIMARY KEY, data BLOB);
+CREATE TABLE exponents (attempt INTEGER, place INTEGER, step INTEGER, low INTEGER, smallest REAL, counts BLOB,
+  PRIMARY KEY (attempt, place, step)) WITHOUT ROWID;
+"""
+
+INFO = numpy.dtype([("step", "<i8"), ("time", "<f8"), ("backwards", "<i4"), ("skipped", "<i4")])
+"""What is known of a step beside its statistics; ``time`` is in seconds since 1970."""
+
+Merge = Literal["sum", "once"]
+"""How processes' rows of a name become one: their numbers are parts of a whole, or the same in each."""
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """What a row is about."""
+
+    name: str
+    kind: str
+    merge: Merge = "sum"
+
+
+@dataclass(frozen=True)
+class StepData:
+    """One step: its number, what is known of it, and its statistics, a matrix of columns × rows."""
+
+    step: int
+    matrix: Matrix
+    time: float = 0.0
+    backwards: int = 0
+    skipped: bool = False
+    exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were taken
+
+    def info(self) -> NDArray[Any]:
+        return numpy.array([(self.step, self.time, self.backwards, self.skipped)], INFO)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of the training: its number, and what it was started with."""
+
+    number: int
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, number: int, text: str) -> Attempt:
+        return cls(number, json.loads(text))
+
+
+def file_of(folder: Path, rank: int) -> Path:
+    return folder / FILE.format(rank)
+
+
+def column_id(chunk: int, column: str) -> int:
+    """The key of a column's blob."""
+    return chunk * len(COLUMNS) + COLUMNS.index(column)
+
+
+def nothing(shape: tuple[int, ...], column: str) -> Matrix:
+    """A column for rows of no numbers."""
+    return numpy.full(shape, NOTHING[COLUMNS.index(column)])
+
+
+def blank(height: int) -> Matrix:
+    """A step of so many rows of no numbers."""
+    return numpy.repeat(numpy.array(NOTHING)[:, None], height, axis=1)
+
+
+def steps_in_chunk(height: int) -> int:
+    """How many steps of so many rows are put together."""
+    return min(MOST_STEPS, max(1, CHUNK_BYTES // (8 * len(COLUMNS) * max(1, height))))

@@ -1,0 +1,193 @@
+"""All ranks of a run read as one: parts of a whole are added up, and what is the same in each process counts once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.errors import BadRun
+from backprobe.record.exponents import Exponents, merged_exponents
+from backprobe.record.statistics import (
+    COLUMNS,
+    STATISTICS,
+    Numbers,
+    Row,
+    columns_for,
+    merge_columns,
+    merged,
+    statistic,
+)
+from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, nothing
+from backprobe.storage.runs.reader import RankFile
+
+LOGGED = "logged"
+"""The kind of numbers that the program logs itself, and the field that shows them."""
+RATIO = "update.ratio"
+MOST_OPEN = 64  # files
+Key = tuple[str, str]
+"""Name and kind of a row."""
+
+
+def open_ranks(folder: Path, asked: str) -> RunReader:
+    """The files of a run, opened. Raises BadRun."""
+    before, after = FILE.split("{}")
+    found = {
+        int(one.name[len(before) : -len(after)]): one for one in folder.glob(FILE.format("*"))
+        if one.name[len(before) : -len(after)].isdecimal()
+    }  # fmt: skip
+    if not found:
+        what = "a folder without one" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
+        raise BadRun(
+            f"{folder} is not a run: it has no {FILE.format(0)}", asked=asked, found=what,
+            next="the folder that bp.watch(model, folder) was given",
+        )  # fmt: skip
+    kept_open = len(found) <= MOST_OPEN
+    return RunReader({rank: RankFile(found[rank], asked, kept_open) for rank in sorted(found)})
+
+
+class RunReader:
+    """The ranks of a run, by their numbers."""
+
+    def __init__(self, ranks: Mapping[int, RankFile]) -> None:
+        self.ranks = ranks
+
+    def close(self) -> None:
+        for rank in self.ranks.values():
+            rank.close()
+
+    @property
+    def how(self) -> str:
+        """How the files are read; see ``opening``."""
+        return ", ".join(dict.fromkeys(rank.how for rank in self.ranks.values()))
+
+    def rows(self) -> dict[Key, RowKey]:
+        """All rows, by name and kind, in the order of the model."""
+        found: dict[Key, RowKey] = {}
+        for rank in self.ranks.values():
+            found |= {key: row for key, row in rank.index().keys.items() if key not in found}
+        return found
+
+    def aliases(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for rank in self.ranks.values():
+            found |= rank.index().aliases
+        return found
+
+    def attempts(self) -> list[Attempt]:
+        """Those of the first rank."""
+        return next(iter(self.ranks.values())).index().attempts
+
+    def info(self) -> NDArray[Any]:
+        """What is known of each step, in their order; of a step that several ranks have, by the first."""
+        found = [rank.index().info for rank in self.ranks.values()]
+        together = numpy.concatenate(found) if len(found) > 1 else found[0]
+        return together[numpy.unique(together["step"], return_index=True)[1]]
+
+    def columns(self, rows: Sequence[RowKey], wanted: Sequence[str]) -> tuple[NDArray[numpy.int64], dict[str, Matrix]]:
+        """The steps, and matrices of rows × steps by column."""
+        keys = [(row.name, row.kind) for row in rows]
+        if len(self.ranks) == 1:
+            (only,) = self.ranks.values()
+            info, found = only.columns(keys, wanted)
+            return info["step"], found
+        steps = self.info()["step"]
+        wanted = list(dict.fromkeys(("count", *wanted)))
+        total = {column: nothing((len(rows), len(steps)), column) for column in wanted}
+        is_once = numpy.array([row.merge == "once" for row in rows], bool)
+        for rank in self.ranks.values():
+            info, found = rank.columns(keys, wanted)
+            if numpy.array_equal(info["step"], steps):  # as nearly always
+                _add(total, found, slice(None), is_once)
+                continue
+            at = numpy.searchsorted(steps, info["step"])
+            is_known = at < len(steps)
+            is_known[is_known] = steps[at[is_known]] == info["step"][is_known]  # not those written since
+            _add(total, {name: numbers[:, is_known] for name, numbers in found.items()}, at[is_known], is_once)
+        return steps, total
+
+    def field(self, names: Sequence[str], field: str) -> tuple[NDArray[numpy.int64], Matrix]:
+        """The steps, and a field of these names: names × steps, NaN where there is none."""
+        if field == LOGGED:
+            rows = self._rows(names, LOGGED)
+            steps, columns = self.columns(rows, ("count", "finite", "nan", "posinf", "neginf", "sum"))
+            return steps, logged(columns)
+        if field == RATIO:
+            steps, updates = self.field(names, "update.rms")
+            again, sizes = self.field(names, "param.rms")
+            both = min(len(steps), len(again))  # a step may have been written in between
+            with numpy.errstate(all="ignore"):
+                return steps[:both], updates[:, :both] / sizes[:, :both]
+        kind, _, name = field.rpartition(".")
+        steps, columns = self.columns(self._rows(names, kind), columns_for([name]))
+        return steps, statistic(name, columns)
+
+    def exponents(self, name: str, kind: str) -> dict[int, Exponents]:
+        """The histograms of a name, by step in their order."""
+        row = self.rows().get((name, kind), RowKey(name, kind))
+        found: dict[int, Exponents] = {}
+        for rank in self.ranks.values():
+            for step, one in rank.exponents((name, kind)).items():
+                if step not in found:
+                    found[step] = one
+                elif row.merge == "sum":
+                    found[step] = merged_exponents(found[step], one)
+        return dict(sorted(found.items()))
+
+    def _rows(self, names: Sequence[str], kind: str) -> list[RowKey]:
+        known = self.rows()
+        return [known.get((name, kind), RowKey(name, kind)) for name in names]
+
+    def at(self, step: int) -> tuple[Any, int, dict[str, dict[str, float]]] | None:
+        """The info of a step, its attempt, and its fields by name; None where it is not there."""
+        found = [one for rank in self.ranks.values() if (one := rank.at(step)) is not None]
+        if not found:
+            return None
+        known, rows = self.rows(), dict[Key, Row]()
+        for _, _, own in found:
+            for key, row in own.items():
+                if key not in rows:
+                    rows[key] = row
+                elif known[key].merge == "sum":
+                    rows[key] = merged(rows[key], row)
+        return found[0][0], found[0][1], fields(rows)
+
+
+def _add(
+    total: Mapping[str, Matrix], part: Mapping[str, Matrix], at: Any, is_once: NDArray[numpy.bool_]
+) -> None:  # fmt: skip
+    """Add the columns of one rank to those of the ranks before, at these steps."""
+    if is_once.any():
+        is_there = (total["count"][:, at] > 0) & is_once[:, None]
+        part = {name: numpy.where(is_there, nothing((1, 1), name), numbers) for name, numbers in part.items()}
+    merge_columns(total, part, (slice(None), at))
+
+
+def logged(columns: Mapping[str, Numbers]) -> Numbers:
+    """The mean of what was logged; NaN or Inf where that was logged too."""
+    with numpy.errstate(all="ignore"):
+        mean = columns["sum"] / columns["finite"]
+        infinite = numpy.where(columns["posinf"] > 0, numpy.inf, 0) - numpy.where(columns["neginf"] > 0, numpy.inf, 0)
+        mean = numpy.where(infinite == 0, mean, infinite)
+        return numpy.where(columns["nan"] > 0, numpy.nan, mean)
+
+
+def fields(rows: Mapping[Key, Row]) -> dict[str, dict[str, float]]:
+    """Every field of rows, by name: ``value.rms`` and so on."""
+    matrix = numpy.array(list(rows.values())).reshape(len(rows), len(COLUMNS))
+    columns = dict(zip(COLUMNS, matrix.T, strict=True))
+    found: dict[str, dict[str, float]] = {name: {} for name, _ in rows}
+    numbers = {one: statistic(one, columns).tolist() for one in STATISTICS}
+    shown = logged(columns).tolist()
+    for at, (name, kind) in enumerate(rows):
+        if kind == LOGGED:
+            found[name][LOGGED] = shown[at]
+        else:
+            found[name] |= {f"{kind}.{one}": held[at] for one, held in numbers.items()}
+    for own in found.values():
+        if "update.rms" in own and "param.rms" in own:
+            own[RATIO] = own["update.rms"] / own["param.rms"] if own["param.rms"] else float("nan")
+    return found

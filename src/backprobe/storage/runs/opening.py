@@ -1,0 +1,104 @@
+"""Opening a rank's file to read it: while it is written, after its writer was killed, and where nothing can be written.
+
+A write-ahead log is read through a file of shared memory beside it. Where that cannot be made, as in a read-only
+folder, a file that was closed is read as one that nobody changes (``immutable=1``), and one whose log is not empty as a
+copy.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from backprobe.errors import BadRun
+from backprobe.storage.runs.layout import APPLICATION, VERSION
+
+BUSY = 30.0  # seconds
+
+
+def opened(path: Path, asked: str) -> tuple[sqlite3.Connection, str]:
+    """A connection that reads, and how: ``live``, ``immutable`` or ``copy``. Raises BadRun."""
+    for how in ("mode=ro", "mode=rw"):  # where a writer without a log was killed, what it left is rolled back first
+        try:
+            return _checked(_connected(path, how), path, asked), "live"
+        except sqlite3.OperationalError as error:
+            if not any(words in str(error) for words in ("unable to open", "readonly")):
+                raise not_a_run(path, asked, error) from error
+    beside = [path.with_name(path.name + ending) for ending in ("-wal", "-journal")]
+    unwritten = [one for one in beside if one.exists() and one.stat().st_size]
+    try:
+        if unwritten:
+            return _checked(_copied([path, *unwritten]), path, asked), "copy"
+        return _checked(_connected(path, "immutable=1"), path, asked), "immutable"
+    except (sqlite3.DatabaseError, OSError) as error:
+        raise not_a_run(path, asked, error) from error
+
+
+def _connected(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"file:{quote(str(path.resolve()))}?{how}",
+        uri=True,
+        timeout=BUSY,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def _copied(files: Sequence[Path]) -> sqlite3.Connection:
+    folder = tempfile.mkdtemp(prefix="backprobe-run-")
+    for one in files:
+        shutil.copyfile(one, Path(folder) / one.name)
+    connection = sqlite3.connect(
+        Path(folder) / files[0].name, isolation_level=None, check_same_thread=False, factory=_Connection
+    )
+    weakref.finalize(connection, shutil.rmtree, folder, ignore_errors=True)
+    return connection
+
+
+class _Connection(sqlite3.Connection):
+    """One that weak references can be made to."""
+
+
+def _checked(connection: sqlite3.Connection, path: Path, asked: str) -> sqlite3.Connection:
+    try:
+        check_version(connection, path, asked)
+    except sqlite3.OperationalError:
+        connection.close()
+        raise
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise not_a_run(path, asked, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_version(connection: sqlite3.Connection, path: Path, asked: str) -> None:
+    """Raise BadRun for a database that is not a run, or one of another version of the layout."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != APPLICATION:
+        raise BadRun(
+            f"{path} is not a run", asked=asked, found="a database of another program",
+            next="the folder that bp.watch(model, folder) was given",
+        )  # fmt: skip
+    if version != VERSION:
+        raise BadRun(
+            f"{path} was written by another version of backprobe", asked=asked,
+            found=f"layout {version}, and this backprobe has layout {VERSION}",
+            next="pip install -U backprobe" if version > VERSION else "read it with the backprobe that wrote it",
+        )  # fmt: skip
+
+
+def not_a_run(path: Path, asked: str, error: Exception) -> BadRun:
+    """The error for a file that cannot be read."""
+    return BadRun(
+        f"{path} cannot be read: it is incomplete or damaged, or not a run", asked=asked, found=str(error),
+        next="the folder that bp.watch(model, folder) was given, or a copy made with its .sqlite-wal file",
+    )  # fmt: skip

@@ -1,0 +1,258 @@
+"""Reading a rank's file: which steps it holds, and the columns of some of its rows over all of them."""
+
+from __future__ import annotations
+
+import sqlite3
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.record.exponents import Exponents
+from backprobe.record.statistics import COLUMNS
+from backprobe.storage.runs.layout import INFO, Attempt, Matrix, RowKey, column_id, nothing
+from backprobe.storage.runs.opening import not_a_run, opened
+from backprobe.storage.schema import UNFIT
+
+FEW = 8  # rows: so many are read one by one from a chunk, and more with all that lies between
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Steps that lie together: a chunk, or one step that is in none. ``height`` is that of a chunk."""
+
+    id: int
+    is_chunk: bool
+    attempt: int
+    info: NDArray[Any]
+    height: int = 0
+
+
+@dataclass
+class Index:
+    """What a file holds, at one moment; ``at`` is a number that changes as something is written."""
+
+    at: Any = None
+    attempts: list[Attempt] = field(default_factory=list)
+    places: dict[int, dict[tuple[str, str], int]] = field(default_factory=dict)  # by attempt, of name and kind
+    keys: dict[tuple[str, str], RowKey] = field(default_factory=dict)  # of all attempts, the last first
+    aliases: dict[str, str] = field(default_factory=dict)
+    stored: list[Stored] = field(default_factory=list)
+    info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # of each step that is read, by number
+    attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # of each such step
+    chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # where it is stored
+
+
+class RankFile:
+    """A rank's file, opened to be read; it may be written meanwhile. Raises BadRun.
+
+    Where it is one of very many, it is not ``kept_open``: a process may open about a thousand files.
+    """
+
+    def __init__(self, path: Path, asked: str, kept_open: bool = True) -> None:
+        self.path, self.asked, self.kept_open = path, asked, kept_open
+        self.how = ""
+        self._index = Index()
+        self._closing: weakref.finalize[Any, Any] | None = None
+        if kept_open:
+            self._open()
+
+    def _open(self) -> None:
+        self.connection, self.how = opened(self.path, self.asked)
+        self._closing = weakref.finalize(self, self.connection.close)
+
+    def close(self) -> None:
+        if self._closing is not None:
+            self._closing()
+
+    def index(self) -> Index:
+        """What the file holds now."""
+        if not self.kept_open and self._index.at == self._changed():
+            return self._index
+        with self.reading() as index:
+            return index
+
+    @contextmanager
+    def reading(self) -> Iterator[Index]:
+        """Within this context the file is as it is at one moment, whatever is written."""
+        if not self.kept_open:
+            self._open()
+        try:
+            changed = self._changed()
+            self.connection.execute("BEGIN")
+            try:
+                self._refresh(changed)
+                yield self._index
+            finally:
+                if self.connection.in_transaction:
+                    self.connection.execute("COMMIT")
+                if not self.kept_open:
+                    self.close()
+        except (sqlite3.Error, *UNFIT) as error:
+            raise not_a_run(self.path, self.asked, error) from error
+
+    def _changed(self) -> Any:
+        """Another value when the file has been written."""
+        if self.kept_open:
+            return None  # the connection knows
+        log = self.path.with_name(self.path.name + "-wal")
+        return [(one.stat().st_mtime_ns, one.stat().st_size) for one in (self.path, log) if one.exists()]
+
+    def _refresh(self, changed: Any) -> None:
+        run = self.connection.execute
+        run("SELECT 1 FROM sqlite_master").fetchone()  # the moment begins at the first read
+        now = changed or run("PRAGMA data_version").fetchone()[0]
+        if now == self._index.at:
+            return
+        index = Index(now)
+        index.attempts = [Attempt.of(*row) for row in run("SELECT attempt, facts FROM attempts ORDER BY attempt")]
+        for attempt, place, *key in run("SELECT * FROM rows ORDER BY attempt DESC, place"):
+            one = RowKey(*key)
+            index.places.setdefault(attempt, {})[one.name, one.kind] = place
+            index.keys.setdefault((one.name, one.kind), one)
+        index.aliases = dict(run("SELECT alias, name FROM aliases ORDER BY attempt"))
+        index.stored = self._stored()
+        _choose(index)
+        self._index = index
+
+    def _stored(self) -> list[Stored]:
+        known = {one.id: one for one in self._index.stored if one.is_chunk}  # which never change
+        found = [known[at] for (at,) in self.connection.execute("SELECT id FROM chunks ORDER BY id") if at in known]
+        chunks = self.connection.execute(
+            "SELECT id, attempt, info, height FROM chunks WHERE id > ? ORDER BY id", (max(known, default=-1),)
+        )
+        found += [
+            Stored(at, True, attempt, numpy.frombuffer(info, INFO), height) for at, attempt, info, height in chunks
+        ]
+        steps = self.connection.execute("SELECT id, attempt, info FROM steps ORDER BY id")
+        return found + [Stored(at, False, attempt, numpy.frombuffer(info, INFO)) for at, attempt, info in steps]
+
+    # numbers
+
+    def columns(self, keys: Sequence[tuple[str, str]], wanted: Sequence[str]) -> tuple[NDArray[Any], dict[str, Matrix]]:
+        """The steps' info, and of each wanted column a matrix of rows × steps for these names and kinds."""
+        with self.reading() as index:
+            size = sum(len(one.info) for one in index.stored)
+            found = {column: nothing((len(keys), size), column) for column in wanted}
+            rows: dict[int, Rows] = {}
+            at = 0
+            for one in index.stored:
+                if one.attempt not in rows:
+                    rows[one.attempt] = Rows.of(keys, index.places.get(one.attempt, {}))
+                self._read(
+                    one, rows[one.attempt], {name: into[:, at : at + len(one.info)] for name, into in found.items()}
+                )
+                at += len(one.info)
+            if not numpy.array_equal(index.chosen, numpy.arange(size)):
+                found = {column: numbers[:, index.chosen] for column, numbers in found.items()}
+            return index.info, found
+
+    def _read(self, stored: Stored, rows: Rows, into: Mapping[str, Matrix]) -> None:
+        """Read some rows of steps that lie together."""
+        if not stored.is_chunk:
+            matrix = self._step(stored)
+            rows = rows.below(matrix.shape[1])
+            for column, numbers in into.items():
+                numbers[rows.to, 0] = matrix[COLUMNS.index(column)][rows.places]
+            return
+        rows = rows.below(stored.height)
+        for column, numbers in into.items():
+            if len(rows.to) > FEW:
+                numbers[rows.to] = self._column(stored, column)[rows.places]
+            else:
+                for to, place in zip(rows.to, rows.places, strict=True):
+                    numbers[to] = self._one_row(stored, column, int(place))
+
+    def _step(self, stored: Stored) -> Matrix:
+        data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
+        return numpy.frombuffer(data, numpy.float64).reshape(len(COLUMNS), -1)
+
+    def _column(self, stored: Stored, column: str) -> Matrix:
+        """A column of a chunk: rows × steps, or rows × 1 where it does not change."""
+        at = column_id(stored.id, column)
+        data = self.connection.execute("SELECT data FROM columns WHERE id = ?", (at,)).fetchone()[0]
+        return numpy.frombuffer(data, numpy.float64).reshape(stored.height, -1)
+
+    def _one_row(self, stored: Stored, column: str, place: int) -> Matrix:
+        """One row of it, without the others."""
+        with self.connection.blobopen("columns", "data", column_id(stored.id, column), readonly=True) as blob:
+            width = len(blob) // stored.height
+            blob.seek(place * width)
+            return numpy.frombuffer(blob.read(width), numpy.float64)
+
+    def at(self, step: int) -> tuple[Any, int, dict[tuple[str, str], tuple[float, ...]]] | None:
+        """The info of a step, its attempt, and its rows by name and kind; None where it is not there."""
+        with self.reading() as index:
+            found = int(numpy.searchsorted(index.info["step"], step))
+            if found == len(index.info) or index.info["step"][found] != step:
+                return None
+            within = int(index.chosen[found])
+            for stored in index.stored:
+                if within < len(stored.info):
+                    break
+                within -= len(stored.info)
+            matrix = self._matrix(stored, within).T.tolist()
+            places = index.places.get(stored.attempt, {})
+            rows = {
+                key: tuple(matrix[place]) for key, place in places.items() if place < len(matrix) and matrix[place][0]
+            }
+            return index.info[found], stored.attempt, rows
+
+    def exponents(self, key: tuple[str, str]) -> dict[int, Exponents]:
+        """The histograms of a name and kind, by step."""
+        found = {}
+        with self.reading() as index:
+            read = dict(zip(index.info["step"].tolist(), index.attempt_of.tolist(), strict=True))
+            for attempt, places in index.places.items():
+                rows = self.connection.execute(
+                    "SELECT step, low, smallest, counts FROM exponents WHERE attempt = ? AND place = ?",
+                    (attempt, places.get(key, -1)),
+                )
+                for step, low, smallest, counts in rows:
+                    if read.get(step) == attempt:
+                        found[step] = Exponents(low, numpy.frombuffer(counts, numpy.int64), smallest)
+        return found
+
+    def _matrix(self, stored: Stored, within: int) -> Matrix:
+        """Columns × rows of one of the steps that lie together."""
+        if not stored.is_chunk:
+            return self._step(stored)
+        columns = [self._column(stored, column) for column in COLUMNS]
+        return numpy.stack([column[:, within if column.shape[1] > 1 else 0] for column in columns])
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Which rows of the result come from which places of an attempt; names that it has not are left out."""
+
+    to: NDArray[numpy.int64]
+    places: NDArray[numpy.int64]
+
+    @classmethod
+    def of(cls, keys: Sequence[tuple[str, str]], places: Mapping[tuple[str, str], int]) -> Rows:
+        known = [(to, places[key]) for to, key in enumerate(keys) if key in places]
+        return cls(*numpy.array(known, numpy.int64).reshape(-1, 2).T)
+
+    def below(self, height: int) -> Rows:
+        """Those that steps of so many rows have."""
+        if not len(self.places) or self.places.max() < height:
+            return self
+        there = self.places < height
+        return Rows(self.to[there], self.places[there])
+
+
+def _choose(index: Index) -> None:
+    """Of a step that several attempts made, the last is read."""
+    if not index.stored:
+        return
+    info = numpy.concatenate([one.info for one in index.stored])
+    attempts = numpy.repeat([one.attempt for one in index.stored], [len(one.info) for one in index.stored])
+    order = numpy.lexsort((attempts, info["step"]))
+    steps = info["step"][order]
+    index.chosen = order[numpy.append(steps[1:] != steps[:-1], True)]
+    index.info, index.attempt_of = info[index.chosen], attempts[index.chosen]

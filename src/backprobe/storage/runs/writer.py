@@ -1,0 +1,206 @@
+"""Writing a rank's file: steps are appended, committed, and put together by column as they grow old."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from backprobe.record.statistics import COLUMNS
+from backprobe.storage.runs.layout import (
+    APPLICATION,
+    INFO,
+    LOCK,
+    PAGE,
+    TABLES,
+    VERSION,
+    Matrix,
+    RowKey,
+    StepData,
+    blank,
+    column_id,
+    file_of,
+    steps_in_chunk,
+)
+from backprobe.storage.runs.lock import WriteLock
+from backprobe.storage.runs.opening import check_version, not_a_run
+
+BUSY = 30.0  # seconds that a reader may hold the file, where there is no write-ahead log
+
+
+class RunWriter:
+    """The one writer of a rank's file, from its making to ``close``. Its methods are called by one thread at a time.
+
+    ``next_step`` is the number after the last step of all attempts so far. Raises BadRun and OSError.
+    """
+
+    def __init__(self, folder: Path, rank: int, facts: Mapping[str, Any], asked: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = file_of(folder, rank)
+        self.lock = WriteLock(folder / LOCK.format(rank))
+        self.lock.take(asked)
+        try:
+            self.connection = sqlite3.connect(
+                self.path, timeout=BUSY, isolation_level=None, check_same_thread=False
+            )  # fmt: skip
+            try:
+                self._open(facts, asked)
+            except BaseException:
+                self.connection.close()
+                raise
+        except BaseException:
+            self.lock.release()
+            raise
+
+    def _open(self, facts: Mapping[str, Any], asked: str) -> None:
+        run = self.connection.execute
+        try:
+            is_new = not run("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if is_new:
+                run(f"PRAGMA page_size = {PAGE}")
+            else:
+                check_version(self.connection, self.path, asked)
+            self.journal = self._journal()
+            run("PRAGMA synchronous = NORMAL")  # no commit waits for the disk; the file stays whole at a power cut
+            run("BEGIN IMMEDIATE")
+            if is_new:
+                for statement in filter(str.strip, TABLES.split(";")):
+                    run(statement)
+                run(f"PRAGMA application_id = {APPLICATION}")
+                run(f"PRAGMA user_version = {VERSION}")
+            self._begin_attempt({**facts, "journal": self.journal})
+            run("COMMIT")
+        except sqlite3.DatabaseError as error:
+            raise not_a_run(self.path, asked, error) from error
+
+    def _journal(self) -> str:
+        """A write-ahead log where there can be one: it needs memory that processes share, as network folders lack."""
+        try:
+            return str(self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError:
+            return str(self.connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0])
+
+    def _begin_attempt(self, facts: Mapping[str, Any]) -> None:
+        run = self.connection.execute
+        self.attempt = run("SELECT coalesce(max(attempt) + 1, 0) FROM attempts").fetchone()[0]
+        run("INSERT INTO attempts VALUES (?, ?)", (self.attempt, json.dumps(facts)))
+        blobs = [info for table in ("steps", "chunks") for (info,) in run(f"SELECT info FROM {table}")]
+        self.next_step = max((int(numpy.frombuffer(blob, INFO)["step"].max()) + 1 for blob in blobs), default=0)
+        self.height = 0
+        self.new_rows: list[RowKey] = []
+        self.new_aliases: dict[str, str] = {}
+        self.tail: list[StepData] = []  # committed, and not in a chunk
+        self.pending: list[StepData] = []
+        self.next_id, self.next_chunk = (
+            run(f"SELECT coalesce(max(id) + 1, 0) FROM {table}").fetchone()[0] for table in ("steps", "chunks")
+        )
+
+    def add_rows(self, rows: Sequence[RowKey], aliases: Mapping[str, str] | None = None) -> None:
+        """Rows that the steps from now on have after those that there are, and other names of rows."""
+        self.new_rows += rows
+        self.new_aliases |= aliases or {}
+
+    def append(self, step: StepData) -> None:
+        """A step, whose numbers are on disk after the next ``commit``."""
+        self.pending.append(step)
+
+    def commit(self, is_last: bool = False) -> None:
+        """All that was appended is on disk when this returns: a process that is killed does not take it away.
+
+        After the last one no step is left outside of the chunks.
+
+        Raises sqlite3.Error, as where the disk is full; then nothing of it was written, and it can be tried again.
+        """
+        height = self.height + len(self.new_rows)
+        size, waiting = steps_in_chunk(height), [*self.tail, *self.pending]
+        old = len(waiting) - (0 if is_last else len(waiting) % size)
+        written = waiting[old:] if old else self.pending
+        run = self.connection.execute
+        run("BEGIN IMMEDIATE")
+        try:
+            self._write_rows()
+            self._write_exponents()
+            for at in range(0, old, size):
+                self._write_chunk(self.next_chunk + at // size, waiting[at : min(at + size, old)], height)
+            if old:
+                run("DELETE FROM steps WHERE id >= ?", (self.next_id - len(self.tail),))
+            self._write_steps(written)
+            run("COMMIT")
+        except BaseException:
+            if self.connection.in_transaction:
+                run("ROLLBACK")
+            raise
+        self.height, self.next_id = height, self.next_id + len(written)
+        self.next_chunk += -(-old // size)
+        self.new_rows, self.new_aliases, self.pending = [], {}, []
+        self.tail = waiting[old:]
+
+    def _write_rows(self) -> None:
+        self.connection.executemany(
+            "INSERT INTO rows VALUES (?, ?, ?, ?, ?)",
+            [
+                (self.attempt, place, key.name, key.kind, key.merge)
+                for place, key in enumerate(self.new_rows, self.height)
+            ],
+        )  # fmt: skip
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO aliases VALUES (?, ?, ?)",
+            [(self.attempt, alias, name) for alias, name in self.new_aliases.items()],
+        )
+
+    def _write_steps(self, steps: Iterable[StepData]) -> None:
+        self.connection.executemany(
+            "INSERT INTO steps VALUES (?, ?, ?, ?)",
+            [
+                (at, self.attempt, one.info().tobytes(), one.matrix.tobytes())
+                for at, one in enumerate(steps, self.next_id)
+            ],
+        )
+
+    def _write_exponents(self) -> None:
+        self.connection.executemany(
+            "INSERT OR REPLACE INTO exponents VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (self.attempt, place, step.step, one.low, one.smallest, one.counts.tobytes())
+                for step in self.pending
+                for place, one in step.exponents.items()
+            ],
+        )
+
+    def _write_chunk(self, chunk: int, steps: Sequence[StepData], height: int) -> None:
+        info = numpy.concatenate([one.info() for one in steps])
+        together = numpy.stack([_of_height(one.matrix, height) for one in steps], axis=2)  # columns × rows × steps
+        self.connection.execute(
+            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", (chunk, self.attempt, len(steps), height, info.tobytes())
+        )
+        for column, numbers in zip(COLUMNS, together, strict=True):
+            kept = numbers[:, :1] if (numbers == numbers[:, :1]).all() else numbers
+            self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), kept.tobytes()))
+
+    def close(self) -> None:
+        """Commit, and let others write. Where nobody reads at this moment, the file needs no log from now on."""
+        try:
+            self.commit(is_last=True)
+            with contextlib.suppress(sqlite3.OperationalError):
+                self.connection.execute("PRAGMA busy_timeout = 0")
+                self.connection.execute("PRAGMA journal_mode = DELETE")
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Write nothing more: what was not committed is lost."""
+        try:
+            self.connection.close()
+        finally:
+            self.lock.release()
+
+
+def _of_height(matrix: Matrix, height: int) -> Matrix:
+    """The matrix with rows of no numbers for what got its name later."""
+    missing = height - matrix.shape[1]
+    return matrix if not missing else numpy.concatenate([matrix, blank(missing)], axis=1)

@@ -1,0 +1,136 @@
+"""Codes: what a program binds, as the log says it. Tensors are captured as they get their codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backprobe.backends.protocol import Tape
+from backprobe.record.containers import children, holds, leaves
+from backprobe.source.followed_calls import LOCALS
+from backprobe.tracing.log import (
+    CARRIED,
+    DIFFERENTIATED,
+    FILLED,
+    NO_SITE_AT,
+    PASSED_OVER,
+    PLAIN,
+    SAME_PLAIN,
+    Code,
+    ScopeKind,
+)
+from backprobe.tracing.provenance import FILLED as CONTAINERS
+from backprobe.tracing.scope import Scope
+from backprobe.tracing.versions import By, Versions
+
+NUMBERS = (bool, int, float, complex, type(None))
+MOST_TYPES = 4096
+
+
+class Codes:
+    """The codes of one trace, whose plain numbers go into the log beside them."""
+
+    def __init__(self, tape: Tape, versions: Versions, plain: list[Any], bare: set[type]) -> None:
+        self.tape, self.versions, self.plain, self.bare = tape, versions, plain, bare
+        self.ordinary, self.disturbed = tape.ordinary, tape.disturbed
+        self.mixed: dict[str, Sequence[tuple[str, Any]]] = {}  # what modules' forwards have returned, see ``Scope``
+
+    def of(self, scope: Scope, local: str, at: int, value: Any, own: str = "") -> Code:
+        """What a local is bound to, as the log says it: a tensor is captured, and its name is live."""
+        kind = type(value)
+        if kind in self.ordinary and not self.disturbed():
+            if scope.wanted[local]:
+                return self.versions.bound(value, scope, at, local + own)
+            return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
+        if scope.places and local + own in scope.places:
+            self.versions.forget(scope, local + own)
+        if kind in self.bare:
+            return CARRIED
+        if isinstance(value, NUMBERS):
+            if not scope.wanted[local]:
+                return PASSED_OVER
+            self.plain.append(value)
+            return PLAIN
+        if not self.tape.is_tensor(value):
+            return self._of_container(scope, local, at, value, own)
+        with self.tape.quiet():
+            if scope.wanted[local]:
+                return self.versions.bound(value, scope, at, local + own)
+            return DIFFERENTIATED if self.tape.is_differentiated(value) else PASSED_OVER
+
+    def _of_container(self, scope: Scope, local: str, at: int, value: Any, own: str) -> Code:
+        found = self._leaves(value)
+        wanted = scope.wanted
+        chosen = [(leaf, item) for leaf, item in found if wanted[local + leaf]]
+        if not chosen:
+            return self._unselected(value, found)
+        same = _same(chosen, scope.mixed.get(local + own, ()))
+        with self.tape.quiet():
+            code = self._codes(chosen, scope, at, same)
+            numbers = [number for _, number in code if number >= 0]
+            self.versions.all_live(scope, local + own, numbers)
+        if len(numbers) < len(code):
+            scope.mixed[local + own] = chosen
+        return code
+
+    def _codes(
+        self, chosen: Sequence[tuple[str, Any]], by: By, at: int, same: set[str] | frozenset[str] = frozenset()
+    ) -> tuple[tuple[str, int], ...]:
+        """The codes of the leaves of a container; those in ``same`` are the objects that the name held before."""
+        codes = []
+        for leaf, item in chosen:
+            if isinstance(item, NUMBERS):
+                self.plain.append(item)
+                codes.append((leaf, SAME_PLAIN if leaf in same else PLAIN))
+            else:
+                codes.append((leaf, self.versions.number(item, by, at)))
+        return tuple(codes)
+
+    def _unselected(self, value: Any, found: Sequence[tuple[str, Any]]) -> int:
+        if not found:
+            return FILLED if type(value) in CONTAINERS else CARRIED
+        with self.tape.quiet():
+            return DIFFERENTIATED if any(self.tape.is_differentiated(item) for _, item in found) else PASSED_OVER
+
+    def _leaves(self, value: Any) -> Sequence[tuple[str, Any]]:
+        """The tensors and plain numbers in a container that holds a tensor."""
+        is_tensor, ordinary = self.tape.is_tensor, self.ordinary
+        kind = type(value)
+        if kind in self.bare:
+            return ()
+        if not holds(value, is_tensor):
+            if LOCALS not in kind.__qualname__ and len(self.bare) < MOST_TYPES and children(value) is None:
+                self.bare.add(kind)
+            return ()
+        return [
+            (leaf, item) for leaf, item in leaves(value)
+            if type(item) in ordinary or isinstance(item, NUMBERS) or is_tensor(item)
+        ]  # fmt: skip
+
+    def leaves_or_itself(self, value: Any) -> Sequence[tuple[str, Any]]:
+        """A tensor as the only leaf of itself, or the leaves of a container that holds one."""
+        return (("", value),) if self.tape.is_tensor(value) else self._leaves(value)
+
+    def returned(self, kind: ScopeKind, output: Any) -> Code:
+        """What a module has returned."""
+        wanted = kind.wanted
+        if type(output) in self.ordinary and not self.disturbed() and wanted["return"]:
+            return self.versions.number(output, kind, NO_SITE_AT)
+        if isinstance(output, NUMBERS):
+            if not wanted["return"]:
+                return PASSED_OVER
+            self.plain.append(output)
+            return PLAIN
+        found = self.leaves_or_itself(output)
+        chosen = [(leaf, item) for leaf, item in found if wanted["return" + leaf]]
+        if not chosen:
+            return self._unselected(output, found)
+        same = _same(chosen, self.mixed.pop(kind.path, ()))
+        with self.tape.quiet():
+            codes = self._codes(chosen, kind, NO_SITE_AT, same)
+        return codes if found[0][0] else codes[0][1]
+
+
+def _same(chosen: Sequence[tuple[str, Any]], held: Sequence[tuple[str, Any]]) -> set[str]:
+    """The leaves of a container at which the name held these very objects before."""
+    return {leaf for (leaf, one), (before, other) in zip(chosen, held, strict=False) if leaf == before and one is other}

@@ -1,0 +1,97 @@
+"""What the source of a model's forwards says of values without a gradient, where their locals were not recorded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from types import CodeType
+
+from backprobe.backends.call_sites import Instruction
+from backprobe.backends.result_uses import call_under_mode, uses_of_parameter, uses_of_result
+from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.names import quote_path, split, strip
+from backprobe.record.training import ModuleCall, UsedAt
+from backprobe.source.user_code import package
+
+RETURNED = re.compile(r"return#(\d+)")
+LACKING = (GradStatus.NOT_CONNECTED, GradStatus.NO_GRAD)
+
+
+@dataclass(frozen=True)
+class ModuleCode:
+    """By the path of a module: the instructions that called it, in order, and the class of one that has parameters."""
+
+    calls: dict[str, list[Instruction]] = field(default_factory=dict)
+    kinds: dict[str, type] = field(default_factory=dict)
+
+
+NO_CODE = ModuleCode()
+
+
+def with_uses(record: Record, code: ModuleCode) -> Record:
+    """The record, with the statements that take on what lacks its gradient and leads to nothing that is recorded."""
+    flowing = {edge.at for entry in record.entries for edge in entry.inputs} if code.calls else set()
+    lacking = {
+        full: at for full, at in record.names.items() if code.calls and at not in flowing
+        and record.entries[at].status in LACKING and record.entries[at].source is None
+    }  # fmt: skip
+    if not lacking:
+        return record
+    reader = _Reader(record, code)
+    found: dict[int, Sequence[ModuleCall]] = {}
+    for full, at in lacking.items():
+        found[at] = found.get(at, ()) or reader.uses(full, record.entries[at])
+    entries = [_with_line(entry, found.get(at, ())) for at, entry in enumerate(record.entries)]
+    used = tuple([UsedAt(at, tuple(uses)) for at, uses in found.items() if uses])
+    return replace(record, entries=tuple(entries), used_at=used)
+
+
+def _with_line(entry: Entry, uses: Sequence[ModuleCall]) -> Entry:
+    """The entry, with the line of its call where that ran while gradients were switched off."""
+    is_call = entry.status is GradStatus.NO_GRAD and uses
+    return replace(entry, cause=uses[0].source) if is_call else entry
+
+
+class _Reader:
+    """Reads the source around the modules of one record."""
+
+    def __init__(self, record: Record, code: ModuleCode) -> None:
+        self.calls = {quote_path(path): calls for path, calls in code.calls.items()}
+        self.kinds = {quote_path(path): kind for path, kind in code.kinds.items()}
+        self.counted: dict[str, int] = {}  # how often a module returned, by its path
+        for full in record.names:
+            path, number = _call(full)
+            self.counted[path] = max(self.counted.get(path, 0), number + 1)
+
+    def uses(self, full: str, entry: Entry) -> Sequence[ModuleCall]:
+        scope, local = split(full)
+        if local is None:
+            module, _, name = full.rpartition(".")
+            return self._of_parameter(module, name)
+        return self._of_result(*_call(full), entry) if RETURNED.match(local) and "/" not in scope else ()
+
+    def _of_parameter(self, module: str, name: str) -> Sequence[ModuleCall]:
+        forward = getattr(self.kinds.get(module), "forward", None)
+        code = getattr(forward, "__code__", None)
+        if not isinstance(code, CodeType) or package(code.co_filename) is not None:
+            return ()
+        return uses_of_parameter(code, name)
+
+    def _of_result(self, module: str, number: int, entry: Entry) -> Sequence[ModuleCall]:
+        calls = self.calls.get(module, [])
+        if not calls or (len(calls) != self.counted[module] and len({*calls}) > 1):
+            return ()  # some were made again, as by a checkpoint
+        instruction = calls[min(number, len(calls) - 1)]
+        if package(instruction[0].co_filename) is not None:
+            return ()
+        if entry.status is GradStatus.NOT_CONNECTED:
+            return uses_of_result(instruction)
+        return call_under_mode(instruction, "" if entry.why is None else entry.why.fields.get("mode", ""))
+
+
+def _call(full: str) -> tuple[str, int]:
+    """The module of a name, and which of its calls."""
+    scope, local = split(full)
+    found = re.search(r"#(\d+)$", scope) if scope else RETURNED.match(local or "")
+    return strip(scope), int(found[1]) if found else 0

@@ -1,0 +1,31 @@
+"""Why a name holds None: attention weights, which only some ways to compute attention return."""
+
+from __future__ import annotations
+
+import re
+
+from backprobe.record.names import split
+from backprobe.record.reasons import Reason
+from backprobe.record.source import Source
+
+WEIGHTS = r"(?:\w+_)?att(?:entio)?ns?_(?:weights?|probs?|scores?|matrix)(?:_reshaped)?"
+NAMED = re.compile(rf"(?:self\.)?{WEIGHTS}(?:#\d+)?")
+RETURNED = re.compile(r"return(?:#\d+)?\.(\d+)")
+IS_NONE = Reason("not_tensor", {"kind": "None"})
+NO_WEIGHTS = Reason("no_attention_weights", {"kind": "None"})
+
+
+def why_none(name: str, source: Source | None, is_computed: bool) -> Reason:
+    """The reason of the entry of this name, which the line at ``source`` has bound to None.
+
+    ``is_computed`` is whether that line reads anything: the default of an argument does not.
+    """
+    local = split(name)[1] or name
+    if NAMED.fullmatch(local) and is_computed:
+        return NO_WEIGHTS
+    place = RETURNED.fullmatch(local)
+    if place is not None and source is not None and source.text.lstrip().startswith("return "):
+        returned = [part.strip(" ()") for part in source.text.strip().removeprefix("return ").split(",")]
+        if len(returned) > int(place[1]) and NAMED.fullmatch(returned[int(place[1])]):
+            return NO_WEIGHTS
+    return IS_NONE

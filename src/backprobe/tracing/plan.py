@@ -1,0 +1,68 @@
+"""What is known of programs before they run, for one selection: worked out once, and kept as long as the selection.
+
+A plan holds names, decisions, types, code, and copies of functions of imported modules: nothing of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from backprobe.record.names import quote_path, strip
+from backprobe.record.patterns import HOLD_NOTHING, Decisions, Selection
+from backprobe.source.copies import Copies
+from backprobe.source.sites import Site
+from backprobe.tracing.log import ScopeKind
+
+MOST_KINDS = 4096
+MOST_KNOWN = 4096
+
+
+class Plan:
+    """The decisions of one selection, by what they are about. Modules are given by their paths, as they are written."""
+
+    def __init__(self, selection: Selection) -> None:
+        self.selection = selection
+        self.kinds: dict[Any, ScopeKind] = {}
+        self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
+        self.followed: dict[Any, tuple[set[Any], set[Any]]] = {}  # see ``backprobe.tracing.followed_calls``
+        self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
+        self.copies = Copies()
+        self.wants_output = Decisions(lambda path: selection.wants_return(quote_path(path)))
+        self.wants_locals = Decisions(self._decide_locals)
+        self.wants_parameter = Decisions(lambda path: selection.might_want(quote_path(path)))
+        self.modules = Decisions(lambda path: self.kind(quote_path(path), "", "", ()))
+
+    @classmethod
+    def of(cls, selection: Selection) -> Plan:
+        if selection.plan is None:
+            selection.plan = cls(selection)
+        found: Plan = selection.plan
+        return found
+
+    def _decide_locals(self, path: str) -> bool:
+        scope = quote_path(path)
+        return self.selection.wants_locals(scope) or self.selection.wants_calls(scope)
+
+    def kind(self, path: str, above: str, file: str, sites: Sequence[Site]) -> ScopeKind:
+        """The kind of a scope: ``above`` is the path of the caller, without counts, or empty for a module."""
+        key = above, path, file, id(sites)
+        found = self.kinds.get(key)
+        if found is None:
+            if len(self.kinds) > MOST_KINDS:  # functions may be made anew
+                self.kinds.clear()
+            stripped = above + path if path.startswith("/") else strip(path)
+            found = self.kinds[key] = ScopeKind(self.selection, path, stripped, file, sites)
+        return found
+
+    def bare_types(self, tape: type) -> set[type]:
+        """The types that a tape has found to be neither tensors nor containers."""
+        return self.bare.setdefault(tape, {*HOLD_NOTHING})
+
+    def codes(self, tape: type, home: str | None) -> tuple[set[Any], set[Any]]:
+        """The code that is not followed, and that is, in a program that is part of this package."""
+        foreign, own = found = self.followed.setdefault((tape, home), (set(), set()))
+        if len(foreign) + len(own) > MOST_KNOWN:  # functions may be made anew
+            foreign.clear()
+            own.clear()
+        return found

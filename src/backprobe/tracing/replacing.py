@@ -1,0 +1,291 @@
+"""Replacing: what goes on into the program in the place of a named value, or of its gradient.
+
+While the program runs, each binding of a name that ``replace=`` or ``replace_grad=`` asks for is exchanged before it
+is captured: the entry is that of what goes on. What would have gone on is kept beside the log, as numbers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from backprobe.backends.capabilities import Replaces
+from backprobe.backends.protocol import Tape
+from backprobe.errors import BackprobeError, BadOption, Unsupported
+from backprobe.findings.phrasing import listed
+from backprobe.record.brief import kind
+from backprobe.record.containers import with_leaves
+from backprobe.record.names import partition, split, strip
+from backprobe.record.patterns import Decisions, Pattern, compile_pattern, is_operation
+
+NUMBERS = (bool, int, float, complex)
+
+Marks = tuple[tuple[str, int | None, bool], ...]
+"""The leaves of what was bound that were replaced: where the original is kept, and whether its gradient changes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """One key of ``replace=`` or ``replace_grad=``, and what goes on in the place of what it names."""
+
+    text: str
+    what: Any
+    of_gradient: bool
+    pattern: Pattern
+    loose: Pattern
+    """The pattern without counts."""
+
+    @classmethod
+    def of(cls, text: str, what: Any, *, of_gradient: bool, in_function: bool) -> Replacement:
+        read = (compile_pattern(one, in_function=in_function) for one in (text, strip(text)))
+        return cls(text, what, of_gradient, *read)
+
+    @property
+    def is_exact(self) -> bool:
+        """Is it a name, and not a pattern of several?"""
+        return self.pattern.scope is not None and "*" not in self.text
+
+    @property
+    def option(self) -> str:
+        return "replace_grad" if self.of_gradient else "replace"
+
+    @property
+    def asked(self) -> str:
+        shown = getattr(self.what, "__name__", None) or kind(self.what)
+        return f"{self.option}={{{self.text!r}: {shown}}}"
+
+    def names(self, name: str) -> bool:
+        """Does it name this, which has no counts? Operations must be asked for."""
+        return self.loose.matches(name) and (self.loose.asks_operations or not is_operation(name))
+
+
+class Replacing:
+    """What is replaced in one run."""
+
+    def __init__(self, asked: Sequence[Replacement], tape: Tape, *, in_function: bool) -> None:
+        assert isinstance(tape, Replaces)
+        self.in_function = in_function
+        self.asked, self.tape, self.replaces = asked, tape, tape
+        self.matched: dict[Replacement, None] = {}
+        self.originals: list[Callable[[], Any]] = []
+        self.failed: BackprobeError | None = None
+        self.known: Container[int] = ()
+        self.for_name = Decisions(lambda name: [one for one in asked if one.names(name)])
+
+    def missed(self) -> list[Replacement]:
+        """Those whose names never came up."""
+        return [one for one in self.asked if one not in self.matched]
+
+    def refuse_compiled(self, name: str) -> None:
+        """A compiled function is called: raise Unsupported if what is inside it should be replaced."""
+        own = name.rpartition(".")[2]
+        for one in self.asked:
+            if own in partition(one.loose.scope or "", "/")[1:]:
+                self.failed = Unsupported(
+                    f"{own!r} runs compiled, and nothing in it can be replaced", asked=one.asked,
+                    why="its code was fixed when it was compiled", next="the function before it was compiled",
+                )  # fmt: skip
+                raise self.failed
+
+    def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
+        """Might something be replaced of what is bound to a name without counts, given its leaves?"""
+        return bool(self.for_name[name]) or any(self.for_name[name + strip(leaf)] for leaf, _ in found if leaf)
+
+    def exchange(
+        self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
+    ) -> tuple[Any, Marks]:  # fmt: skip
+        """What goes on in the place of a value, by its name without and with all counts, and its leaves.
+
+        ``known`` are the identities of the tensors that have names. Raises BadOption or Unsupported; the program may
+        catch that, and is told once more when it is over.
+        """
+        self.known = known
+        try:
+            return self._exchange(name, full, value, found)
+        except BackprobeError as error:
+            self.failed = self.failed or error
+            raise
+
+    def _exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
+        now = dict(found)
+        kept: dict[str, int | None] = {}
+        changed: set[str] = set()
+        for one in self.asked:
+            for leaf in self._leaves(one, name, full, value, found):
+                self._refuse_repeated(one, full + leaf)
+                self.matched[one] = None
+                if one.of_gradient:
+                    now[leaf] = self._with_gradient(one, full + leaf, now[leaf])
+                    kept.setdefault(leaf, None)
+                    changed.add(leaf)
+                else:
+                    original, now[leaf] = now[leaf], self._instead(one, full + leaf, now[leaf])
+                    if kept.get(leaf) is None:
+                        kept[leaf] = self._kept(original)
+        if not kept:
+            return value, ()
+        made = with_leaves(value, {leaf: now[leaf] for leaf in kept})
+        return made, tuple([(leaf, at, leaf in changed) for leaf, at in kept.items()])
+
+    def _kept(self, original: Any) -> int:
+        """Where the originals have this one."""
+        is_tensor = self.tape.is_tensor(original)
+        self.originals.append(self.replaces.original_value(original) if is_tensor else partial(_itself, original))
+        return len(self.originals) - 1
+
+    def _shown(self, full: str) -> str:
+        """A name as it is asked for."""
+        name = strip(full)
+        if self.in_function:
+            return repr(name.removeprefix(":"))
+        scope, local = split(name)
+        return repr(scope if local == "return" and scope else name)
+
+    # which leaves
+
+    def _leaves(
+        self, one: Replacement, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]
+    ) -> list[str]:  # fmt: skip
+        """The leaves of what is bound that a replacement means."""
+        if self._is_meant(one, name, full):
+            return self._only(one, full, value, found)
+        named = [leaf for leaf, _ in found if leaf and self._is_meant(one, name + strip(leaf), full + leaf)]
+        return [leaf for leaf in named if one.is_exact or self._is_floating(dict(found)[leaf])]
+
+    def _is_meant(self, one: Replacement, name: str, full: str) -> bool:
+        if one not in self.for_name[name]:
+            return False
+        if "#" in one.text and self.replaces.is_tracing():
+            raise Unsupported(
+                f"{self._shown(full)} is inside a function that is traced, where calls cannot be counted",
+                asked=one.asked, why="what is traced may be traced several times, and runs once for all calls",
+                next=f"{one.option}={{{strip(one.text)!r}: ...}}",
+            )  # fmt: skip
+        return one.pattern.matches(full)
+
+    def _only(self, one: Replacement, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> list[str]:
+        """The only leaf that can be meant by the name of the whole. Raises BadOption."""
+        floating = [leaf for leaf, item in found if self._is_floating(item)]
+        if len(found) == 1 and not found[0][0]:
+            return [""] if one.is_exact or floating else []
+        if len(floating) == 1:
+            return floating
+        if floating:
+            names = [self._shown(full + leaf) for leaf in floating]
+            raise BadOption(
+                f"{self._shown(full)} holds several floating tensors", asked=one.asked, found=listed(names, 8),
+                why="one tensor takes the place of one", next=f"{one.option}={{{names[0]}: ...}}",
+            )  # fmt: skip
+        if one.is_exact:
+            raise BadOption(
+                f"{self._shown(full)} holds no floating tensor", asked=one.asked, found=kind(value),
+                why="only tensors and numbers can be replaced", next="the name of a tensor",
+            )  # fmt: skip
+        return []
+
+    def _is_floating(self, item: Any) -> bool:
+        return self.tape.is_tensor(item) and self.tape.is_floating(item)
+
+    def _refuse_repeated(self, one: Replacement, full: str) -> None:
+        """What runs a second time, in backward, would there have its own value again."""
+        if self.replaces.runs_again():
+            raise Unsupported(
+                f"{self._shown(full)} is inside a checkpoint, and cannot be replaced there", asked=one.asked,
+                why="the checkpoint computes it once more in backward, and takes that value",
+                next="switch checkpoints off, as model.gradient_checkpointing_disable() does, or replace what the "
+                "checkpoint returns",
+            )  # fmt: skip
+
+    # what goes on
+
+    def _instead(self, one: Replacement, full: str, original: Any) -> Any:
+        """What goes on in the place of a value. Raises BadOption."""
+        what = self._of_recording(one, full) if isinstance(one.what, Mapping) else one.what
+        is_given = not callable(what)
+        if not self.tape.is_tensor(original):
+            return self._number(one, full, original, what if is_given else self._called(one, full, what, original))
+        new = what if is_given else self._called(one, full, what, self.replaces.handed(original))
+        tensor = self.replaces.as_tensor(new, original)
+        if tensor is None:
+            raise BadOption(
+                f"what replaces {self._shown(full)} is not a tensor", asked=one.asked, found=kind(new),
+                why="the program goes on with it", next=_instead_of_number(one, is_given),
+            )  # fmt: skip
+        self._refuse_unlike(one, full, tensor, original)
+        return self.replaces.instead(tensor, original, is_given or self.tape.identity(tensor) in self.known)
+
+    def _number(self, one: Replacement, full: str, original: Any, new: Any) -> Any:
+        """A Python number in the place of one. Raises BadOption."""
+        if not isinstance(original, NUMBERS) or not isinstance(new, NUMBERS):
+            raise BadOption(
+                f"{self._shown(full)} is {kind(original)}, and cannot be replaced by {kind(new)}", asked=one.asked,
+                why="a number takes the place of a number, and a tensor that of a tensor",
+                next="a number" if isinstance(original, NUMBERS) else "the name of a tensor or number",
+            )  # fmt: skip
+        return new
+
+    def _of_recording(self, one: Replacement, full: str) -> Any:
+        """The value that the entry of this name has in another recording. Raises BadOption."""
+        try:
+            return one.what[full].value
+        except LookupError as error:
+            raise BadOption(
+                f"the other recording has no single value named {self._shown(full)}", asked=one.asked,
+                found=str(error).partition("\n")[0], why="each value is replaced by that of the same name",
+                next=f"a recording that selects {one.text!r}",
+            ) from error  # fmt: skip
+
+    def _called(self, one: Replacement, full: str, function: Callable[[Any], Any], given: Any) -> Any:
+        try:
+            return function(given)
+        except BackprobeError:
+            raise
+        except Exception as error:
+            error.add_note(f"backprobe: raised by what {one.option} has for {one.text!r}, which was given {full!r}")
+            raise
+
+    def _refuse_unlike(self, one: Replacement, full: str, new: Any, original: Any) -> None:
+        """Raise BadOption for another shape, dtype or device."""
+        before, after = self.tape.describe(original), self.tape.describe(new)
+        for part in self.replaces.compared:
+            own, other = getattr(before, part), getattr(after, part)
+            if own != other and own is not None and other is not None:
+                raise BadOption(
+                    f"what replaces {self._shown(full)} has another {part}", asked=one.asked,
+                    found=f"{part} {other} in the place of {own}", why="the program goes on with it",
+                    next=f"a tensor of {part} {own}" + (", or a function of the value" * (not callable(one.what))),
+                )  # fmt: skip
+
+    def _with_gradient(self, one: Replacement, full: str, tensor: Any) -> Any:
+        """A tensor whose gradient goes on as a function returns it. Raises BadOption."""
+        if not self._is_floating(tensor):
+            raise BadOption(
+                f"{self._shown(full)} has no gradient to replace", asked=one.asked, found=kind(tensor),
+                why="only floating-point values have gradients", next="the name of a floating tensor",
+            )  # fmt: skip
+
+        def change(gradient: Any) -> Any:
+            new = self._called(one, full, one.what, gradient) if callable(one.what) else one.what
+            made = self.replaces.as_tensor(new, gradient)
+            if made is None:
+                raise BadOption(
+                    f"what replaces the gradient of {self._shown(full)} is not a tensor", asked=one.asked,
+                    found=kind(new), why="it flows on to what the value was computed from",
+                    next=f"replace_grad={{{one.text!r}: lambda gradient: ...}}, which returns a tensor",
+                )  # fmt: skip
+            self._refuse_unlike(one, full, made, gradient)
+            return made
+
+        return self.replaces.with_gradient(tensor, change)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _instead_of_number(one: Replacement, is_given: bool) -> str:
+    if not is_given:
+        return f"replace={{{one.text!r}: lambda value: ...}}, which returns a tensor"
+    return f"replace={{{one.text!r}: tensor}}, or a function of the value: lambda value: value * 0"

@@ -1,0 +1,76 @@
+"""The scope of a program in which values are replaced: what a statement binds is exchanged before it is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from backprobe.record.names import strip
+from backprobe.tracing.log import REPLACED
+from backprobe.tracing.replacing import Marks
+from backprobe.tracing.scope import Recorder, Scope
+
+
+class Replacer(Recorder, Protocol):
+    """What the scopes of such a program report to."""
+
+    def replaceable(self, name: str, value: Any, /) -> Sequence[tuple[str, Any]]:
+        """The leaves of a value, if something may be replaced of what this name without counts is bound to."""
+
+    def next_name(self, scope: Scope, local: str, own: str, found: Sequence[tuple[str, Any]], /) -> str | None:
+        """The full name that a local gets as it is bound; None where it holds these very objects already."""
+
+    def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], /) -> tuple[Any, Marks]:
+        """What goes on in the place of a value."""
+
+
+class ReplacingScope(Scope):
+    """A ``Scope`` whose program goes on with what takes the place of its values."""
+
+    recorder: Replacer
+
+    def bind(self, at: int, value: Any) -> Any:
+        return self._exchanged(at, value, "", lambda new: super(ReplacingScope, self).bind(at, new))
+
+    def name(self, at: int, value: Any, own: str = "") -> Any:
+        return self._exchanged(at, value, own, lambda new: super(ReplacingScope, self).name(at, new, own))
+
+    def wrote(self, at: int, value: Any) -> Any:
+        """``u += …`` keeps the object of a tensor: what takes its place gets the name of the new version."""
+        local, recorder = self.locals[at], self.recorder
+        name = f"{self.kind.stripped}:{strip(local)}"
+        found = recorder.replaceable(name, value) if recorder.is_recording else ()
+        if not found or recorder.next_name(self, local, "", found) is not None:
+            return super().wrote(at, value)
+        full = recorder.next_name(self, local, "", ())
+        assert full is not None
+        self.written(value)
+        new, marks = recorder.exchange(name, full, value, found)
+        if marks:
+            self.forget(local)  # or the write would give it that name
+        self._settle(at)
+        new = super().bind(at, new)
+        if marks:
+            self._say(REPLACED, marks)
+        return new
+
+    def _exchanged(self, at: int, value: Any, own: str, report: Callable[[Any], Any]) -> Any:
+        local, recorder = self.locals[at], self.recorder
+        if not recorder.is_recording or self._is_modules_return(local):
+            return report(value)
+        name = f"{self.kind.stripped}:{strip(local)}"
+        found = recorder.replaceable(name, value)
+        if not found:
+            return report(value)
+        if self.dirty:
+            self._settle(at)
+        full = recorder.next_name(self, local, own, found)
+        new, marks = (value, ()) if full is None else recorder.exchange(name, full, value, found)
+        new = report(new)
+        if marks:
+            self._say(REPLACED, marks)
+        return new
+
+    def _is_modules_return(self, local: str) -> bool:
+        """What a module's caller gets is replaced, after the module's own hooks, and not what its forward returns."""
+        return local == "return" and not self.recorder.selection.in_function and "/" not in self.kind.path[:1]

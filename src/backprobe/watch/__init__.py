@@ -1,0 +1,273 @@
+"""The verb ``watch``: statistics of values, gradients and parameters through a training, in a run on disk."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from backprobe.backends.discover import find_backend, is_model
+from backprobe.backends.refusals import refuse
+from backprobe.backends.watches import Watching, WatchOptions
+from backprobe.errors import BadOption
+from backprobe.markup import facts, shown
+from backprobe.probe.request import name_of, refuse_class
+from backprobe.record.brief import cut, kind, written
+from backprobe.record.stamp import stamp
+
+if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.watch.background import Background
+    from backprobe.watch.steps import Steps
+
+
+def watch(
+    model: Any,
+    run_dir: str | os.PathLike[str],
+    *,
+    select: str | Sequence[str] | None = None,
+    every: int = 1,
+    flush_every: int = 100,
+    values: bool = True,
+    gradients: bool = True,
+    parameters: bool = True,
+    updates: bool = False,
+    clipping: bool = False,
+    optimizer: Any = None,
+    scaler: Any = None,
+    histogram: int = 0,
+    start_step: int | None = None,
+    rank: int | None = None,
+) -> Watch:
+    """Record statistics of what a PyTorch model computes, step by step, while it trains as it would without.
+
+    >>> import tempfile, torch, backprobe as bp
+    >>> folder = tempfile.mkdtemp()  # or "runs/exp1"
+    >>> model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with bp.watch(model, folder, optimizer=optimizer) as run:
+    ...     for x in torch.ones(3, 2, 3):
+    ...         loss = model(x).square().mean()
+    ...         loss.backward()
+    ...         optimizer.step()
+    ...         optimizer.zero_grad()
+    ...         run.log(loss=loss)
+    >>> with bp.open_run(folder) as run:
+    ...     run.names, sorted(run.at(0)["0"])[:3]
+    (['0', '1', '2', 'return', '0.weight', '0.bias', '2.weight', '2.bias', 'loss'], ['grad.absmax', 'grad.count', ...])
+
+    Names are those of ``bp.probe(model)``: modules, for what they return, and parameters; ``select`` takes patterns of
+    them. A name means all its calls in a step together. A step ends as ``optimizer`` steps, the last of them where
+    several are given, or at ``run.step()`` if none is. With ``scaler``, a ``GradScaler``, it ends as that is updated.
+
+    Of values there is ``value.*``, and of their gradients ``grad.*``: calls without gradients, as in an evaluation, are
+    not counted. Of parameters there is ``grad.*``, which the optimizer uses, and ``param.*``; with ``updates``,
+    ``update.*``, what the step has added to them, for which one copy of them is kept; and with ``clipping``,
+    ``grad_backward.*``, what backward left before it was clipped.
+
+    With ``histogram=n``, magnitudes are counted in those steps that are multiples of n, a bin for each power of two:
+    ``run.histogram(name)`` reads them. They show what overflows and underflows a dtype.
+
+    Each ``every``-th step is measured. A step is complete as the next begins. After each ``flush_every`` complete ones,
+    and when none has come for a second, they are on disk. If the folder has a run already, this one goes on after its
+    last step, or at ``start_step``.
+    ``rank`` is the number of this process, of several that train together; ``torch.distributed`` knows it.
+
+    Raises BadOption, BadRun, BadName, NothingMatched and Unsupported, and writes a warning if the run can no longer be
+    written: the training goes on.
+    """
+    asked = f"bp.watch({name_of(model)}, {cut(written(run_dir))})"
+    _check_options(asked, locals())
+    optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
+    options = WatchOptions(select, values, gradients, parameters, updates, clipping, optimizers, scaler)
+    pace = {"every": every, "flush_every": flush_every, "histogram": histogram}
+    return Watch(model, Path(run_dir), options, pace, start_step, rank)
+
+
+def _check_options(asked: str, given: Mapping[str, Any]) -> None:
+    """Raises BadOption."""
+    folder = given["run_dir"]
+    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
+        raise BadOption(
+            "run_dir is the path of a folder", asked=asked, found=kind(folder) if folder != "" else "no text",
+            next="bp.watch(model, 'runs/exp1')",
+        )  # fmt: skip
+    for name in ("values", "gradients", "parameters", "updates", "clipping"):
+        if not isinstance(given[name], bool):
+            raise BadOption(f"{name} is True or False", asked=f"{name}={written(given[name])}", next=f"{name}=True")
+    for name, least in (("every", 1), ("flush_every", 1), ("histogram", 0), ("start_step", 0), ("rank", 0)):
+        value = given[name]
+        if value is None and name in ("start_step", "rank"):
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise BadOption(
+                f"{name} is a whole number from {least} on", asked=f"{name}={written(value)}", next=f"{name}=10"
+            )
+    if not any(given[name] for name in ("values", "gradients", "updates")):
+        raise BadOption("nothing is watched", asked="values=False, gradients=False", next="values=True")
+
+
+class Watch:
+    """A watched training, to be entered with ``with``; ``bp.open_run`` reads what it writes."""
+
+    def __init__(
+        self,
+        model: Any,
+        folder: Path,
+        options: WatchOptions,
+        pace: Mapping[str, int],
+        start_step: int | None,
+        rank: int | None,
+    ) -> None:
+        self.folder = folder
+        """The folder of the run."""
+        self._model, self._options, self._pace, self._start, self._rank = model, options, pace, start_step, rank
+        self._watching: Watching | None = None
+        self._background: Background | None = None
+        self._warned = False
+
+    def __enter__(self) -> Watch:
+        asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
+        refuse_class(self._model, "watch")
+        if self._background is not None:
+            raise BadOption(
+                "this watch was entered already", asked=asked, next="another bp.watch(...) of the same folder"
+            )
+        backend = None if isinstance(self._model, str | int | float) else find_backend(None, [self._model])
+        if backend is None or not is_model(backend, self._model):
+            raise BadOption(
+                "bp.watch takes a model", asked=asked, found=kind(self._model), next="bp.watch(model, folder)"
+            )
+        watches = backend.watches or refuse(backend, "watches", asked)
+        from backprobe.storage.runs.writer import RunWriter
+        from backprobe.watch.background import Background
+        from backprobe.watch.steps import Steps
+
+        rank = watches.rank() if self._rank is None else self._rank
+        listener = Steps(self._pace["every"], self._pace["histogram"], self._hand_on, watches.later)
+        watching = watches.watching(self._model, self._options, listener, asked)
+        try:
+            writer = RunWriter(self.folder, rank, self._facts(), asked)
+        except OSError as error:
+            raise BadOption(
+                f"{self.folder} cannot be written", asked=asked, found=str(error), next="a folder that can be written"
+            ) from error
+        listener.start(writer.next_step if self._start is None else self._start)
+        self._background = Background(writer, self._pace["flush_every"])
+        self._watches, self._listener, self._watching = watches, listener, watching
+        try:
+            watching.__enter__()
+        except BaseException:
+            self._background.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watching is None or self._background is None:
+            raise BadOption(
+                "this watch is not open", asked="run.__exit__(...)", found="a watch that was never entered",
+                next="with bp.watch(model, folder) as run:",
+            )  # fmt: skip
+        self._watching.stop()
+        self._listener.stop()
+        self._background.close()
+        self._warn()
+        if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
+            warnings.warn(
+                "bp.watch saw no call of the model, and recorded its parameters alone: calls in other threads, under "
+                "torch.no_grad() and in compiled functions are not seen.", RuntimeWarning, stacklevel=2,
+            )  # fmt: skip
+
+    # in the training
+
+    def step(self) -> None:
+        """End a step, where no ``optimizer=`` does: after ``backward()``, before ``zero_grad()``. Raises BadOption."""
+        if self._options.optimizers:
+            raise BadOption(
+                "the optimizer ends the steps of this run", asked="run.step()", found="optimizer= was given",
+                next="leave out run.step(), or optimizer=",
+            )  # fmt: skip
+        self._open("run.step()").step()
+
+    def log(self, **scalars: Any) -> None:
+        """Record numbers of your own beside a step: a loss, a learning rate. A tensor on a device is not waited for.
+
+        They belong to the step that runs, and between two steps to the one that has ended. Several of a name in a step
+        become their mean. ``run.series("loss", "logged")`` reads them. Raises BadOption.
+        """
+        self._open("run.log(...)")
+        for name, number in scalars.items():
+            try:
+                row = self._watches.scalar(number)
+            except (TypeError, ValueError) as error:
+                raise BadOption(
+                    f"run.log takes single numbers, and {name} is not one", asked=f"run.log({name}=...)",
+                    found=kind(number), next=f"run.log({name}={name}.mean())",
+                ) from error  # fmt: skip
+            self._listener.log(name, row)
+
+    def flush(self) -> None:
+        """Return when all steps so far are on disk: they are read back even if this process is killed."""
+        self._open("run.flush()")
+        self._listener.hand_on()
+        if self._background is not None:
+            self._background.flush()
+        self._warn()
+
+    @property
+    def acknowledged(self) -> int:
+        """The last step that is on disk, whatever becomes of this process; -1 for none so far."""
+        return -1 if self._background is None else self._background.acknowledged
+
+    # inside
+
+    def _open(self, asked: str) -> Watching:
+        if self._watching is None or (self._listener.is_stopped and not self._warned):
+            raise BadOption("this watch is not open", asked=asked, next="with bp.watch(model, folder) as run:")
+        return self._watching
+
+    def _hand_on(self, step: Any) -> None:
+        """A step is complete: it goes to the thread that writes."""
+        if self._background is None:
+            return
+        if self._background.failure is not None:
+            self._warn()
+            return
+        self._background.put(step)
+
+    def _warn(self) -> None:
+        """Once, where the run could not be written; nothing is measured any longer."""
+        failure = None if self._background is None else self._background.failure
+        if failure is None or self._warned or self._watching is None:
+            return
+        self._warned = True
+        self._watching.stop()
+        self._listener.is_stopped = True
+        warnings.warn(
+            f"bp.watch has stopped: {self.folder} can no longer be written ({failure}). Steps up to "
+            f"{self.acknowledged} are on disk. The training goes on.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+    def _facts(self) -> dict[str, Any]:
+        known = stamp()
+        options = {name: getattr(self._options, name) for name in ("values", "gradients", "parameters", "updates")}
+        return {
+            "started": known.time, "author": known.author, "python": known.python, "system": known.system,
+            "packages": known.packages, "model": type(self._model).__name__, **self._pace, **options,
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        state = "" if self._background is None else f", step {self._listener.current.step}"
+        return f"<Watch of {type(self._model).__name__} in {str(self.folder)!r}{state}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(repr(self)[1:-1], []))
+
+    _listener: Steps
+    _watches: Any

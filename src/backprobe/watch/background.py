@@ -1,0 +1,106 @@
+"""The thread that writes a run, while the training goes on.
+
+Steps wait for it in a queue. Where it falls far behind, the training waits for it: no step is lost. Where it fails, as
+on a full disk, the watching ends and the training goes on.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from backprobe.storage.runs.layout import RowKey, StepData
+from backprobe.storage.runs.writer import RunWriter
+
+MOST_WAITING = 1000  # steps
+IDLE = 1.0  # seconds without a step, after which what there is is committed
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """A step to be written: the rows that are new with it, and what gives its numbers, which may wait for a device."""
+
+    data: Callable[[], StepData]
+    rows: list[RowKey]
+    aliases: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Flush:
+    """What was put before it is to be on disk; ``done`` is set then, or when that has failed."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    is_last: bool = False
+
+
+class Background:
+    """Writes in a thread of its own, from its making to ``close``."""
+
+    def __init__(self, writer: RunWriter, flush_every: int) -> None:
+        self.writer, self.flush_every = writer, flush_every
+        self.failure: Exception | None = None
+        self.acknowledged = -1
+        self.last = -1
+        self.uncommitted = 0
+        self.waiting: queue.Queue[Waiting | Flush] = queue.Queue(MOST_WAITING)
+        self.thread = threading.Thread(target=self._run, name="backprobe-watch", daemon=True)
+        self.thread.start()
+
+    def put(self, step: Waiting) -> None:
+        if self.failure is None:
+            self.waiting.put(step)
+
+    def flush(self, is_last: bool = False) -> None:
+        """Return when all that was put is on disk, or could not be written."""
+        flush = Flush(is_last=is_last)
+        self.waiting.put(flush)
+        flush.done.wait()
+
+    def close(self) -> None:
+        """Write what waits, end the thread, and let others write."""
+        self.flush(is_last=True)
+        self.thread.join()
+
+    # in the thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                item = self.waiting.get(timeout=IDLE if self.uncommitted else None)
+            except queue.Empty:
+                self._try(self._commit)
+                continue
+            if isinstance(item, Waiting):
+                self._try(lambda item=item: self._write(item))  # type: ignore[misc]  # its type is known
+                continue
+            self._try(self.writer.close if item.is_last else self._commit)
+            if item.is_last and self.failure is None:
+                self.acknowledged = self.last
+            item.done.set()
+            if item.is_last:
+                return
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """The one place besides a block's exit where whatever goes wrong must not reach the program."""
+        if self.failure is not None:
+            return
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001  # a training must not fail for being watched
+            self.failure = error
+            self.writer.abandon()
+
+    def _write(self, step: Waiting) -> None:
+        self.writer.add_rows(step.rows, step.aliases)
+        data = step.data()
+        self.writer.append(data)
+        self.last = data.step
+        self.uncommitted += 1
+        if self.uncommitted >= self.flush_every:
+            self._commit()
+
+    def _commit(self) -> None:
+        self.writer.commit()
+        self.acknowledged, self.uncommitted = self.last, 0

@@ -1,0 +1,157 @@
+"""The steps of a training: which one runs, which are measured, and the rows of each as they come in."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from backprobe.backends.watches import StepListener
+from backprobe.record.exponents import Exponents, merged_exponents
+from backprobe.record.statistics import Row, measured, merged, scaled
+from backprobe.storage.runs.layout import RowKey, StepData, blank
+from backprobe.watch.background import Waiting
+
+LOGGED = "logged"
+SCALE = "loss scale"
+"""The name under which the scale of a ``GradScaler`` is logged."""
+Fetch = Callable[[Mapping[int, Any]], Callable[[], Mapping[int, Row]]]
+
+
+@dataclass
+class Open:
+    """What a step has so far: rows by their places, and those that a device still computes."""
+
+    step: int
+    rows: dict[int, Row] = field(default_factory=dict)
+    exponents: dict[int, Exponents] = field(default_factory=dict)
+    later: dict[int, list[Any]] = field(default_factory=dict)
+    backwards: int = 0
+    skipped: bool = False
+    scale: float = 1.0
+    ended: float = 0.0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows and not self.later and not self.skipped
+
+
+class Steps(StepListener):
+    """Counts the steps of one attempt, and hands each on once the next has begun: until then it may be logged to."""
+
+    def __init__(self, every: int, histogram: int, put: Callable[[Waiting], None], fetch: Fetch) -> None:
+        self.every, self.histogram, self.put, self.fetch = every, histogram, put, fetch
+        self.process = os.getpid()
+        self.places: dict[tuple[str, str], int] = {}
+        self.scaled: set[int] = set()  # the places of gradients that the scale of the loss has multiplied
+        self.new_rows: list[RowKey] = []
+        self.new_aliases: dict[str, str] = {}
+        self.first, self.current = 0, Open(0)
+        self.ended: Open | None = None
+        self.has_begun = self.was_called = False
+        self.is_stopped = False
+        self.is_measured, self.is_counted = True, False
+
+    def start(self, first: int) -> None:
+        """The number of the first step."""
+        self.first = first
+        self._open(first)
+
+    def _open(self, step: int) -> None:
+        self.current, self.is_measured = Open(step), step % self.every == 0
+        self.is_counted = self.is_measured and self.histogram > 0 and step % self.histogram == 0
+
+    def place(self, name: str, kind: str, *, is_replicated: bool = False, is_scaled: bool = False) -> int:
+        key = name, kind
+        if key not in self.places:
+            self.places[key] = len(self.places)
+            if is_scaled:
+                self.scaled.add(self.places[key])
+            self.new_rows.append(RowKey(name, kind, "once" if is_replicated else "sum"))
+        return self.places[key]
+
+    def alias(self, alias: str, name: str) -> None:
+        self.new_aliases[alias] = name
+
+    def begin(self) -> None:
+        if not self.has_begun:
+            self.has_begun = self.was_called = True
+            self.hand_on()
+
+    def passed(self) -> None:
+        self.begin()
+        self.current.backwards += 1
+
+    def add(self, place: int, row: Any, replaces: bool = False) -> None:
+        _add(self.current, place, row, replaces)
+
+    def count(self, place: int, exponents: Exponents, replaces: bool = False) -> None:
+        before = None if replaces else self.current.exponents.get(place)
+        self.current.exponents[place] = exponents if before is None else merged_exponents(before, exponents)
+
+    def log(self, name: str, row: Any) -> None:
+        """A number of the program's own, of the step that runs; between two steps, of the one that has ended."""
+        into = self.current if self.has_begun or self.ended is None else self.ended
+        _add(into, self.place(name, LOGGED), row)
+
+    def end(self, *, skipped: bool = False, scale: float = 1.0) -> None:
+        if self.is_stopped or os.getpid() != self.process:  # a child of this process has no writer
+            return
+        self.hand_on()
+        self.current.skipped, self.current.scale, self.current.ended = skipped, scale, time.time()
+        if scale != 1.0 and self.is_measured:
+            _add(self.current, self.place(SCALE, LOGGED), measured(numpy.array([scale])))
+        self.ended, self.has_begun = self.current, False
+        self._open(self.current.step + 1)
+
+    def hand_on(self) -> None:
+        """The step that ended last gets nothing more."""
+        ended, self.ended = self.ended, None
+        if ended is None or ended.is_empty:
+            return
+        rows, aliases, self.new_rows, self.new_aliases = self.new_rows, self.new_aliases, [], {}
+        later = self.fetch(ended.later) if ended.later else dict
+        height, unscaled = len(self.places), frozenset(self.scaled if ended.scale != 1.0 else ())
+        self.put(Waiting(lambda: _data(ended, later(), height, unscaled), rows, aliases))
+
+    def stop(self) -> None:
+        """Nothing more is taken; what the last step has is handed on."""
+        self.hand_on()
+        self.is_stopped, self.is_measured = True, False
+
+
+def _add(into: Open, place: int, row: Any, replaces: bool = False) -> None:
+    if not isinstance(row, tuple):
+        held = into.later.setdefault(place, [])
+        if replaces:
+            held.clear()
+        held.append(row)
+        return
+    before = None if replaces else into.rows.get(place)
+    into.rows[place] = row if before is None else merged(before, row)
+
+
+def _data(step: Open, later: Mapping[int, Row], height: int, unscaled: frozenset[int]) -> StepData:
+    """A step as it is written."""
+    rows = dict(step.rows)
+    for place, row in later.items():
+        rows[place] = merged(rows[place], row) if place in rows else row
+    matrix = blank(height)
+    if rows:
+        made = [scaled(row, 1 / step.scale) if place in unscaled else row for place, row in rows.items()]
+        matrix[:, list(rows)] = numpy.array(made).T
+    exponents = _unscaled(step, unscaled)
+    return StepData(step.step, matrix, step.ended, step.backwards, step.skipped, exponents)
+
+
+def _unscaled(step: Open, places: frozenset[int]) -> Mapping[int, Exponents]:
+    """The magnitudes without the scale of the loss; left out where that is not a power of two."""
+    mantissa, exponent = math.frexp(step.scale)
+    if mantissa != 0.5:
+        return {place: one for place, one in step.exponents.items() if place not in places}
+    return {place: one.shifted(1 - exponent) if place in places else one for place, one in step.exponents.items()}

@@ -1,0 +1,54 @@
+"""Pages in Debian's Chromium: each must load nothing from elsewhere and say nothing on the console."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+import backprobe as bp
+
+RECORDED = Path(os.environ["RECORDED"])  # by recorded.py
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def recording():
+    """A recording by its name, as one without PyTorch loads it."""
+    return lambda name: bp.load(RECORDED / name, to="numpy")
+
+
+@pytest.fixture
+def opened(chromium, recording, tmp_path):
+    """Open the page of a recording, or the file of a text of HTML; at the end nothing must have gone wrong."""
+    contexts, seen = [], []
+
+    def open_page(name, *, html=None, scheme="light", width=1200, height=800, **drawn):
+        path = tmp_path / f"{name}.html"
+        if html is None:
+            bp.draw(recording(name), path, **drawn)
+        else:
+            path.write_text(html, encoding="utf-8")
+        context = chromium.new_context(color_scheme=scheme, viewport={"width": width, "height": height})
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(5000)
+        page.on("console", lambda message: seen.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: seen.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (seen.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: seen.append(request.url) if request.url != path.as_uri() else None)
+        page.goto(path.as_uri())
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert seen == []

@@ -1,0 +1,70 @@
+"""Record the programs whose pages the browser opens, and draw what a notebook shows of some:
+``python tests/browser/recorded.py FOLDER``.
+
+This runs where PyTorch is; the tests load the recordings where it is not.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import backprobe as bp
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' & \\ \u2028 é 数"
+
+
+def two_paths(x, w, b):
+    u = x * w
+    v = u + b
+    loss = v * v + u
+    return loss
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 300), nn.Linear(300, 4)
+
+    def forward(self, x):
+        hidden = torch.relu(self.up(x))
+        return x + self.down(hidden)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x, labels):
+        for block in self.blocks:
+            x = block(x)
+        loss = F.cross_entropy(self.head(x), labels)
+        return loss
+
+
+def hostile(x):
+    table = {HOSTILE: x * 2}
+    made = table[HOSTILE] * 3  # </script><script>alert(3)</script>
+    return made
+
+
+def record(folder: Path) -> None:
+    torch.manual_seed(0)
+    recordings = {
+        "two_paths": bp.probe(two_paths, partials=True)(3.0, 2.0, 1.0),
+        "net": bp.probe(Net(), partials=True)(torch.randn(100, 4), torch.randint(0, 3, (100,))),
+        "hostile": bp.probe(hostile)(torch.tensor(3.0)),
+        "special": bp.probe(lambda x: torch.relu(x - 9) + torch.sqrt(x - x), partials=True)(torch.tensor(1.0)),
+    }
+    for name, recording in recordings.items():
+        recording.save(folder / name, overwrite=True)
+    for name in ("net", "special"):
+        (folder / f"{name}.html").write_text(bp.draw(recordings[name])._repr_html_(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    record(Path(sys.argv[1]))

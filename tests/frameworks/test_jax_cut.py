@@ -1,0 +1,171 @@
+"""An output in JAX that depends on nothing differentiated: the error names the line and what it does."""
+
+import math
+from os.path import relpath
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import backprobe as bp
+
+X = jnp.array([1.0, 2.0, 3.0])
+
+
+def positions(x):
+    h = x * 2
+    best = jnp.argmax(h)  # here
+    return best.astype(float) * 3
+
+
+def sorted_positions(x):
+    h = x * 2
+    order = jnp.argsort(h)  # here
+    return jnp.sum(order * 1.0)
+
+
+def only_a_position(x):
+    h = x * 2
+    best = jnp.argmax(h)  # here
+    return best
+
+
+def compared(x):
+    h = x * 2
+    hit = h > 3  # here
+    return jnp.mean(hit)
+
+
+def counted(x):
+    h = x * 2
+    return jnp.sum(jnp.where(jnp.equal(h, 2.0), 1.0, 0.0))  # here
+
+
+def rounded(x):
+    h = x * 2
+    return jnp.sum(jnp.round(h))  # here
+
+
+def floored(x):
+    h = x * 2
+    low = jnp.floor(h)  # here
+    return jnp.sum(low**2)
+
+
+def whole(x):
+    h = x * 2
+    numbers = h.astype(int)  # here
+    return jnp.sum(numbers.astype(float))
+
+
+def stopped(x):
+    h = x * 2
+    return jnp.sum(jax.lax.stop_gradient(h))  # here
+
+
+def stopped_in_a_function(x):
+    h = x * 2
+    return jnp.sum(target_of(h))
+
+
+def target_of(u):
+    v = u + 1
+    return jax.lax.stop_gradient(v) * 2  # here
+
+
+CUTS = {
+    positions: ("`jnp.argmax(h)` gives positions", "jnp.take(h, ...)"),
+    sorted_positions: ("`jnp.argsort(h)` gives positions", "softmax"),
+    only_a_position: ("`jnp.argmax(h)` gives positions", "jnp.take(h, ...)"),
+    compared: ("`h > 3` is true or false", "jnp.where"),
+    counted: ("`jnp.equal(h, 2.0)` is true or false", "jnp.where"),
+    rounded: ("the derivative of 'return' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(round"),
+    floored: ("the derivative of 'low' with respect to 'h' that backward uses is 0", "jax.lax.stop_gradient(floor"),
+    whole: ("`h.astype(int)` converts 'h' to integers", "astype to a floating dtype"),
+    stopped: ("`jax.lax.stop_gradient(h)` lets no gradient through", "leave out stop_gradient"),
+    stopped_in_a_function: ("`jax.lax.stop_gradient(v)` lets no gradient through", "leave out stop_gradient"),
+}
+
+
+def here(function):
+    """The number of the line that is marked in a function."""
+    with open(__file__) as file:
+        lines = list(enumerate(file.read().split("\n"), 1))
+    return next(n for n, line in lines if n > function.__code__.co_firstlineno and line.endswith("# here"))
+
+
+def of_other_frameworks(text):
+    text = text.replace(relpath(__file__), "")
+    return [word for word in ("requires_grad", "torch", "detach", "no_grad", "tf.", "Variable") if word in text]
+
+
+@pytest.mark.parametrize("function", CUTS)
+def test_a_function_that_is_cut_off_names_the_line(function):
+    said, remedy = CUTS[function]
+    with pytest.raises((bp.NothingToDifferentiate, bp.BadOutput)) as caught:
+        bp.probe(function)(X)
+    (note,) = caught.value.__notes__
+    assert note.startswith("backprobe: the result does not depend on any differentiated value\n")
+    assert said in note
+    assert remedy in note
+    assert f"{relpath(__file__)}:{here(function)}: " in note
+    assert not of_other_frameworks(f"{caught.value}\n{note}")
+
+
+def test_what_is_no_cut_is_not_named():
+    def f(x):
+        h = jnp.tanh(x * 2)
+        mask = h > 0
+        kept = h * mask
+        total = jnp.sum(jax.lax.stop_gradient(kept))
+        return total
+
+    with pytest.raises(bp.NothingToDifferentiate) as caught:
+        bp.probe(f)(X)
+    (note,) = caught.value.__notes__
+    assert note.count("cut:") == 1
+    assert "`jax.lax.stop_gradient(kept)` lets no gradient through" in note
+
+
+def test_an_output_that_is_not_a_scalar_is_no_cut():
+    with pytest.raises(bp.BadOutput, match="not a scalar") as caught:
+        bp.probe(lambda x: x * 2)(X)
+    assert not getattr(caught.value, "__notes__", [])
+    assert caught.value.next.startswith("cotangent=jnp.ones((3,))")
+
+
+def test_nothing_is_left_behind_by_a_program_without_an_output():
+    with pytest.raises(bp.NothingToDifferentiate):
+        bp.probe(stopped)(X)
+    rec = bp.probe(lambda x: jnp.sum(x**2))(X)
+    assert rec["x"].grad.tolist() == [2, 4, 6]
+    assert jax.grad(lambda x: jnp.sum(x**2))(X).tolist() == [2, 4, 6]
+
+
+def python_number(x):
+    h = jnp.sum(x * 2)
+    return jnp.asarray(float(h)) * 2  # here
+
+
+def numpy_array(x):
+    h = x * 2
+    return jnp.sum(jnp.asarray(np.asarray(h)))  # here
+
+
+def of_math(x):
+    h = jnp.sum(x * 2)
+    root = math.sqrt(h)  # here
+    return root * h
+
+
+@pytest.mark.parametrize("function", [python_number, numpy_array, of_math])
+def test_asking_for_the_number_names_the_line(function):
+    errors = (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError)
+    with pytest.raises(errors) as caught:
+        bp.probe(function)(X)
+    note = caught.value.__notes__[-1]
+    assert note.startswith("backprobe: the program asks for the number in a value that JAX only traces")
+    assert f"  at:    {relpath(__file__)}:{here(function)}: " in note
+    assert "compute with the array itself (jnp.where instead of an if)" in note
+    assert not of_other_frameworks(note)

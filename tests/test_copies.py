@@ -1,0 +1,163 @@
+"""Copies of functions that report, and are lent again and again."""
+
+import gc
+import sys
+import types
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+import backprobe as bp
+from backprobe.record.patterns import selection
+from backprobe.source.copies import Copies, is_lasting
+
+EVERYTHING = ["**", "**:*"]
+
+
+def halved(value, by=2):
+    half = value / by
+    return half
+
+
+def both(first, second):
+    total = first + second
+    return total
+
+
+def outer(value):
+    return both(halved(value), inner(value))
+
+
+def inner(value):
+    return halved(value) * 3
+
+
+def failing(value):
+    raise ValueError("not today")
+
+
+def recovered(value):
+    try:
+        both(halved(value), failing(value))  # `both` is found, and never called
+    except ValueError:
+        pass
+    return both(value, halved(value))
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, value):
+        scaled = value * self.scale
+        return halved(scaled)
+
+
+@pytest.fixture
+def x():
+    return torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+
+def names(function, *given):
+    recordings = [bp.probe(function, of=lambda y: y.sum())(*given) for _ in range(3)]
+    return [[name for entry in rec.values() for name in (entry.name, *entry.aliases)] for rec in recordings]
+
+
+def test_a_call_in_the_arguments_of_a_call_has_its_own_caller(x):
+    first, *later = names(outer, x)
+    assert later == [first, first]
+    assert "/halved:half" in first
+    assert "/inner/halved:half" in first
+    assert "/both:total" in first
+
+
+def test_a_copy_that_was_never_called_does_no_harm(x):
+    first, *later = names(recovered, x)
+    assert later == [first, first]
+    assert "/both:total" in first
+
+
+def test_other_defaults_and_other_code_are_seen(x):
+    defaults, code = halved.__defaults__, halved.__code__
+    try:
+        for _ in range(2):
+            assert float(bp.probe(outer, of=lambda y: y.sum())(x)["/halved:half"].value[0]) == 0.5
+        halved.__defaults__ = (4,)
+        assert float(bp.probe(outer, of=lambda y: y.sum())(x)["/halved:half"].value[0]) == 0.25
+        halved.__code__ = (lambda value, by=2: value).__code__
+        assert "/halved:half" not in bp.probe(outer, of=lambda y: y.sum())(x)
+    finally:
+        halved.__defaults__, halved.__code__ = defaults, code
+
+
+def test_a_forward_is_given_back_when_a_block_is_over_and_lent_to_one_block_at_a_time(x):
+    one, other = Layer(), Layer()
+    for _ in range(3):
+        with bp.probe(one, EVERYTHING) as first:
+            with bp.probe(other, EVERYTHING) as second:
+                a, b = one(x), other(x * 2)
+                (a + b).sum().backward()
+        assert torch.equal(first[":scaled"].value, x.detach())
+        assert torch.equal(second[":scaled"].value, 2 * x.detach())
+
+
+def test_a_forward_that_the_program_keeps_runs_on_and_reports_to_nobody(x):
+    layer, kept = Layer(), []
+
+    def keep(module, given):
+        kept.append(vars(module)["forward"].calls.copy())
+
+    handle = layer.register_forward_pre_hook(keep)
+    with bp.probe(layer, EVERYTHING):
+        layer(x).sum().backward()
+    handle.remove()
+    (forward,) = kept[0].values()
+    assert torch.equal(forward(x), x / 2)
+
+
+def test_only_functions_of_imported_modules_are_kept(x):
+    namespace = {"__name__": "somewhere"}
+    exec("def here(value):\n    return value", namespace)
+    module = types.ModuleType("a_module_of_this_test")
+    exec("def there(value):\n    return value", vars(module))
+    assert is_lasting(halved)
+    assert is_lasting(Layer.forward)
+    assert not is_lasting(namespace["here"])
+    assert not is_lasting(module.there)
+    sys.modules[module.__name__] = module
+    try:
+        assert is_lasting(module.there)
+    finally:
+        del sys.modules[module.__name__]
+    assert not is_lasting(lambda: x)
+    assert not is_lasting(generator)
+    assert Copies().lend(generator, False) is None
+
+
+def generator(value):
+    yield value
+
+
+def test_a_plan_keeps_no_model_alive(x):
+    selection.cache_clear()
+    layer = Layer()
+    with bp.probe(layer, EVERYTHING):
+        layer(x).sum().backward()
+    gone = weakref.ref(layer)
+    del layer
+    gc.collect()
+    assert gone() is None
+
+
+def test_copies_with_operations_are_others():
+    copies = Copies()
+    plain = copies.lend(halved, False)
+    copies.give_back(plain)
+    with_operations = copies.lend(both, True)
+    copies.give_back(with_operations)
+    assert copies.lend(both, False) is not with_operations
+    assert copies.lend(both, True) is with_operations
+    assert copies.lend(halved, False) is plain

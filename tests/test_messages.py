@@ -1,0 +1,165 @@
+"""What a person reads who typed something wrong: no word of the inside, and nothing that does not help."""
+
+import re
+
+import numpy
+import pytest
+import torch
+
+import backprobe as bp
+from asked import message
+
+
+def toy(x, w):
+    u = x * w
+    v = u + 1
+    return v
+
+
+def several(x):
+    return {"loss": x * 2, "aux": x * 3}
+
+
+def vector(x):
+    return x * 2
+
+
+def nothing(x):
+    return None
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.lin(x).sum()
+
+
+def one():
+    return torch.tensor(1.0)
+
+
+def rec():
+    return bp.probe(toy)(2.0, 3.0)
+
+
+WRONG = {
+    "of=, and one tensor": lambda: bp.probe(vector, of="loss")(one()),
+    "of='', and one tensor": lambda: bp.probe(vector, of="")(one()),
+    "of=0, and one tensor": lambda: bp.probe(vector, of=0)(one()),
+    "of=, and None": lambda: bp.probe(nothing, of="y")(one()),
+    "of= a function that returns None": lambda: bp.probe(several, of=lambda result: None)(one()),
+    "of=True": lambda: bp.probe(several, of=True),
+    "of= a list": lambda: bp.probe(several, of=["loss", "aux"]),
+    "no output": lambda: bp.probe(nothing)(one()),
+    "two outputs": lambda: bp.probe(several)(one()),
+    "no elements": lambda: bp.probe(vector)(torch.zeros(0)),
+    "a number": lambda: bp.probe(3)(),
+    "None": lambda: bp.probe(None)(1.0),
+    "a class": lambda: bp.probe(Net)(torch.ones(3)),
+    "a class in a block": lambda: bp.probe(Net).__enter__(),
+    "a class to check": lambda: bp.check(Net)(torch.ones(3)),
+    "a class to guard": lambda: bp.guard(Net).__enter__(),
+    "a number in a block": lambda: bp.probe(3).__enter__(),
+    "a number to guard": lambda: bp.guard(3).__enter__(),
+    "no arguments": lambda: bp.probe(toy)(),
+    "one argument of two": lambda: bp.check(toy)(one()),
+    "a function in C": lambda: bp.probe(torch.exp)(one()),
+    "a text as cotangent": lambda: bp.probe(vector, cotangent="ones")(torch.ones(2)),
+    "an object as cotangent": lambda: bp.probe(vector, cotangent=object())(torch.ones(2)),
+    "rows of two lengths": lambda: bp.probe(vector, cotangent=[[1.0], [1.0, 2.0]])(torch.ones(2)),
+    "a complex cotangent": lambda: bp.probe(vector, cotangent=[1j, 1.0])(torch.ones(2)),
+    "select= bytes": lambda: bp.probe(toy, b"u"),
+    "select= a number": lambda: bp.probe(toy, 3),
+    "select= a list with None": lambda: bp.probe(toy, ["u", None]),
+    "a regular expression": lambda: bp.probe(toy, "re:(")(1.0, 2.0),
+    "a long pattern": lambda: bp.probe(toy, "n" * 5000)(1.0, 2.0),
+    "wrt= a list with a number": lambda: bp.probe(toy, wrt=[3]),
+    "wrt=[]": lambda: bp.probe(toy, wrt=[])(1.0, 2.0),
+    "wrt= for a model": lambda: bp.probe(Net(), wrt="x")(torch.ones(3)),
+    "strategy= an array": lambda: bp.probe(toy, strategy=numpy.ones(2)),
+    "partials= an array": lambda: bp.probe(toy, partials=numpy.ones(2)),
+    "create_graph= a text": lambda: bp.probe(toy, create_graph="yes"),
+    "a long name": lambda: rec()["n" * 5000],
+    "a name like none": lambda: rec()["zz"],
+    "select on a recording": lambda: rec().select(3),
+    "save None": lambda: rec().save(None),
+    "save ''": lambda: rec().save(""),
+    "load 3": lambda: bp.load(3),
+    "explain 3": lambda: bp.explain(3),
+    "explain a recording, 3": lambda: bp.explain(rec(), 3),
+    "draw 3": lambda: bp.draw(3),
+    "health None": lambda: bp.health(None),
+    "derive None": lambda: bp.derive(None, "x"),
+    "jacobian by a number": lambda: bp.jacobian(toy, 3),
+    "hvp by None": lambda: bp.hvp(toy, None, 1.0),
+    "hvp with a text": lambda: bp.hvp(toy, "u", "a")(1.0, 2.0),
+    "skip=3": lambda: bp.check(toy, skip=3),
+    "watch 3": lambda: bp.watch(3, "run").__enter__(),
+    "a class to watch": lambda: bp.watch(Net, "run").__enter__(),
+    "watch in 3": lambda: bp.watch(Net(), 3),
+    "watch, every=0": lambda: bp.watch(Net(), "run", every=0),
+    "open_run 3": lambda: bp.open_run(3),
+    "open_run ''": lambda: bp.open_run(""),
+    "allow=3": lambda: bp.guard(allow=3),
+}  # fmt: skip
+INSIDE = re.compile(
+    r"NoneType|\bof=''|no floating tensor; no|an object of type|\ba (int|object)\b|\bnot (int|str|list)\b| at 0x|"
+    r"1 positional arguments|new\(\)|must be real|built-in"
+)
+"""What a message once said, and none should: names of types, other people's words, and remedies that are none."""
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG.keys())
+def test_a_message_is_in_plain_words_and_says_what_to_type(wrong):
+    with pytest.raises(bp.BackprobeError) as caught:
+        wrong()
+    text = str(caught.value)
+    assert not re.search(INSIDE, text.replace("asked: of=''", "").replace("at ''", "")), text
+    assert caught.value.next, text
+    assert max(map(len, text.splitlines())) < 200, text
+
+
+def test_of_where_one_tensor_is_returned():
+    assert message(bp.BadOutput, WRONG["of=, and one tensor"]) == (
+        "the return value has nothing at 'loss'\n"
+        "  asked: of='loss'\n"
+        "  found: a tensor of shape () and dtype float32\n"
+        "  next:  leave out of="
+    )
+
+
+def test_a_class():
+    assert message(bp.BadOption, WRONG["a class"]) == (
+        "Net is a class, and bp.probe takes an object of it, or a function\n"
+        "  asked: bp.probe(Net)\n"
+        "  found: the class Net\n"
+        "  next:  net = Net(...), and bp.probe(net)"
+    )
+
+
+def test_names_are_listed_where_none_is_similar():
+    assert message(bp.UnknownName, WRONG["a name like none"]) == (
+        "no value is named 'zz'\n  asked: rec['zz']\n  found: names: x, w, u, v, return\n"
+        "  next:  print(rec), for every name"
+    )
+    assert "  found: 5 names: return, u, v, w, x\n" in message(bp.NothingMatched, WRONG["a long pattern"])
+
+
+def test_a_second_run_can_save_again(tmp_path):
+    path = tmp_path / "toy.recording"
+    rec().save(path)
+    error = message(bp.BadOption, lambda: rec().save(path))
+    assert error.endswith(f"  next:  rec.save({str(path)!r}, overwrite=True)")
+    rec().save(path, overwrite=True)
+    assert bp.load(path)["u"].value == 6
+
+
+def test_nothing_checked_is_not_called_clean():
+    meta = torch.ones(3, device="meta")
+    nothing = "nothing was checked: no value or gradient has numbers that can be read"
+    assert bp.health(bp.probe(vector, of=torch.sum)(meta)).heading == nothing
+    assert bp.explain(bp.probe(vector, of=torch.sum, nonfinite=True)(meta)).heading == nothing
+    assert bp.health(bp.probe(lambda x: x)(1.0)).heading == "no problems found: 1 value and 1 gradient were checked"

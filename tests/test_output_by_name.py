@@ -1,0 +1,232 @@
+"""``of=`` the name of a value that is not returned, in PyTorch."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import backprobe as bp
+from random_programs.compare import LARGEST, Tally, compare, load, plain_output
+from random_programs.drawn import check_many
+from random_programs.inner import one_of, returning
+from random_programs.interpreter import ARGUMENTS, Interpreter
+from random_programs.statements import generate
+
+
+def test_any_value_of_random_programs(tmp_path):
+    """Programs that write in place: a value that was written since is refused, and no other is."""
+    tally, refused = Tally(), []
+
+    def check(program):
+        tally.run += 1
+        function = load(program, tmp_path / f"program_{tally.run}.py")
+        given = [torch.tensor(v, dtype=torch.float64) for v in ARGUMENTS[: function.__code__.co_argcount]]
+        oracle = Interpreter()
+        oracle.run(program)
+        if plain_output(function, given) is None or not oracle.memory.largest < LARGEST:
+            return False
+        bindings = oracle.names.bindings
+        chosen = one_of(bindings, program)
+        try:
+            cotangent = torch.ones(chosen.value.shape, dtype=torch.float64)
+            rec = bp.probe(function, of=chosen.name, cotangent=cotangent)(*given)
+        except RuntimeError as error:  # what the backward of this value needs was written, though not for the output
+            assert "modified by an inplace operation" in str(error)
+            return False
+        except bp.BadOutput as error:
+            assert "modified in place" in str(error)
+            refused.append(program)
+            return True
+        return compare(program, bindings, rec, tally, interpreter=returning(chosen.name, Interpreter))
+
+    check_many(generate, check, 150)
+    assert tally.statuses["ok"] > 300
+    assert len(refused) < 75
+
+
+def test_a_value_whose_backward_needs_what_was_written_raises_pytorchs_error():
+    def written(x):
+        u = x * 2
+        v = (u * u).sum()
+        u.mul_(3)
+        return u.sum()
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation") as caught:
+        bp.probe(written, of="v")(torch.ones(2))
+    assert any("mul_" in note for note in caught.value.__notes__)
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x):
+        scores = self.q(x) @ self.k(x).transpose(-1, -2)
+        return scores.softmax(-1) @ x
+
+
+class Network(nn.Module):
+    def __init__(self, again=False):
+        super().__init__()
+        self.h, self.again = nn.ModuleList([Attention(), Attention()]), again
+
+    def forward(self, x):
+        total = 0.0
+        for block in self.h:
+            x = checkpoint(block, x, use_reentrant=False) if self.again else block(x)
+            total = total + x.sum()
+        return {"loss": total, "out": x}
+
+
+@pytest.fixture
+def x():
+    return torch.randn(1, 3, 4, generator=torch.Generator().manual_seed(0))
+
+
+def network(**options):
+    torch.manual_seed(0)
+    return Network(**options)
+
+
+def by_hook(model, path, element, x):
+    """The gradients of the parameters, of an element of what a module returns."""
+    seen = []
+    handle = model.get_submodule(path).register_forward_hook(lambda module, given, output: seen.append(output))
+    model(x)
+    handle.remove()
+    grads = torch.autograd.grad(element(seen[-1]), list(model.parameters()), allow_unused=True)
+    return dict(zip((name for name, _ in model.named_parameters()), grads, strict=True))
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "checkpointed"])
+@pytest.mark.parametrize(
+    ("path", "of", "element"),
+    [
+        ("h.1", "h.1[0, 2, 1]", lambda y: y[0, 2, 1]),
+        ("h.0", "h.0[..., -1, 0]", lambda y: y[..., -1, 0]),
+        ("h.0.q", "h.0.q:return[0][1, 2]", lambda y: y[0][1, 2]),
+    ],
+)
+def test_an_element_of_what_a_module_returns(x, again, path, of, element):
+    rec = bp.probe(network(again=again), "**", of=of)(x)
+    for name, grad in by_hook(network(again=again), path, element, x).items():
+        if grad is None:
+            assert rec[name].status == "not_connected", name
+        else:
+            assert torch.equal(rec[name].grad, grad), name
+    assert [entry.name for entry in rec.outputs] == [of]
+    assert rec[of].grad.item() == 1.0
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["plain", "checkpointed"])
+def test_an_attention_score(x, again):
+    model = network(again=again)
+    rec = bp.probe(model, ["h.*", "**.weight"], of="h.1:scores[..., 0, 2]")(x)
+    inside = model.h[0](x)
+    score = (model.h[1].q(inside) @ model.h[1].k(inside).transpose(-1, -2))[..., 0, 2]
+    grads = torch.autograd.grad(score, [inside, model.h[1].q.weight, model.h[0].k.weight])
+    for name, grad in zip(("h.0", "h.1.q.weight", "h.0.k.weight"), grads, strict=True):
+        torch.testing.assert_close(rec[name].grad, grad)
+    assert "h.1:scores" not in rec  # it was not selected
+
+
+def test_a_local_of_the_models_own_forward_has_a_colon(x):
+    rec = bp.probe(network(), "h.*", of=":total#1")(x)
+    assert torch.equal(rec["h.0"].grad, torch.ones(1, 3, 4))
+    with pytest.raises(bp.BadOutput) as caught:
+        bp.probe(network(), "h.*", of="total")(x)
+    assert "of=':total'" in str(caught.value)
+
+
+def test_a_path_into_what_is_returned_comes_first(x):
+    assert bp.probe(network(), "h.*", of="loss")(x).outputs[0].name == "return.loss"
+
+
+def helper(z):
+    s = z.sin()
+    return s * 2
+
+
+def program(x, w):
+    u = x * w
+    v = helper(u)
+    u = u + 1
+    return (v * u).sum()
+
+
+ARGUMENTS_OF_PROGRAM = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.0, 3.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("of", "error", "said"),
+    [
+        ("u", bp.AmbiguousName, ["u#0, u#1", "of='u#1'"]),
+        ("u[0]", bp.AmbiguousName, ["u#0, u#1", "of='u#1[0]'"]),
+        ("v", bp.BadOutput, ["shape (3,)", "cotangent=torch.ones((3,))", "of='v[0]'"]),
+        ("v[7]", bp.BadOutput, ["no such element", "shape (3,)"]),
+        ("v[x]", bp.BadOutput, ["v"]),
+        ("vv", bp.BadOutput, ["of='v'"]),
+        ("*", bp.BadOutput, ["'*'"]),
+        ("/helper:t", bp.BadOutput, ["/helper:s"]),
+        ("`v", bp.BadOutput, ["`v"]),
+    ],
+)
+def test_errors(of, error, said):
+    with pytest.raises(error) as caught:
+        bp.probe(program, of=of)(*ARGUMENTS_OF_PROGRAM)
+    for text in said:
+        assert text in str(caught.value)
+
+
+def test_a_number_is_no_output():
+    def counted(x):
+        n = 3
+        return x * n
+
+    with pytest.raises(bp.BadOutput, match="'n' is not a tensor"):
+        bp.probe(counted, of="n")(torch.tensor(1.0))
+
+
+def test_a_value_written_since_is_refused_and_its_new_version_is_not():
+    def written(x):
+        u = x * 2
+        u.mul_(x)
+        return u.sum() * 3
+
+    x = torch.tensor([1.0, 2.0])
+    with pytest.raises(bp.BadOutput, match="modified in place"):
+        bp.probe(written, of="u#0[0]")(x)
+    assert bp.probe(written, of="u#-1[1]")(x)["x"].grad.tolist() == [0.0, 8.0]
+
+
+def test_the_same_selection_with_another_output():
+    for of, grad in (("u#0[0]", [2.0, 0.0, 0.0]), ("u#1[1]", [0.0, 3.0, 0.0]), (None, None)):
+        rec = bp.probe(program, "x", of=of)(*ARGUMENTS_OF_PROGRAM)
+        assert rec["x"].grad.tolist() == grad or grad is None
+        assert list(rec) == ["x", of or "return"]
+
+
+def test_what_is_not_selected_is_not_kept():
+    import gc
+    import weakref
+
+    made = []
+
+    def watched(x):
+        u = x * 2
+        made.append(weakref.ref(u))
+        return {"loss": u.sum()}
+
+    rec = bp.probe(watched, "x", of="loss")(torch.ones(3))
+    gc.collect()
+    assert list(rec) == ["x", "return.loss"]
+    assert made[0]() is None
+
+
+def test_a_recording_of_an_inner_value_is_saved_and_loaded(tmp_path):
+    rec = bp.probe(program, of="v[1]")(*ARGUMENTS_OF_PROGRAM)
+    rec.save(tmp_path / "saved")
+    loaded = bp.load(tmp_path / "saved")
+    assert loaded.outputs[0].name == "v[1]"
+    assert torch.equal(loaded["x"].grad, rec["x"].grad)

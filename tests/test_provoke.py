@@ -1,0 +1,448 @@
+"""``bp.provoke`` in PyTorch: what it finds, what it says, and that nothing of the program is changed."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import backprobe as bp
+from backprobe.show.progress import progress
+
+
+def log_of(x):
+    return torch.log(x).sum()
+
+
+def quotient(x):
+    return 1 / (x.sum() - 3)
+
+
+def two(x, y):
+    u = torch.exp(x)
+    return (u / (y + 2)).sum()
+
+
+X = torch.tensor([0.5, 2.0, 1.0])
+
+
+def only(report):
+    (finding,) = report.findings
+    return finding
+
+
+# what is found
+
+
+def test_a_provocation_is_an_input_at_which_the_program_breaks():
+    report = bp.provoke(log_of)(X, bounds=(-1.0, 3.0))
+    finding = only(report)
+    assert finding.headline == "`torch.log(x)` gives NaN or Inf"
+    assert finding.source.line == log_of.__code__.co_firstlineno + 1
+    assert finding.broken == "result"
+    assert not log_of(*finding.args, **finding.kwargs).isfinite()
+    assert report.ok is False
+    assert finding.explained.findings[0].name == finding.name == "log()"
+    assert finding.remedy.startswith("`torch.log(torch.clamp(x, min=1e-12))`") or "below 0" in finding.facts[-1]
+
+
+def test_a_gradient_that_breaks_alone_is_a_provocation_too():
+    def f(x):
+        return torch.sqrt(x.square().sum())
+
+    finding = only(bp.provoke(f)(X - 1))
+    (x,) = finding.args
+    assert finding.broken == "gradient"
+    assert finding.headline == "`torch.sqrt(x.square().sum())` gives NaN or Inf in the backward pass"
+    assert f(x.requires_grad_()).isfinite()
+    assert not torch.autograd.grad(f(x), x)[0].isfinite().all()
+
+
+def test_the_change_is_small():
+    finding = only(bp.provoke(log_of)(X, bounds=(-100.0, 100.0)))
+    assert torch.equal(finding.args[0][1:], X[1:])
+    assert -0.5 < finding.args[0][0] <= 0
+    assert finding.change < 0.005
+
+
+def test_a_divisor_comes_to_zero_exactly_from_either_side():
+    for start in (X * 0.1, X * 4):
+        (x,) = only(bp.provoke(quotient)(start, bounds=(-10.0, 10.0))).args
+        assert x.sum() == 3
+
+
+def test_a_power_may_break_at_both_ends():
+    def f(x):
+        return (x**3).sum()
+
+    largest = torch.finfo(torch.float32).max ** (1 / 3)
+    for low, high in ((0.0, 1e13), (-1e13, 2.0)):
+        (x,) = only(bp.provoke(f)(X, bounds=(low, high))).args
+        assert x.abs().max() >= 0.999 * largest
+
+
+def test_operations_inside_of_one_expression_are_told_apart():
+    def f(p):
+        return (torch.log(p) + torch.log(1 - p)).sum()
+
+    report = bp.provoke(f)(torch.tensor([0.3, 0.6]), bounds=(0.0, 1.0))
+    assert [one.headline for one in report.findings] == [
+        "`torch.log(p)` gives NaN or Inf", "`torch.log(1 - p)` gives NaN or Inf",
+    ]  # fmt: skip
+    assert report.findings[0].args[0].min() == 0
+    assert report.findings[1].args[0].max() == 1
+
+
+def test_behind_a_clip_the_end_is_found_where_the_program_still_reads_it():
+    def f(x):
+        return torch.sqrt(torch.exp(torch.clamp(x, -110, 80))).sum()
+
+    finding = only(bp.provoke(f)(X, bounds=(-200.0, 80.0)))
+    assert finding.broken == "gradient"
+    assert -110 < finding.args[0].min() < -103
+
+
+def test_an_operation_that_is_not_to_blame_is_not_named():
+    """At zeros the root breaks, and the deviation, which is 0 there as well, does not."""
+
+    def f(x, w):
+        return torch.sqrt(w.norm()) + (x - w).square().mean()
+
+    report = bp.provoke(f)(X, X - 1)
+    assert "torch.sqrt(w.norm())" in report.findings[-1].headline
+    assert all("mean" not in one.headline for one in report.findings)
+
+
+def test_in_a_loop_the_turn_that_is_nearest_is_searched():
+    def f(xs):
+        total = 0
+        for x in xs:
+            total = total + torch.log(x)
+        return total
+
+    finding = only(bp.provoke(f)([torch.tensor(2.0), torch.tensor(0.5)], bounds=(-1.0, 3.0)))
+    first, second = finding.args[0]
+    assert (first, second <= 0) == (2.0, True)
+
+
+# what is not found
+
+
+def test_it_says_how_far_it_came():
+    def f(x):
+        return torch.log(x + 0.5).sum()
+
+    report = bp.provoke(f)(X, bounds=(0.0, 3.0))
+    assert report.ok is True
+    assert report.heading.startswith("f did not break: 1 risky operation, ")
+    assert report.notes == (
+        f"`torch.log(x + 0.5)` (test_provoke.py:{f.__code__.co_firstlineno + 1}): smallest operand reached 0.5 "
+        "(1 in the example)",
+    )
+
+
+def test_an_end_other_than_zero_is_said():
+    report = bp.provoke(lambda x: torch.exp(x).sum())(X, bounds=(0.0, 50.0))
+    assert report.notes[0].endswith("largest operand reached 50 (2 in the example; it may break at 88.7228)")
+
+
+def test_a_program_without_a_risky_operation():
+    report = bp.provoke(lambda x: torch.relu(x).sum())(X)
+    assert (report.heading, report.risky, report.steps) == ("<lambda> has no risky operation on its arguments", 0, 0)
+
+
+def test_an_operand_that_nothing_changes():
+    w = torch.tensor([1.0, 2.0, 3.0])
+    report = bp.provoke(lambda x: (x * torch.log(x * 0 + w)).sum())(X)
+    assert report.notes[0].endswith("nothing that was varied changes `x * 0 + w`")
+
+
+def test_an_operand_that_cannot_be_differentiated():
+    report = bp.provoke(lambda x: torch.log(x.detach()).sum() + x.sum())(X)
+    assert report.notes[0].endswith("was not searched: the output does not depend on any differentiated value")
+
+
+def test_an_operand_that_comes_to_its_end_and_does_no_harm():
+    def f(x):
+        safe = torch.where(x > 0, x, torch.ones_like(x))
+        return (torch.log(safe) + 1 / torch.where(x == 5, x, torch.ones_like(x) * 2)).sum()
+
+    assert bp.provoke(f)(X, bounds=(-1.0, 4.0)).ok
+
+
+def test_errors_of_the_program_at_inputs_that_are_tried():
+    def f(x):
+        if x.min() < 0.25:
+            raise ValueError("too small")
+        return torch.log(x).sum()
+
+    report = bp.provoke(f)(X, bounds=(-1.0, 3.0))
+    assert report.ok
+    assert any(note.startswith("the program raised ValueError at ") for note in report.notes)
+
+
+def test_the_example_itself_breaks():
+    report = bp.provoke(log_of)(torch.zeros(2))
+    assert report.heading == "log_of breaks at the example itself"
+    assert only(report).facts == ("Inf is born at 'log()': log(0)",)
+    assert report.notes == ("x is 0 in the example and was left so",)
+
+
+# what is varied
+
+
+def test_by_default_the_range_of_the_example_bounds_the_search():
+    report = bp.provoke(log_of)(X)
+    assert report.ok
+    assert "smallest operand reached 0.5 (0.5 in the example)" in report.notes[0]
+
+
+def test_one_number_is_varied_from_its_negative():
+    report = bp.provoke(lambda x: torch.log(x))(3.0)
+    assert -3 <= only(report).args[0] <= 0
+    assert report.notes == ("x is one number in the example, and varied from -3 to 3",)
+
+
+def test_bounds_by_argument():
+    report = bp.provoke(two)(X, X, bounds={"x": None, "y": (-5.0, 2.0)})
+    x, y = only(report).args
+    assert torch.equal(x, X)
+    assert only(report).headline == "`u / (y + 2)` gives NaN or Inf"
+    assert (y == -2).any()
+
+
+def test_integers_flags_and_containers_are_left_as_they_are():
+    def f(batch, at, flag, name):
+        assert flag is True and name == "sum"
+        return torch.log(batch["x"][at]).sum() + batch["ids"].sum()
+
+    batch = {"x": X, "ids": torch.arange(3), "tags": ("a", 1)}
+    finding = only(bp.provoke(f)(batch, 1, flag=True, name="sum", bounds=(-1.0, 3.0)))
+    given, *others = finding.args
+    assert (others, given["tags"], list(given)) == ([1, True, "sum"], ("a", 1), ["x", "ids", "tags"])
+    assert torch.equal(given["ids"], torch.arange(3))
+    assert finding.facts[0].startswith("batch.x[1]: 2 in the example, ")
+    assert batch["x"] is X
+    assert given["x"][1] <= 0
+
+
+def test_an_argument_of_numpy_and_one_that_requires_a_gradient():
+    def f(x, y):
+        return (torch.log(x) + y).sum()
+
+    y = X.clone().requires_grad_()
+    finding = only(bp.provoke(f)(np.array([0.5, 1.0, 2.0], "float32"), y, bounds={"x": (-1.0, 3.0)}))
+    assert isinstance(finding.args[0], torch.Tensor)
+    assert y.grad is None
+    assert y.requires_grad
+
+
+def test_one_tensor_given_twice_is_two_arguments():
+    def f(x, pair):
+        return (torch.log(x) + pair[0] - pair[1]).sum()
+
+    finding = only(bp.provoke(f)(X, [X, X], bounds={"x": (-1.0, 3.0), "pair": (-1.0, 3.0)}))
+    x, (first, second) = finding.args
+    assert x.min() <= 0
+    assert torch.equal(first, X)
+    assert torch.equal(second, X)
+
+
+@pytest.mark.parametrize(
+    ("args", "words", "error", "message"),
+    [
+        ((3,), {}, bp.NothingToDifferentiate, "log_of has no floating argument to vary"),
+        ((X, X), {}, bp.BadOption, "log_of cannot be called with these arguments"),
+        ((X,), {"bounds": {"y": (0, 1)}}, bp.BadOption, "'y' is not a floating argument"),
+        ((X,), {"bounds": (5, 6)}, bp.BadOption, "the example of 'x' lies outside of its bounds"),
+        ((X,), {"bounds": 3}, bp.BadOption, "bounds are a lower and an upper end"),
+        ((X,), {"bounds": (3, 0)}, bp.BadOption, "bounds are a lower and an upper end"),
+        ((X,), {"bounds": {"x": None}}, bp.BadOption, "no number may be varied"),
+        ((X,), {"seed": -1}, bp.BadOption, "seed is a whole number from 0"),
+    ],
+)
+def test_bad_input(args, words, error, message):
+    with pytest.raises(error, match=message) as raised:
+        bp.provoke(log_of)(*args, **words)
+    assert raised.value.next
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: bp.provoke(3)(X), "an int is neither a function nor a model"),
+        (lambda: bp.provoke(torch.nn.Linear)(X), "Linear is a class, and bp.provoke takes an object of it"),
+        (lambda: bp.provoke(log_of, steps=0), "steps is a number of inputs"),
+    ],
+)
+def test_bad_targets_and_steps(make, message):
+    with pytest.raises(bp.BadOption, match=message):
+        make()
+
+
+def test_steps_are_the_most_that_are_tried_for_an_operand():
+    def f(x):
+        return (torch.log(x * x + 1e-20) + torch.acos(torch.tanh(x) / 2)).sum()
+
+    assert bp.provoke(f, steps=3)(X).steps == 9  # of the logarithm, and of both ends of the angle
+
+
+# what is left as it was
+
+
+class Noisy(torch.nn.Module):
+    """It draws random numbers, and has buffers that it writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm, self.drop = torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2), torch.nn.Dropout(0.3)
+
+    def forward(self, x, scale):
+        h = self.drop(self.norm(self.layer(x)))
+        p = torch.softmax(h * scale, dim=-1)
+        return {"loss": -torch.log(p).mean(), "p": p}
+
+
+@pytest.fixture
+def noisy():
+    torch.manual_seed(1)
+    model, x = Noisy(), torch.randn(4, 3)
+    model(x, 1.0)["loss"].backward()
+    return model, x
+
+
+def test_a_model_is_provoked_through_its_inputs(noisy):
+    model, x = noisy
+    finding = only(bp.provoke(model)(x, 1.0, bounds={"scale": (-500.0, 500.0)}))
+    assert finding.headline == "`torch.log(p)` gives NaN or Inf"
+    assert any(fact.startswith("scale: 1 in the example, ") for fact in finding.facts)
+    assert "softmax rounds small probabilities to 0" in finding.remedy
+
+
+def test_nothing_of_a_model_is_changed(noisy):
+    model, x = noisy
+    gradients = [one.grad.clone() for one in model.parameters()]
+    buffers = {name: (one, one.clone(), one._version) for name, one in model.named_buffers()}
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()
+    bp.provoke(model)(x, 1.0, bounds={"scale": (-500.0, 500.0)})
+    assert all(torch.equal(a, one.grad) for a, one in zip(gradients, model.parameters(), strict=True))
+    for name, one in model.named_buffers():
+        same, copy, version = buffers[name]
+        assert one is same and torch.equal(one, copy) and one._version == version
+    assert torch.equal(states[0], torch.get_rng_state())
+    assert states[1] == random.getstate()
+    assert (states[2] == np.random.get_state()[1]).all()
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())
+
+
+def test_a_model_that_a_function_calls_is_left_as_it_was(noisy):
+    model, x = noisy
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    bp.provoke(lambda x: model(x, 1.0)["loss"])(x, bounds=(-100.0, 100.0))
+    assert all(torch.equal(before[name], one) for name, one in model.state_dict().items())
+
+
+def test_nothing_is_left_after_an_error_at_the_example(noisy):
+    model, x = noisy
+    mean, state = model.norm.running_mean.clone(), torch.get_rng_state()
+
+    def f(x):
+        model(x, 1.0)
+        raise RuntimeError("of the program")
+
+    with pytest.raises(RuntimeError, match="of the program"):
+        bp.provoke(f)(x)
+    assert torch.equal(model.norm.running_mean, mean)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+
+
+def test_random_numbers_begin_at_the_seed_in_each_run():
+    drawn = []
+
+    def f(x):
+        noise = torch.rand(3) + random.random() + np.random.rand()
+        drawn.append(tuple(noise.tolist()))
+        return torch.log(x + noise).sum()
+
+    found = [str(bp.provoke(f)(X, bounds=(-5.0, 5.0), seed=3)) for _ in range(2)]
+    assert len(set(drawn)) == 1
+    assert found[0] == found[1]
+    bp.provoke(f)(X, bounds=(-5.0, 5.0), seed=4)
+    assert len(set(drawn)) == 2
+
+
+def test_a_generator_among_the_arguments_begins_at_the_seed_and_goes_on_as_before():
+    generator, drawn = torch.Generator().manual_seed(7), []
+
+    def f(x, generator):
+        drawn.append(torch.rand(1, generator=generator).item())
+        return torch.log(x).sum()
+
+    state = generator.get_state()
+    bp.provoke(f)(X, generator, bounds=(-1.0, 3.0))
+    assert len(set(drawn)) == 1
+    assert torch.equal(generator.get_state(), state)
+
+
+def test_an_argument_that_is_written_in_place():
+    def f(x):
+        x += 1
+        return torch.log(x - 1).sum()
+
+    x = X.clone()
+    assert "torch.log(x - 1)" in only(bp.provoke(f)(x, bounds=(-1.0, 3.0))).headline
+    assert torch.equal(x, X)
+
+
+def test_ctrl_c_leaves_what_is_known_so_far():
+    def f(x, y):
+        if not torch.equal(y.detach(), X):
+            raise KeyboardInterrupt
+        return (torch.log(x) + torch.log(y**2 + 1e-30)).sum()
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        bp.provoke(f)(X, X, bounds=(-1.0, 3.0))
+    report = stopped.value.so_far
+    assert report.findings[0].headline == "`torch.log(x)` gives NaN or Inf"
+    assert any(note.startswith("interrupted: ") for note in report.notes)
+
+
+def test_a_bar_is_shown_in_a_terminal_alone(capsys, monkeypatch):
+    with progress("searching", 2) as advance:
+        advance("[a]")
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("searching", 2) as advance:
+        advance("[a]")
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "searching" in shown.err
+    assert "0/2 [a]" in shown.err
+
+
+def test_how_it_prints():
+    report = bp.provoke(quotient)(torch.tensor([1.0, 0.5]), bounds=(0.0, 2.0))
+    line = quotient.__code__.co_firstlineno + 1
+    assert str(report).splitlines()[:3] == [
+        "quotient breaks at 1 of 1 risky operation", "  `1 / (x.sum() - 3)` gives NaN or Inf",
+        f"    at:    {only(report).source.file.removeprefix(str(__import__('os').getcwd()) + '/')}:{line}",
+    ]  # fmt: skip
+    assert repr(bp.provoke(quotient)) == "<Provoke of quotient>"
+    assert "Provoke of quotient" in bp.provoke(quotient)._repr_html_()
+    assert math.isclose(only(report).change, 0.375, abs_tol=0.13)
+
+
+def test_an_operation_in_what_a_called_function_returns():
+    def scaled(u):
+        return u / u.sum(dim=-1, keepdim=True)
+
+    def f(x):
+        return scaled(x)
+
+    finding = only(bp.provoke(f)(X, bounds=(-1.0, 3.0)))
+    assert finding.headline == "`u / u.sum(dim=-1, keepdim=True)` gives NaN or Inf"
+    assert finding.args[0].sum() == 0
