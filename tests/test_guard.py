@@ -479,6 +479,7 @@ def test_no_hook_is_left_behind():
     with bp.guard(net):
         out = net(x)
     assert not module._global_forward_hooks
+    assert not module._global_forward_hooks_with_kwargs
     assert not module._global_forward_pre_hooks
     assert type(torch.amp.GradScaler.scale).__name__ == "function"
     torch.sqrt(out * 0).sum().backward()  # no longer guarded

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_dynamo_compiling
 from torch.nn import Module
+from torch.nn.modules import module as module_file
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from backprobe.backends.guards import BlockGuards, Found, GuardListener, Guards, Repeating
@@ -39,6 +40,9 @@ class Pass:
     roots: Sequence[Tensor] = ()
     calls: dict[TorchGuardedCall, None] = field(default_factory=dict)
 
+
+WITH_KEYWORDS: dict[int, bool] = getattr(module_file, "_global_forward_hooks_with_kwargs", {})
+"""PyTorch's marks of the hooks on all modules that take keywords."""
 
 PENDING = 16  # passes that have begun and were not seen to end, as when they raise
 
@@ -66,6 +70,7 @@ class Guarding(Repeating):
     def rest(self) -> None:
         for handle in self.handles:
             handle.remove()
+            WITH_KEYWORDS.pop(handle.id, None)  # a handle leaves this mark behind
         self.handles.clear()
 
     def stop(self) -> None:
