@@ -280,7 +280,7 @@ def test_a_misspelled_option(folder):
     assert err.endswith("  asked: backprobe probe toy.py:vector x=1 --selct y\n  next:  backprobe probe --help\n")
 
 
-@pytest.mark.parametrize("verb", ["probe", "explain", "check", "provoke", "health", "draw", "derive"])
+@pytest.mark.parametrize("verb", ["probe", "explain", "check", "provoke", "health", "draw", "derive", "diff"])
 def test_a_verb_without_its_program(verb, folder):
     err = refused(invoked(verb))
     assert err.startswith("BadOption: Missing argument ")
@@ -291,7 +291,7 @@ def test_the_old_name_of_probe(folder):
     assert refused(invoked("run", "toy.py:pair", "x=1", "--of", "a b")) == (
         "BadOption: `backprobe run` is now `backprobe probe`\n"
         "  asked: backprobe run toy.py:pair x=1 --of 'a b'\n"
-        "  found: commands: probe, explain, check, provoke, health, draw, derive, demo\n"
+        "  found: commands: probe, explain, check, provoke, health, draw, derive, diff, demo\n"
         "  next:  backprobe probe toy.py:pair x=1 --of 'a b'\n"
     )
 
@@ -310,7 +310,7 @@ def test_help():
         out = printed(invoked(flag))
         assert "The gradient of any value inside a computation, by name." in out
         listed = re.findall(r"^  (\w+)  ", out.partition("Commands:")[2], re.M)
-        assert listed == ["probe", "explain", "check", "provoke", "health", "draw", "derive", "demo"]
+        assert listed == ["probe", "explain", "check", "provoke", "health", "draw", "derive", "diff", "demo"]
 
 
 PROBING = {"select", "of", "wrt", "cotangent", "strategy", "values", "partials", "nonfinite", "backend"}
@@ -331,10 +331,11 @@ def test_the_options_of_a_verb_are_those_of_the_api():
     assert options("explain") == options("health") == options("derive") == PROBING
     assert options("draw") == PROBING | (keywords(bp.draw) - {"path"})
     assert options("check") == keywords(bp.check) | {"strict"}
+    assert options("diff") == PROBING | keywords(bp.diff) | {"as_json", "strict"}
     assert options("provoke") == keywords(bp.provoke) | keywords(bp.Provoke.__call__)
 
 
-@pytest.mark.parametrize("verb", ["probe", "explain", "check", "provoke", "health", "draw", "derive"])
+@pytest.mark.parametrize("verb", ["probe", "explain", "check", "provoke", "health", "draw", "derive", "diff"])
 def test_the_help_of_a_verb(verb):
     out = printed(invoked(verb, "--help", terminal_width=100))
     assert f"  backprobe {verb} toy.py:f " in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 import backprobe as bp
 from backprobe.cli import program as programs
 from backprobe.cli import script
+from backprobe.cli.compared import compared
 from backprobe.cli.refusal import INTERRUPTED, Verbs
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
@@ -228,6 +230,34 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
 
 
 @main.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@probing
+@click.option("--rename", multiple=True, metavar="A=B", help="A pattern of A's names and the one of B's, as in "
+              "'h.*=layers.*'; may be repeated.")  # fmt: skip
+@click.option("--layout", multiple=True, metavar="NAME=AXES", help="How B's array lies: T or the order of its axes, "
+              "as in '**.kernel=T'; may be repeated.")  # fmt: skip
+@click.option("--noise", multiple=True, metavar="FOLDER", help="Another recording of A that is as right, to measure "
+              "what rounding does; may be repeated.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--strict", is_flag=True, help="Exit with 1 also if not all could be compared.")
+def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict: bool, **options: Any) -> NoReturn:
+    """Compare a reference A with B: where they first disagree, forward and backward.
+
+    \b
+    backprobe diff toy.py:f ported.py:f x=3 w=2 b=1
+    backprobe diff reference.recording ported.py:f x=3 w=2 b=1
+    backprobe diff reference.recording ported.recording
+
+    Both functions get the same arguments, and draw the same random numbers.
+
+    The exit status is 1 if something differs; with --strict also if some could not be compared.
+    """
+    report = compared(first, second, words, **options)
+    _answer(report, strict, json.dumps(report.data, indent=2) if as_json else None)
+
+
+@main.command()
 @click.option("--into", default="backprobe-demo", show_default=True, type=click.Path(file_okay=False),
               help="The folder for the drawings.")  # fmt: skip
 def demo(into: str) -> None:
@@ -244,9 +274,9 @@ def _first_name(words: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...
     return words[:count], words[count:]
 
 
-def _answer(report: bp.Report | bp.CheckReport, strict: bool = False) -> NoReturn:
-    """Print a report, and exit with whether something was found."""
-    echo(str(report))
+def _answer(report: bp.Report, strict: bool = False, text: str | None = None) -> NoReturn:
+    """Print a report, or this text of it, and exit with whether something was found."""
+    echo(str(report) if text is None else text)
     if report.ok is None and not strict and INTERRUPTED not in click.get_current_context().meta:
         echo("not everything could be checked; with --strict the exit status would be 1", err=True)
     sys.exit(int(bool(report.findings) or (strict and not report.ok)))

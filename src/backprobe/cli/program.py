@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +24,10 @@ from backprobe.record.names import nearest
 from backprobe.show.printing import echo
 
 T = TypeVar("T")
+IMPORTED = "backprobe.imported"
+"""In a command's context: the modules of the files that it has imported."""
+BESIDE = "backprobe.beside"
+"""In a command's context: the programs before and behind the one that is at work, where it takes several."""
 PARTIALS = {None: False, "true": True, "false": False}
 
 
@@ -36,7 +40,7 @@ def recorded(program: str, words: Sequence[str], *, partials: str | None, by_def
              ) -> bp.Recording:  # fmt: skip
     """The recording of a function, or in a folder. Raises BadOption, and what ``probed`` and ``load`` raise."""
     if is_saved(program):
-        _refuse_beside_recording(program, words, {**options, "partials": partials})
+        refuse_beside_recording([program], words, {**options, "partials": partials})
         return bp.load(program, to="numpy")
     return probed(program, words, partials=partials or by_default, **options)
 
@@ -107,12 +111,14 @@ def so_far(kind: type[T]) -> Iterator[list[T]]:
         echo("stopped by Ctrl-C; what is known so far:", err=True)
 
 
-def _refuse_beside_recording(program: str, words: Sequence[str], options: dict[str, Any]) -> None:
+def refuse_beside_recording(saved: Sequence[str], words: Sequence[str], options: Mapping[str, Any]) -> None:
+    """Raise BadOption where arguments or options of a function are given beside saved recordings."""
     given = [*words, *(f"--{name}" for name, value in options.items() if value)]
     if given:
+        are = "is a saved recording" if len(saved) == 1 else "are saved recordings"
         raise BadOption(
-            f"{given[0]} is for a function, and {program} is a saved recording", asked=asked(program, given[0]),
-            why="a recording holds what was computed when it was made", next=asked(program),
+            f"{given[0]} is for a function, and {' and '.join(saved)} {are}", asked=asked(*saved, given[0]),
+            why="a recording holds what was computed when it was made", next=asked(*saved),
         )  # fmt: skip
 
 
@@ -124,7 +130,7 @@ def load(program: str) -> Any:
         raise BadOption(
             f"{program} is a whole script, and this takes a function in it", asked=asked(program),
             why="a script computes more values than can be shown at once",
-            next=f"{asked(program)}:f x=3, for a function f in it; backprobe explain {program} or "
+            next=f"{asked(f'{program}:f', 'x=3')}, for a function f in it; backprobe explain {program} or "
             f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
         )  # fmt: skip
     if not colon or not file.is_file():
@@ -164,6 +170,15 @@ def _meant(text: str, name: str) -> str:
 
 
 def _imported(text: str, program: str) -> ModuleType:
+    """The module in a file, which is imported once in a command."""
+    file = Path(text).resolve()
+    known: dict[Path, ModuleType] = click.get_current_context().meta.setdefault(IMPORTED, {})
+    if file not in known:
+        known[file] = _import(text, program)
+    return known[file]
+
+
+def _import(text: str, program: str) -> ModuleType:
     file = Path(text).resolve()
     name = file.stem if file.stem not in sys.modules else f"{file.stem} (probed)"  # random.py does not replace random
     spec = importlib.util.spec_from_file_location(name, file)
@@ -188,6 +203,19 @@ def beside(target: Any, program: str, name: str) -> Any:
     return known[name]
 
 
+@contextmanager
+def beside_others(before: Sequence[str], behind: Sequence[str]) -> Iterator[None]:
+    """Within this context, a command that messages show has these programs beside the one that they are about."""
+    meta = click.get_current_context().meta
+    meta[BESIDE] = (before, behind)
+    try:
+        yield
+    finally:
+        del meta[BESIDE]
+
+
 def asked(*words: str) -> str:
-    """The command that runs, with these words behind it, as messages show it."""
-    return shlex.join(["backprobe", click.get_current_context().info_name or "", *words])
+    """The command that runs, with these words behind it, as messages show it; the first one is the program."""
+    context = click.get_current_context()
+    before, behind = context.meta.get(BESIDE, ((), ()))
+    return shlex.join(["backprobe", context.info_name or "", *before, *words[:1], *behind, *words[1:]])

@@ -86,6 +86,23 @@ class Report:
         """Was nothing found? None where that is not known: see ``bp.check``."""
         return not self.findings
 
+    def assert_ok(self, *, strict: bool = False) -> None:
+        """Raise an AssertionError, whose text is the report, if anything was found: for a test.
+
+        >>> import torch, backprobe as bp
+        >>> bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x").assert_ok()
+        Traceback (most recent call last):
+            ...
+        AssertionError: 'x' has no gradient (not_connected): no path leads from it to the output
+          `x.detach()` copies the values of 'x' but not its gradient history, so 'return' is disconnected
+        ...
+
+        With ``strict`` also if not everything could be judged, where ``ok`` is None.
+        """
+        __tracebackhide__ = True  # pytest then shows the test's own line, and not this one
+        if self.ok is False or (strict and not self.ok):
+            raise AssertionError(str(self))
+
     def of_kind(self, *kinds: str) -> Sequence[Finding]:
         """The findings of these kinds."""
         return [finding for finding in self.findings if finding.kind in kinds]

@@ -1,0 +1,69 @@
+"""Two programs on a command line, compared: each a function in a file, or the folder of a saved recording."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import backprobe as bp
+from backprobe.backends.discover import BACKENDS, load_backend
+from backprobe.cli import program as programs
+from backprobe.errors import BadOption
+
+
+def compared(
+    a: str, b: str, words: Sequence[str], *, rename: Sequence[str], layout: Sequence[str], noise: Sequence[str],
+    **options: Any,
+) -> bp.DiffReport:  # fmt: skip
+    """The report on two programs. Functions get the same arguments, and draw the same random numbers.
+
+    Raises BadOption, and what the functions themselves, ``probe``, ``load`` and ``diff`` raise.
+    """
+    layouts = {name: _axes(axes) for name, axes in _pairs("layout", layout, "**.kernel=T").items()}
+    renames = _pairs("rename", rename, "h.*=layers.*")
+    places = [(a, ((), (b,))), (b, ((a,), ()))]
+    functions = [(one, place) for one, place in places if not programs.is_saved(one)]
+    if not functions:
+        programs.refuse_beside_recording([a, b], words, options)
+    for one, place in functions:  # before any runs: what their files draw at random is not the functions' own
+        with programs.beside_others(*place):
+            programs.load(one)
+    recordings = []
+    for one, place in places:
+        with programs.beside_others(*place), _same_numbers():
+            made = bp.load(one, to="numpy") if programs.is_saved(one) else programs.probed(one, words, **options)
+            recordings.append(made)
+    return bp.diff(*recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None)
+
+
+@contextmanager
+def _same_numbers() -> Iterator[None]:
+    """After this context random numbers come as if none had been drawn in it, in all frameworks that are imported."""
+    with ExitStack() as stack:
+        for backend in [load_backend(name) for name in BACKENDS if name in sys.modules]:
+            if backend.variations is not None:
+                stack.enter_context(backend.variations().same_numbers())
+        yield
+
+
+def _pairs(option: str, texts: Sequence[str], example: str) -> dict[str, str]:
+    """The two sides of each ``A=B``. Raises BadOption."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, other = text.partition("=")
+        if not (name and equals and other):
+            raise BadOption(f"{text!r} is not of the form A=B", asked=f"--{option} {text}",
+                            next=f"--{option} '{example}'")  # fmt: skip
+        if name in found:
+            raise BadOption(f"{name!r} is given twice", asked=f"--{option} {name}={found[name]} --{option} {text}",
+                            next=f"--{option} '{text}'")  # fmt: skip
+        found[name] = other
+    return found
+
+
+def _axes(text: str) -> str | tuple[int, ...]:
+    """The order of axes, ``3,2,0,1``, or the text as it is."""
+    axes = text.split(",")
+    return tuple(map(int, axes)) if all(axis.strip().isdecimal() for axis in axes) else text
