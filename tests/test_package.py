@@ -28,6 +28,7 @@ PUBLIC = {
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownName", "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "NoiseRuns", "probe", "provoke", "stamp",
+    "Sweep", "SweepRuns", "sweep",
 }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ from backprobe.record.source import Source
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.recording import Recording, load
 from backprobe.runs import Histogram, Run, Step, open_run
+from backprobe.sweep import Sweep, SweepRuns, sweep
 from backprobe.watch import Watch, watch
 
 __version__ = "0.1.0"
@@ -95,6 +96,8 @@ __all__ = [
     "Stamp",
     "Step",
     "StrategyRefused",
+    "Sweep",
+    "SweepRuns",
     "UnknownName",
     "UnknownStep",
     "Unsupported",
@@ -115,6 +118,7 @@ __all__ = [
     "probe",
     "provoke",
     "stamp",
+    "sweep",
     "watch",
 ]
 

@@ -186,6 +186,10 @@ class Replaces(ABC):
         """
 
     @abstractmethod
+    def mixed(self, new: Any, original: Any, index: tuple[Any, ...]) -> Any:
+        """A tensor that is ``new`` at this index and ``original`` elsewhere."""
+
+    @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         """What returns the value that a tensor has now, when the program is over."""
 

@@ -37,6 +37,7 @@ class Options:
     nonfinite: bool = False
     updates: bool = True  # with ``nonfinite``: are parameters looked at when they are written to?
     retain_graph: bool = False  # the program goes on to use its values
+    backward: bool = True  # else the program is run, and nothing differentiated
 
 
 class Description(NamedTuple):

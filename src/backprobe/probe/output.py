@@ -19,9 +19,13 @@ SUMMED = object()
 
 @dataclass(frozen=True)
 class Weighing:
-    """A cotangent that depends on the output: a function that makes it of the tensor, when that has its numbers."""
+    """A cotangent that depends on the output: a function that makes it of the tensor, when that has its numbers.
+
+    ``is_used`` is False where nothing is differentiated, and the output need not depend on anything that is.
+    """
 
     weigh: Callable[[Any], Any]
+    is_used: bool = True
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def differentiated(
             "the selected output is not a floating-point tensor", asked=f"of={written(of)}",
             found=_kind(tensor, tape), next=_choices(floating),
         )  # fmt: skip
-    if not tape.is_differentiated(tensor):
+    is_used = not isinstance(cotangent, Weighing) or cotangent.is_used
+    if is_used and not tape.is_differentiated(tensor):
         why, next = CUT_OFF.get(words.framework, CUT_OFF["torch"])
         raise NothingToDifferentiate(
             "the output does not depend on any differentiated value",

@@ -26,6 +26,18 @@ Marks = tuple[tuple[str, int | None, bool], ...]
 """The leaves of what was bound that were replaced: where the original is kept, and whether its gradient changes."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """What takes the place of a part of a value: the rest of the value goes on as it is."""
+
+    what: Any
+    index: tuple[Any, ...]
+
+    @property
+    def __name__(self) -> str:  # what messages call it
+        return getattr(self.what, "__name__", None) or kind(self.what)
+
+
 @dataclass(frozen=True, eq=False)
 class Replacement:
     """One key of ``replace=`` or ``replace_grad=``, and what goes on in the place of what it names."""
@@ -36,11 +48,14 @@ class Replacement:
     pattern: Pattern
     loose: Pattern
     """The pattern without counts."""
+    index: tuple[Any, ...] | None = None
+    """The part of the value that it is about, None for all of it."""
 
     @classmethod
     def of(cls, text: str, what: Any, *, of_gradient: bool, in_function: bool) -> Replacement:
-        read = (compile_pattern(one, in_function=in_function) for one in (text, strip(text)))
-        return cls(text, what, of_gradient, *read)
+        pattern, loose = (compile_pattern(one, in_function=in_function) for one in (text, strip(text)))
+        whole, index = (what.what, what.index) if isinstance(what, Part) else (what, None)
+        return cls(text, whole, of_gradient, pattern, loose, index)
 
     @property
     def is_exact(self) -> bool:
@@ -214,6 +229,8 @@ class Replacing:
                 why="the program goes on with it", next=_instead_of_number(one, is_given),
             )  # fmt: skip
         self._refuse_unlike(one, full, tensor, original)
+        if one.index is not None:
+            return self.replaces.instead(self.replaces.mixed(tensor, original, one.index), original, False)
         return self.replaces.instead(tensor, original, is_given or self.tape.identity(tensor) in self.known)
 
     def _number(self, one: Replacement, full: str, original: Any, new: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -52,16 +53,15 @@ def differentiate(
 
 
 def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backward:
-    """What is known of a program that has run, and has no output to differentiate: which values flow into which."""
+    """What is known of a program that has run, and is not differentiated: which values flow into which."""
     position = {tap.key: at for at, tap in enumerate(captures)}
     outcomes = []
     for tap in captures:
-        status, why, _ = _status(tap, program, {})
-        if status is GradStatus.NOT_CONNECTED:
-            status, why = GradStatus.BACKWARD_NOT_RUN, UNFINISHED
         found = program.flows_into(tap.key) if tap.key in program.marks else []
-        edges = tuple([Edge(position[key]) for key in found if key in position])
-        outcomes.append(Outcome(status, why, None if tap.opaque else tap.value, None, edges))
+        outcome = _outcome(tap, program, {}, tuple([Edge(position[key]) for key in found if key in position]))
+        if outcome.status is GradStatus.NOT_CONNECTED:
+            outcome = replace(outcome, status=GradStatus.BACKWARD_NOT_RUN, why=UNFINISHED)
+        outcomes.append(outcome)
     return Backward(outcomes, ())
 
 

@@ -75,6 +75,9 @@ class JaxReplaces(Replaces):
             return differentiated(new, jnp.broadcast_to(self.seed.astype(new.dtype), new.shape))
         return jnp.copy(new) if is_given else new
 
+    def mixed(self, new: Any, original: Any, index: tuple[Any, ...]) -> Any:
+        return jnp.asarray(original).at[index].set(new[index])
+
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         if not isinstance(tensor, jax.core.Tracer):
             return lambda: tensor

@@ -95,6 +95,9 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
             self.program = LinearProgram(derivative, given, len(outputs), {tap.key for tap in self.taps.values()})
             raise error
         ((result, ran),) = found
+        if not self.options.backward:
+            linear = LinearProgram(derivative, given, len(outputs), {tap.key for tap in ran.captures})
+            return result, undifferentiated(linear, ran.captures)
         return result, differentiate(self.options, derivative, given, len(outputs), ran)
 
     def _carried(self, captures: Sequence[Tap]) -> list[Any]:

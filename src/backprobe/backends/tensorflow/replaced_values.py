@@ -51,6 +51,11 @@ class TensorflowReplaces(Replaces):
         self.log.root(made)
         return _as_masked(made, original)
 
+    def mixed(self, new: Any, original: Any, index: tuple[Any, ...]) -> Any:
+        chosen = numpy.zeros(original.shape, bool)
+        chosen[index] = True
+        return tf.where(chosen, new, original)
+
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         variable = variable_of(tensor)
         value = tensor if variable is None else self.read_unseen(variable)

@@ -172,6 +172,8 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
 
             ran = program(lift(inputs, wrt, undo, watch))
         self.settle(ran.captures)
+        if not self.options.backward:
+            return ran.result, self.unfinished(ran.captures)
         return ran.result, differentiate(tape, self.log, self.taps, self.options, ran)
 
     def undifferentiated(self) -> list[tuple[Reason, Source]]:

@@ -61,6 +61,11 @@ class TorchReplaces(Replaces):
             return alias(new.detach().clone())  # a leaf could not be written to
         return new.clone() if is_given else new
 
+    def mixed(self, new: Tensor, original: Tensor, index: tuple[Any, ...]) -> Tensor:
+        made = original.clone()
+        made[index] = new[index]
+        return made
+
     def original_value(self, tensor: Tensor) -> Callable[[], Tensor]:
         value = tensor.detach().clone()
         return lambda: value

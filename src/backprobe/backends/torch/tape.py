@@ -352,6 +352,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
         ran = program(lift(inputs, wrt, undo))
         self.settle(ran.captures)
+        if not self.options.backward:
+            return ran.result, self.unfinished(ran.captures)
         self.mark_changed(ran.captures)
         if self.births is not None:
             self.births.listen_to_one_pass(ran.output)

@@ -1,0 +1,90 @@
+"""The verb ``sweep``: replace one value after another, and see what each changes of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.backends.discover import find_backend, find_program
+from backprobe.errors import Unsupported
+from backprobe.markup import facts, shown
+from backprobe.probe.request import name_of
+from backprobe.record.containers import leaves
+from backprobe.recording import Recording
+from backprobe.sweep.asked import Asked
+from backprobe.sweep.result import Sweep
+
+__all__ = ["Sweep", "SweepRuns", "sweep"]
+
+
+def sweep(
+    target: Any,
+    select: str | Sequence[str],
+    *,
+    of: str | int | Callable[[Any], Any] | None = None,
+    replace: Callable[[Any], Any] | Recording,
+    axis: int | Sequence[int] | None = None,
+    approximate: bool = False,
+    backend: str | None = None,
+) -> SweepRuns:
+    """Make a function or model that, called with its arguments, replaces one value after another, one in each run.
+
+    >>> import torch, backprobe as bp
+    >>> def f(x, w, b):
+    ...     u = x * w
+    ...     v = u + b
+    ...     return torch.relu(v)
+    >>> swept = bp.sweep(f, ["u", "v"], replace=torch.zeros_like)(3.0, 2.0, 1.0)
+    >>> swept.output, swept.effects
+    (7.0, {'u': -6.0, 'v': -7.0})
+
+    ``select`` is a pattern, or a list of them, of the values that are replaced: floating-point tensors, and parameters
+    where ``replace=`` of a probe takes them. ``replace`` is a function of the value, such as ``torch.zeros_like``: an
+    ablation. Or it is the recording of another run, whose entries of the same names take the place of the values:
+    activation patching.
+
+    >>> clean = bp.probe(f)(4.0, 2.0, 1.0)
+    >>> bp.sweep(f, ["u", "w"], replace=clean)(3.0, 2.0, 1.0).effects
+    {'w': 0.0, 'u': 2.0}
+
+    ``of`` is the output, as in ``probe``: a path into the return value, a function of it, or any value by name. It is
+    one number. ``axis`` makes one run for each index along an axis of the values, or for each combination of indices
+    along several: positions, or heads. The effects are then by names such as ``h.0[:, 3]``.
+
+    ``approximate=True`` adds gradient × (replaced - original) of each value, summed, from the one backward pass of the
+    run without replacing: what the effect would be if the output were linear in the value. For a recording this is
+    called attribution patching.
+
+    All runs draw the same random numbers, and afterwards none is drawn. Each is a real run of the program: what it
+    writes, such as the running statistics of a BatchNorm in training, it writes each time.
+
+    Returns a ``Sweep`` when called. A user who stops it with Ctrl-C finds the runs until then as ``so_far`` of the
+    KeyboardInterrupt. Raises NothingMatched for a pattern that matches nothing, BadOutput for an output that is not one
+    number, BadOption for a recording without one of the values, or with another shape of it, and what ``probe`` raises.
+    """
+    return SweepRuns(target, select, of, replace, axis, approximate, backend)
+
+
+@dataclass(frozen=True, repr=False)
+class SweepRuns(Asked):
+    """A function or model ready for a sweep: call it with its arguments."""
+
+    def __repr__(self) -> str:
+        return f"<SweepRuns of {name_of(self.target)}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"SweepRuns of {name_of(self.target)}", [("select", repr(self.select))]))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Sweep:
+        """Run the target as it is, and once for each value, or part of one, that is replaced."""
+        from backprobe.sweep.runs import Runs  # which imports NumPy
+
+        if find_program(self.backend, self.target, None) is not None:
+            raise Unsupported(
+                "a graph cannot be swept", asked=self.call, why="its values were fixed when it was made",
+                next="bp.sweep(f, ...)(x), with f the Python function",
+            )  # fmt: skip
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        found = find_backend(self.backend, [self.target, *values], spelled="bp.sweep(f, 'u', replace=..., {})")
+        return Runs(self, found, args, kwargs).run()

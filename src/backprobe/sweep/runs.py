@@ -1,0 +1,196 @@
+"""The runs of a sweep: one as the program is, and one for each value, or part of one, that is replaced."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.backends.discover import is_model
+from backprobe.backends.facts import Options
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.errors import BadOption, BadOutput, NothingMatched
+from backprobe.findings.phrasing import listed, quoted
+from backprobe.probe.output import Weighing
+from backprobe.probe.probe_class import Probe
+from backprobe.probe.request import name_of
+from backprobe.record.brief import written
+from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.patterns import compile_pattern, texts_of
+from backprobe.recording import Recording
+from backprobe.show.progress import progress
+from backprobe.sweep.asked import Asked
+from backprobe.sweep.result import Replaced, Sweep
+from backprobe.tracing.replacing import Part
+
+NO_VALUE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
+Index = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One run: which value is replaced, or which part of it, where the values are taken apart."""
+
+    name: str
+    index: Index = ()
+
+    @property
+    def shown(self) -> str:
+        """The value as ``of=`` would name it: ``h.0[:, 3]``."""
+        places = [":" if isinstance(one, slice) else str(one) for one in self.index]
+        return self.name + (f"[{', '.join(places)}]" if places else "")
+
+
+class Runs:
+    """The runs of one target with the same arguments."""
+
+    def __init__(self, asked: Asked, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.asked, self.of, self.arrays, self.args, self.kwargs = asked, asked.of, backend.arrays, args, kwargs
+        self.in_function = not is_model(backend, asked.target)
+        self.variations = (backend.variations or refuse(backend, "variations", asked.call))()
+        self.notes: list[str] = []
+        self.done: list[Replaced] = []
+
+    def run(self) -> Sweep:
+        """All of them, in the order in which the program computes the values."""
+        first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
+        self.of = self._of(first)
+        entries = self._replaceable(first)
+        self._refuse_unlike(entries)
+        steps = [step for name, entry in entries.items() for step in self._steps(name, entry)]
+        output = self._output(first)
+        try:
+            with progress(f"sweeping {name_of(self.asked.target)}", len(steps)) as advance:
+                for step in steps:
+                    advance(step.shown)
+                    self.done.append(self._replaced(step, entries[step.name]))
+        except KeyboardInterrupt as stop:
+            stop.so_far = self._sweep(first, output)  # type: ignore[attr-defined]
+            raise
+        return self._sweep(first, output)
+
+    def _sweep(self, first: Recording, output: float) -> Sweep:
+        of = self.asked.of if isinstance(self.asked.of, str) else first.outputs[0].name
+        return Sweep(
+            name_of(self.asked.target), of, output, tuple(self.done), self.asked.approximate, tuple(self.notes)
+        )
+
+    def _of(self, first: Recording) -> Any:
+        """The output by its path, where it was the only one that depends on what is differentiated."""
+        path = first.outputs[0].name.partition("return.")[2]
+        return path if self.asked.of is None and path else self.asked.of
+
+    def _recorded(self, select: Any, replace: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
+        """One run of the program, with random numbers as in each of them."""
+        with self.variations.same_numbers():
+            return Probe(
+                self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward), replace=replace,
+                options=Options(backward=backward), backend=self.asked.backend,
+            )(*self.args, **self.kwargs)  # fmt: skip
+
+    def _one(self, output: Any) -> Any:
+        """The cotangent of an output that is one number. Raises BadOutput for any other."""
+        numbers = self.arrays.numbers(output)
+        if numbers.size != 1 or numbers.dtype.kind == "c":
+            raise BadOutput(
+                "the output of a sweep is one real number", asked=f"of={written(self.asked.of)}",
+                found=f"a tensor of shape {tuple(numbers.shape)} and dtype {self.arrays.describe(output).dtype}",
+                why="an effect is a change of that number",
+                next="the name of an element, of='logits[0, -1, 5]', or a function of what is returned: "
+                "of=lambda result: result.sum()",
+            )  # fmt: skip
+        return numpy.ones_like(numbers)
+
+    def _output(self, recording: Recording) -> float:
+        return float(self.arrays.numbers(recording.outputs[0].value).item())
+
+    # which values
+
+    def _replaceable(self, recording: Recording) -> dict[str, Entry]:
+        """The values that the patterns match, each once, by the first name that they match. Raises NothingMatched."""
+        record, entries = recording.record, recording.record.entries
+        compiled = [compile_pattern(text, in_function=self.in_function) for text in texts_of(self.asked.select)]
+        wanted, unwanted = ([one for one in compiled if one.excludes is excludes] for excludes in (False, True))
+        found: dict[int, str] = {}
+        for full, at in record.names.items():
+            is_wanted = not wanted or any(one.matches(full) for one in wanted)
+            if is_wanted and not any(one.matches(full) for one in unwanted) and at not in record.outputs:
+                found.setdefault(at, record.printed[full])
+        tensors = {name: entries[at] for at, name in found.items() if _is_floating(entries[at])}
+        absent = [name for at, name in found.items() if entries[at].status is GradStatus.NOT_EXECUTED]
+        if absent:
+            self.notes.append(f"did not run, and was not replaced: {listed(absent)}")
+        if not tensors:
+            raise NothingMatched(
+                f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that can be replaced",
+                asked=self.asked.call, found=quoted(list(found.values())) if found else "the output alone",
+                why="a sweep replaces floating-point tensors, and leaves the output as it is",
+                next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
+            )  # fmt: skip
+        return tensors
+
+    def _refuse_unlike(self, entries: Mapping[str, Entry]) -> None:
+        """Raise BadOption, before anything is replaced, where the other recording has no value that fits."""
+        other = self.asked.replace
+        if not isinstance(other, Recording):
+            return
+        for name, entry in entries.items():
+            try:
+                given = other[name]
+            except LookupError as error:
+                raise BadOption(
+                    f"the other recording has no single value named {name!r}", asked=self.asked.call,
+                    found=str(error).partition("\n")[0], why="each value is replaced by that of the same name",
+                    next=f"clean = bp.probe({name_of(self.asked.target)}, {written(self.asked.select)}, ...)(...)",
+                ) from error  # fmt: skip
+            for part in ("shape", "dtype"):
+                own, its = getattr(entry, part), getattr(given, part)
+                if own != its:
+                    raise BadOption(
+                        f"{name!r} has another {part} in the other recording", asked=self.asked.call,
+                        found=f"{part} {its} in the place of {own}", why="the program goes on with it",
+                        next="arguments of the same shapes and dtypes for both runs",
+                    )  # fmt: skip
+
+    def _steps(self, name: str, entry: Entry) -> Iterator[Step]:
+        """The runs for one value. Raises BadOption."""
+        shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
+        axes = [axis + len(shape) * (axis < 0) for axis in self.asked.axes]
+        if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
+            raise BadOption(
+                f"{name!r} does not have these axes", asked=f"axis={written(self.asked.axis)}", found=f"shape {shape}",
+                why="each index along an axis has a run of its own",
+                next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
+            )  # fmt: skip
+        for places in itertools.product(*(range(shape[axis]) for axis in axes)):
+            chosen = dict(zip(axes, places, strict=True))
+            yield Step(name, tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1)))
+
+    # one of them
+
+    def _replaced(self, step: Step, entry: Entry) -> Replaced:
+        """The run that replaces this."""
+        what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
+        recording = self._recorded(step.name, {step.name: what})
+        places = tuple(one for one in step.index if not isinstance(one, slice))
+        approximation = self._approximation(entry, recording) if self.asked.approximate else None
+        return Replaced(step.name, places, step.shown, self._output(recording), approximation)
+
+    def _approximation(self, entry: Entry, recording: Recording) -> float | None:
+        """Gradient × change of the value, summed; None where the framework gives no gradient."""
+        if entry.status is GradStatus.NOT_CONNECTED:
+            return 0.0
+        if entry.status is not GradStatus.OK:
+            return None
+        changed = next(one for one in recording.values() if one.replaced)
+        gradient, new, old = map(self.arrays.numbers, (entry.grad, changed.value, changed.original))
+        moved = new != old  # elsewhere, Inf or NaN would give NaN
+        return float((numpy.conj(gradient[moved]) * (new[moved] - old[moved])).sum().real)
+
+
+def _is_floating(entry: Entry) -> bool:
+    return entry.shape is not None and entry.status not in NO_VALUE

@@ -1,0 +1,55 @@
+"""Names and numbers as a table: in a terminal, as plain text, in a notebook."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+
+from backprobe.markup import Html, row, table
+from backprobe.show.columns import GAP, elided
+
+MOST = 60  # rows
+WIDTH = 100  # columns of a table that is printed elsewhere than in a terminal
+LEAST = 12  # characters of a name
+Cells = Sequence[str]
+
+
+def shortened(rows: Sequence[Cells]) -> tuple[Sequence[Cells], int, Sequence[Cells]]:
+    """The rows at the head of a long table, how many are left out, and those at its end."""
+    left = max(len(rows) - MOST, 0)
+    head = len(rows) - left - (MOST // 2 if left else 0)
+    return rows[:head], left, rows[head + left :]
+
+
+def text_table(titles: Cells, rows: Sequence[Cells], width: int) -> list[str]:
+    """The table in lines of at most this width; the first column holds the names."""
+    head, left, tail = shortened(rows)
+    every = [titles, *head, *tail]
+    others = [max(map(len, column)) for column in zip(*(cells[1:] for cells in every), strict=True)]
+    room = max(width - sum(others) - GAP * len(others), LEAST)
+    names = elided([cells[0] for cells in every], room)
+    first = max(map(len, names))
+    lines = [_line(name, cells, first, others) for name, cells in zip(names, every, strict=True)]
+    return [*lines[: len(head) + 1], *([_more(left)] if left else []), *lines[len(head) + 1 :]]
+
+
+def _more(left: int) -> str:
+    return f"… {left:,} more"
+
+
+def _line(name: str, cells: Cells, first: int, others: Sequence[int]) -> str:
+    numbers = [text.rjust(width) for text, width in zip(cells[1:], others, strict=True)]
+    return (" " * GAP).join([name.ljust(first), *numbers])
+
+
+def html_table(titles: Cells, rows: Sequence[Cells]) -> Html:
+    """The table for a notebook."""
+    head, left, tail = shortened(rows)
+    return table(titles, [*(row(*cells) for cells in head), *([row(_more(left))] if left else []),
+                          *(row(*cells) for cells in tail)])  # fmt: skip
+
+
+def columns() -> int:
+    """Those of the terminal, or of a page."""
+    return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
