@@ -69,7 +69,7 @@ class Runs:
                     advance(step.shown)
                     self.done.append(self._replaced(step, entries[step.name]))
         except KeyboardInterrupt as stop:
-            stop.so_far = self._sweep(first, output)  # type: ignore[attr-defined]
+            vars(stop)["so_far"] = self._sweep(first, output)
             raise
         return self._sweep(first, output)
 
