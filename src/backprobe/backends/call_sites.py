@@ -88,7 +88,8 @@ def _around(site: Site) -> Iterator[Switch]:
 
 
 @lru_cache(1024)
-def site_at(code: CodeType, at: int) -> Site | None:
+def site_at(code: CodeType, at: int, kind: type[ast.AST] = ast.Call) -> Site | None:
+    """Where an instruction belongs to: the outermost node of this kind that is exactly what it computes."""
     lines = tuple(linecache.getlines(code.co_filename))
     positions = list(code.co_positions())
     known = _parsed("".join(lines))
@@ -99,10 +100,25 @@ def site_at(code: CodeType, at: int) -> Site | None:
     for node in ast.walk(tree):
         spans = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
         columns = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
-        if isinstance(node, ast.Call) and (spans, columns) == ((line, end), (column, end_column)):
+        if isinstance(node, kind) and (spans, columns) == ((line, end), (column, end_column)):
             statement = _statement(node, above)
             return None if statement is None else Site(statement, node, above)
     return None
+
+
+def assigned_once(site: Site, name: str) -> ast.expr | None:
+    """What a name is given in the function around a site, where only one assignment there gives it anything."""
+    around: ast.AST = site.statement
+    while around in site.above and not isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        around = site.above[around]
+    stored = [node for node in ast.walk(around) if isinstance(node, ast.Name | ast.arg)
+              and name == (node.arg if isinstance(node, ast.arg) else node.id if _is_stored(node) else "")]  # fmt: skip
+    statement = site.above.get(stored[0]) if len(stored) == 1 else None
+    return statement.value if isinstance(statement, ast.Assign) else None
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return not isinstance(node.ctx, ast.Load)
 
 
 @lru_cache(16)

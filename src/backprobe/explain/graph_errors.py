@@ -17,7 +17,7 @@ from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.framework_words import FrameworkWords
 from backprobe.explain.text import say
 from backprobe.explain.user_tapes import none_given
-from backprobe.explain.without_history import hidden_findings
+from backprobe.explain.without_history import hidden_findings, without_history
 from backprobe.findings.phrasing import MOST, location, quoted, shorten, uncommented
 from backprobe.findings.report import grouped
 from backprobe.record.entries import Entry, GradStatus, Record
@@ -29,6 +29,7 @@ from backprobe.source.user_code import package
 WRITES = re.compile(r"\w_\(|[-+*/@%&|^]=|\]\s*=[^=]|\bout=|\bin_?place=|\.data\b")
 """What in a line is seen to write in place."""
 
+GRAD_NONE = "grad_none."
 Parts = list[tuple[str, str]]
 """What stands below the headline of a note: labels and texts, the last one of what to do."""
 
@@ -88,6 +89,8 @@ def note(
         return _refused(context)
     if failure.kind == "no_history_in_backward":
         return _note(context.say(failure.kind), [*_lines(context), ("next", context.say(f"{failure.kind}_next"))])
+    if failure.kind.startswith(GRAD_NONE):
+        return _grad_none(context)
     if not context.values and failure.kind not in ("in_place", "integer_leaf") and failure.earlier is None:
         return None
     if failure.kind == "freed":
@@ -209,8 +212,19 @@ def written_name(statement: str) -> str:
 def is_bound_again(record: Record, entry: Entry) -> bool:
     """Has a later value one of the names of a value, as the state of a step has that of the state before?"""
     at = record.entries.index(entry)
+    return any(position > at for position in _namesakes(record, at))
+
+
+def _has_earlier(record: Record, entry: Entry) -> bool:
+    """Has an earlier value one of its names?"""
+    at = record.entries.index(entry)
+    return any(position < at for position in _namesakes(record, at))
+
+
+def _namesakes(record: Record, at: int) -> list[int]:
+    """The positions of the values that have a name of one, whatever its count."""
     own = {strip(name) for name, position in record.names.items() if position == at}
-    return any(position > at and strip(name) in own for name, position in record.names.items())
+    return [position for name, position in record.names.items() if strip(name) in own]
 
 
 def _module(record: Record, entry: Entry) -> str:
@@ -257,6 +271,25 @@ def _container(value: Entry) -> str:
     names = [own_name(name).rpartition(".") for name in (value.name, *value.aliases)]
     is_item = all(item.isdigit() and container.isidentifier() and container != "return" for container, _, item in names)
     return names[0][0] if is_item else ""
+
+
+def _grad_none(context: FailureContext) -> str:
+    """A ``.grad`` that was read, and is None."""
+    kind, text, entry = context.failure.kind, context.failure.text, next(iter(context.values), None)
+    value = repr(entry.name if entry is not None else text.removesuffix(".grad"))
+    parts = [*_lines(context), *_made(context)]
+    remedy = context.say(f"{kind}_next", text=text, name=text.removesuffix(".grad"))
+    is_again = entry is not None and (_has_earlier(context.record, entry) or _reads(entry, text))
+    if is_again and kind in ("grad_none.computed", "grad_none.frozen"):
+        remedy = context.say("grad_none.again_next", name=text.removesuffix(".grad"))
+    if entry is not None and kind == "grad_none.frozen":
+        flow = Dataflow(context.record, has_run=False)
+        parts += [("why", found.headline) for found in without_history(flow, flow.position[entry.name])]
+    return _note(context.say(kind, text=text, value=value), [*parts, ("next", remedy)])
+
+
+def _reads(entry: Entry, text: str) -> bool:
+    return entry.source is not None and text in entry.source.statement
 
 
 def _without_history(context: FailureContext) -> Parts:

@@ -144,7 +144,7 @@ class Script:
         record = block.recording.record
         if not record.entries:
             return False
-        self.iterations += bool(record.outputs)
+        self.iterations += max(block.iterations, bool(record.outputs))
         if self.probe.options.nonfinite and self._is_clean(record):
             return False
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))

@@ -13,8 +13,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dis import opname
 from functools import lru_cache
 from itertools import takewhile
+from operator import itemgetter
 from types import CodeType, FrameType
 from typing import Any
 
@@ -48,10 +50,29 @@ class Stopped(SystemExit):
 class Part(PlainBlock):
     """One of these blocks. What is differentiated in it is what the program itself takes gradients of."""
 
+    iterations = 0  # of those that run backward, which it holds when it is over
+    so_far = (0, 0)  # passes and captures at the end of the first of these
+
     @property
     def passes(self) -> int:
         """How many tensors the program has run backward from."""
         return len(self.tape.targets()) if isinstance(self.tape, Differentiator) else len(self.outputs)
+
+    @property
+    def has_replaced_a_leaf(self) -> bool:
+        """Does a name that held a leaf hold something else now, as after ``w = w - lr * w.grad``?"""
+        named: dict[tuple[Any, str, str], list[tuple[int, Any]]] = {}
+        for value in self.trace.read().naming.made:
+            for scope, local, count, leaf in value.names if value.number is not None else ():
+                assert value.number is not None
+                capture = self.trace.versions.captures[value.number]
+                where = scope if local.isidentifier() else None  # an attribute is bound in other functions, too
+                named.setdefault((where, local, leaf), []).append((count, capture))
+        ends = [sorted(each, key=itemgetter(0))[:: len(each) - 1] for each in named.values() if len(each) > 1]
+        return any(self._is_leaf(first) and not self._is_leaf(last) for (_, first), (_, last) in ends)
+
+    def _is_leaf(self, capture: Any) -> bool:
+        return self.tape.is_differentiated(capture.tensor) and not self.tape.has_history(capture)
 
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         found = [Output(tensor, None, None) for tensor in differentiator.targets()]
@@ -156,8 +177,19 @@ class TrainingLoop:
         if is_backward or sys.gettrace() != self.tracer:
             return False  # backward itself runs, or a block of the program's own is open
         if block.passes:
-            return True
+            return not self._goes_on(block)
         return len(captures) > MANY and not any(map(tape.has_history, captures))
+
+    def _goes_on(self, block: Part) -> bool:
+        """Is a second iteration recorded with the first? Where a leaf was replaced, that one shows what comes of it."""
+        passes, captures = block.passes, len(block.trace.versions.captures)
+        if not block.iterations:
+            block.iterations, block.so_far = 1, (passes, captures)
+            has_leaves = not isinstance(block.tape, Differentiator)
+            return has_leaves and not self.probe.options.nonfinite and block.has_replaced_a_leaf
+        is_new = passes > block.so_far[0]
+        block.iterations += is_new
+        return not is_new and captures <= block.so_far[1] + MANY
 
     def _entered(self, frame: FrameType, event: str, arg: Any) -> Any:
         if os.getpid() != self.process:  # such as a worker that loads data: it has the tracer, and all that is open
@@ -185,7 +217,7 @@ class _FrameTracer:
     def __call__(self, frame: FrameType, event: str, arg: Any) -> Any:
         loop = self.loop
         if event == "line":
-            at, self.at, self.error = self.at, frame.f_lasti, None
+            at, self.at = self.at, frame.f_lasti
             if frame.f_lasti < at and loop.is_of_training(self.passes):
                 loop.begin_iteration()
             if loop.is_stopped:
@@ -195,8 +227,13 @@ class _FrameTracer:
         elif event == "exception":
             self.error = arg[1].with_traceback(arg[2])  # which Python sets only where it is caught
         elif event == "return" and loop.block is not None and loop.block.frame is frame:
-            loop.close(self.error)
+            loop.close(None if _returns(frame) else self.error)
         return self
+
+
+def _returns(frame: FrameType) -> bool:
+    """Does a frame that is left return or yield? If not, an error leaves it, perhaps through a ``with`` statement."""
+    return opname[frame.f_code.co_code[frame.f_lasti]].startswith(("RETURN", "YIELD", "SUSPEND"))
 
 
 LOOPING = ("keras",)

@@ -11,7 +11,7 @@ from torch import Tensor
 from backprobe.backends.capabilities import Models
 from backprobe.backends.facts import Failure
 from backprobe.backends.protocol import Backend, Blocks
-from backprobe.backends.torch import errors, models
+from backprobe.backends.torch import empty_grads, errors, models
 from backprobe.backends.torch.arrays import TorchArrays
 from backprobe.backends.torch.block import TorchBlockTape
 from backprobe.backends.torch.capture import Capture
@@ -76,7 +76,9 @@ class TorchBackend(Backend):
         models.refuse(part, asked)
 
     def errors(self, error: BaseException, tape: TorchTape, captures: Sequence[Capture]) -> Failure | str | None:
-        return errors.failure(error, captures, [target for target, *_ in tape.pending], tape.freed, tape.steps.last)
+        of_none = empty_grads.failure(error, captures, tape.passed)
+        written = [target for target, *_ in tape.pending]
+        return of_none or errors.failure(error, captures, written, tape.freed, tape.steps.last)
 
 
 BACKEND: Backend = TorchBackend()

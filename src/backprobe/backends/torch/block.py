@@ -98,7 +98,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self.passing = Passing(options.create_graph)
+        self.passed = self.passing = Passing(options.create_graph)
         self.take, self.take_of_leaf = self.passing.take, self.passing.take_of_leaf
         self.numbers: dict[Key, int] = {}  # of the edges and nodes that are listened to
         self.waiting: dict[Capture, None] = {}  # floating, and without a history so far
@@ -479,5 +479,5 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         super().release()
         self.scaled.stop()
         self.pipelines.stop()
-        self.passing, self.updates, self.census = Passing(False), None, Census()
+        self.passed, self.passing, self.updates, self.census = None, Passing(False), None, Census()
         del self.take, self.take_of_leaf

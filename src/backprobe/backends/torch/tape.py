@@ -24,7 +24,7 @@ from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
 from backprobe.backends.torch import effects, graph, models
 from backprobe.backends.torch.arguments import lift
-from backprobe.backends.torch.backward_passes import BackwardCall
+from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
 from backprobe.backends.torch.graph import Key, key
@@ -363,6 +363,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         return ran.result, passed if self.births is None else self.births.added_to(passed, ran.captures)
 
     freed: Sequence[BackwardCall] = ()  # by the program's own calls that were seen
+    passed: Passing | None = None  # in those calls
 
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         recorded = graph.by_edge(captures)
