@@ -307,6 +307,37 @@ def test_a_name_that_never_comes_up():
         probed(replace_grad={"vv": torch.ones(2)})
 
 
+def test_a_pattern_that_meets_only_numbers():
+    def power(x):
+        n, many = 2, [3, torch.tensor(1)]
+        return x**n * many[0]
+
+    def refused(**options):
+        with pytest.raises(bp.NothingMatched) as caught:
+            bp.probe(power, cotangent=torch.ones(2), **options)(X)
+        return str(caught.value)
+
+    said = refused(replace={"n*": 3})
+    assert said.startswith("the pattern 'n*' matches no floating-point tensor in power\n")
+    assert "found: 'n' is an int\n" in said
+    assert "next:  replace={'n': ...}" in said
+    assert "found: 'many.0' is an int, 'many.1' is a Tensor\n" in refused(replace={"many.*": 3})
+    assert "found: 'many.0' is an int, 'many.1' is a Tensor\n" in refused(replace={"man*": 3})
+    assert "why:   only floating-point tensors have gradients" in refused(replace_grad={"n*": torch.ones(2)})
+
+
+def test_a_block_notes_a_pattern_that_meets_only_numbers():
+    class Power(nn.Module):
+        def forward(self, x):
+            n = 2
+            return (x**n).sum()
+
+    model = Power()
+    with bp.probe(model, "**:*", replace={":n*": 3}) as rec:
+        model(X.clone().requires_grad_()).backward()
+    assert rec.notes == ("replace has ':n*', which named no floating-point tensor: nothing was replaced",)
+
+
 def test_the_error_of_a_function_says_where_it_was_called():
     with pytest.raises(ZeroDivisionError) as raised:
         probed({"u": lambda u: u / (1 // 0)})

@@ -25,7 +25,7 @@ from backprobe.probe.error_notes import raised
 from backprobe.probe.form import Form
 from backprobe.probe.model import OUTPUTS_AND_OWN, Modules, Versions, models_of, names_in, unfit_buffers
 from backprobe.probe.output import Output
-from backprobe.probe.replacements import refuse_unknown_paths
+from backprobe.probe.replacements import missed_in, refuse_unknown_paths
 from backprobe.probe.request import Request, name_of
 from backprobe.record.containers import leaves
 from backprobe.record.entries import Record
@@ -86,8 +86,8 @@ class BlockRun(Form):
             if error is not None and not isinstance(error, BackprobeError):
                 why = raised(error, self.add_notes(error))
                 self.trace.note(why.code, **why.fields)
-            for one in self.replacing.missed() if self.replacing is not None else ():
-                self.trace.note("replaced_nothing", name=one.text, option=one.option)
+            for missed in missed_in(self.replacing):
+                self.trace.note(missed.code, **missed.fields)
             try:
                 if isinstance(self.tape, Differentiator):
                     if error is None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NoReturn
 
 from backprobe.backends.capabilities import ModelCall, Models, Replaces
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.backends.refusals import refuse
-from backprobe.errors import BadOption, Unsupported
+from backprobe.errors import BadOption, NothingMatched, Unsupported
+from backprobe.findings.phrasing import listed
 from backprobe.probe.request import Request, name_of
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.record.names import partition, quote_path, strip
 from backprobe.record.patterns import glob_of_modules, refuse_unmatched
+from backprobe.record.reasons import Reason
 from backprobe.recording import Recording
 from backprobe.tracing.replacing import Replacement, Replacing
 
@@ -148,6 +150,29 @@ def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: s
 def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str) -> None:
     """Raise NothingMatched for a name that never came up while the program ran."""
     for one in replacing.missed():
+        if one in replacing.passed_over:
+            _refuse_passed_over(one, replacing.passed_over[one], subject)
         is_there = strip(one.text).removeprefix(":") in {strip(name).removeprefix(":") for name in names}
         why = "it was not bound with that count, or a write in place made it: what a statement binds can be replaced"
         refuse_missed(one, names, subject, why * is_there)
+
+
+def missed_in(replacing: Replacing | None) -> Iterator[Reason]:
+    """The same as notes."""
+    if replacing is None:
+        return
+    for one in replacing.missed():
+        code = "replaced_no_tensor" if one in replacing.passed_over else "replaced_nothing"
+        yield Reason(code, {"name": one.text, "option": one.option})
+
+
+def _refuse_passed_over(one: Replacement, found: Mapping[str, str], subject: str) -> NoReturn:
+    """Raise NothingMatched for a pattern that met no floating tensor."""
+    first = next(iter(found))
+    raise NothingMatched(
+        f"the pattern {one.text!r} matches no floating-point tensor in {subject}", asked=one.asked,
+        found=listed([f"{name} is {what}" for name, what in found.items()]),
+        why="only floating-point tensors have gradients" if one.of_gradient
+        else "a pattern replaces floating-point tensors; anything else is replaced by its name",
+        next="the name of a floating-point tensor" if one.of_gradient else f"replace={{{first}: ...}}",
+    )  # fmt: skip

@@ -84,6 +84,8 @@ class Replacing:
         self.in_function = in_function
         self.asked, self.tape, self.replaces = asked, tape, tape
         self.matched: dict[Replacement, None] = {}
+        self.passed_over: dict[Replacement, dict[str, str]] = {}
+        """What a pattern matches and leaves as it is, as it is no floating tensor: what it is, by its name."""
         self.originals: list[Callable[[], Any]] = []
         self.failed: BackprobeError | None = None
         self.known: Container[int] = ()
@@ -167,7 +169,7 @@ class Replacing:
         if self._is_meant(one, name, full):
             return self._only(one, full, value, found)
         named = [leaf for leaf, _ in found if leaf and self._is_meant(one, name + strip(leaf), full + leaf)]
-        return [leaf for leaf in named if one.is_exact or self._is_floating(dict(found)[leaf])]
+        return [leaf for leaf in named if one.is_exact or self._is_for_pattern(one, full + leaf, dict(found)[leaf])]
 
     def _is_meant(self, one: Replacement, name: str, full: str) -> bool:
         if one not in self.for_name[name]:
@@ -184,7 +186,7 @@ class Replacing:
         """The only leaf that can be meant by the name of the whole. Raises BadOption."""
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
-            return [""] if one.is_exact or floating else []
+            return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []
         if len(floating) == 1:
             return floating
         if floating:
@@ -198,7 +200,14 @@ class Replacing:
                 f"{self._shown(full)} holds no floating tensor", asked=one.asked, found=kind(value),
                 why="only tensors and numbers can be replaced", next="the name of a tensor",
             )  # fmt: skip
-        return []
+        return [leaf for leaf, item in found if self._is_for_pattern(one, full + leaf, item)]
+
+    def _is_for_pattern(self, one: Replacement, full: str, item: Any) -> bool:
+        """Is it a floating tensor? A pattern passes over anything else, and that is remembered."""
+        is_floating = self._is_floating(item)
+        if not is_floating:
+            self.passed_over.setdefault(one, {})[self._shown(full)] = kind(item)
+        return is_floating
 
     def _is_floating(self, item: Any) -> bool:
         return self.tape.is_tensor(item) and self.tape.is_floating(item)
