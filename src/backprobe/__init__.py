@@ -1,5 +1,6 @@
 """The gradient of any value inside a computation, by name."""
 
+from backprobe.alerts import Alert
 from backprobe.check import Check, CheckReport, WrongDerivative, check
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
@@ -49,6 +50,7 @@ from backprobe.watch import Watch, watch
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alert",
     "AmbiguousName",
     "BackprobeError",
     "BackwardOp",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backprobe.errors import AmbiguousName, BadName, BadOption, UnknownName, UnknownStep, installed
 from backprobe.findings.phrasing import listed, plural
+from backprobe.findings.report import Report
 from backprobe.markup import facts, shown
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
@@ -157,6 +158,17 @@ class Run:
         self._check_kind(full, kind, asked)
         found = self._reader.exponents(full, kind)
         return Histogram([*found], *table_of([*found.values()]), [one.smallest for one in found.values()])
+
+    @property
+    def alerts(self) -> Report:
+        """What goes wrong in this training: vanishing gradients, dead units, a flat loss, the first NaN.
+
+        A report, each of whose findings is an ``Alert``: it has its step, its number, and the threshold that this
+        passed, with where that comes from. It is computed from what is on disk at this moment.
+        """
+        from backprobe.alerts import alerts
+
+        return alerts(self._reader)
 
     def to_arrow(self) -> Any:
         """The whole run as a ``pyarrow.Table``: a row for each step, name and kind, with all statistics.

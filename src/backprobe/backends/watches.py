@@ -86,6 +86,10 @@ class Watches(Protocol):
     def watching(self, model: Any, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
         """What watches a model. Raises Unsupported, NothingMatched, BadName and BadOption."""
 
+    def untrained(self, model: Any, options: WatchOptions) -> Mapping[str, list[str]]:
+        """The names of parameters that are ``frozen`` as the training begins, and that are ``left_out`` of it."""
+        return {}
+
     def rank(self) -> int:
         """The number of this process, of several that train together."""
         return 0

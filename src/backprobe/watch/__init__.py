@@ -149,7 +149,9 @@ class Watch:
         listener = Steps(self._pace["every"], self._pace["histogram"], self._hand_on, watches.later)
         watching = watches.watching(self._model, self._options, listener, asked)
         try:
-            writer = RunWriter(self.folder, rank, self._facts(), asked)
+            writer = RunWriter(
+                self.folder, rank, {**self._facts(), **watches.untrained(self._model, self._options)}, asked
+            )
         except OSError as error:
             raise BadOption(
                 f"{self.folder} cannot be written", asked=asked, found=str(error), next="a folder that can be written"

@@ -28,6 +28,7 @@ from backprobe.backends.torch.models import COMPILED, Refusal, is_compiled_modul
 from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating
+from backprobe.backends.torch.untrained_parameters import untrained
 from backprobe.backends.torch.watched_selection import WatchedSelection
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others
 from backprobe.backends.watches import BACKWARD, GRADIENT, VALUE, StepListener, Watches, Watching, WatchOptions
@@ -249,6 +250,9 @@ class TorchWatches(Watches):
 
     def watching(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> Watching:
         return TorchWatching(model, options, listener, asked)
+
+    def untrained(self, model: Module, options: WatchOptions) -> Mapping[str, list[str]]:
+        return untrained(model, options.optimizers)
 
     def rank(self) -> int:
         distributed = torch.distributed

@@ -1,0 +1,36 @@
+"""What goes wrong in a training, found in its run: each alert has its step, its number, and its threshold's source.
+
+``run.alerts`` asks for it. A rule reads the statistics on disk, so that a step pays nothing for it, and what it says
+of a step follows from that one and those before: later steps add alerts, and change none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backprobe.alerts.alert import Alert
+from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Report
+
+if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.storage.runs.merged import RunReader
+
+NO_UPDATES = "updates were not watched: whether they are too large or too small is not known (updates=True)"
+NO_LOSS = "no loss was logged, so none was checked: run.log(loss=loss)"
+
+
+def alerts(reader: RunReader, until: int | None = None) -> Report:
+    """The alerts of a run, the first first; of its steps up to ``until`` alone, if that is given."""
+    from backprobe.alerts import depth, loss, nonfinite, parameters, precision, units, updates  # which import NumPy
+    from backprobe.alerts.history import History
+
+    history, rules = History(reader, until), (nonfinite, depth, units, parameters, updates, precision, loss)
+    found: list[Alert] = [alert for rule in rules for alert in rule.check(history)]
+    found.sort(key=lambda one: one.step)
+    notes = [NO_UPDATES] * (not history.updates.rows) + [NO_LOSS] * (history.loss is None)
+    checked = f"{plural(len(history.all_steps), 'step')} of {plural(len({row.name for row in history.rows}), 'name')}"
+    heading = plural(len(found), "alert") if found else "no alerts"
+    return Report(f"{heading}: {checked} were checked", tuple(found), tuple(notes))
+
+
+__all__ = ["Alert", "alerts"]

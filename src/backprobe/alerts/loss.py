@@ -1,0 +1,107 @@
+"""The loss that was logged: flat from the start, rising, or swinging to and fro."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy
+from numpy.typing import NDArray
+
+from backprobe.alerts.alert import Alert, Seen, alert
+from backprobe.alerts.history import History, Matrix
+from backprobe.alerts.updates import ratio
+
+RISEN = 2.0
+FLAT, SURE = 0.02, 2.0  # of the loss; standard errors
+LEAST, ALONE = 20, 100  # steps
+MOVED = 0.1  # of the weights
+WINDOW, TURNS, SWING, FALLING = 12, 0.6, 0.4, 0.9
+MORE = 20  # a growing window is looked at as it has grown by so much of it: 1/20
+BY_RISEN = (
+    "rising means: two of three steps on end above twice the first loss (chosen on the trainings of docs/alerts.md)"
+)
+BY_FLAT = (
+    "flat means: from the first half of at least {} steps to the second it has fallen by less than 2 %, with twice the "
+    "standard error (chosen on the trainings of docs/alerts.md)"
+)
+BY_SWING = (
+    "oscillating means: over 12 steps it turns in most of them, changes by more than 0.4 of its mean in a step, does "
+    "not fall, and is above half of the first (chosen on the trainings of docs/alerts.md)"
+)
+
+
+def check(history: History) -> Iterator[Alert]:
+    """Each rule from the first step on, of the steps so far alone."""
+    if history.loss is None:
+        return
+    name, steps, numbers = history.loss
+    is_finite = numpy.isfinite(numbers)
+    steps, numbers = steps[is_finite], numbers[is_finite]
+    if len(numbers):
+        yield from _rising(name, steps, numbers)
+        yield from _oscillating(name, steps, numbers)
+        yield from _flat(history, name, steps, numbers)
+
+
+def _rising(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
+    above = numbers > RISEN * numbers[0]
+    twice = above.copy()
+    twice[1:] &= above[:-1]
+    twice[2:] |= above[2:] & above[:-2]
+    twice[0] = False
+    if numbers[0] > 0 and twice.any():
+        at = int(twice.argmax())
+        seen = [Seen(int(steps[at]), name, float(numbers[at] / numbers[0]))]
+        headline = "'{name}' rises: it is {number} times what it was at first"
+        remedy = "a lower learning rate, warm-up, gradient clipping, or the sign of the loss"
+        yield from alert("rising_loss", seen, "logged", RISEN, headline, [BY_RISEN], remedy)
+
+
+def _oscillating(name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
+    if len(numbers) < WINDOW:
+        return
+    windows = numpy.lib.stride_tricks.sliding_window_view(numbers, WINDOW)
+    differences = numpy.diff(windows, axis=1)
+    turns = (differences[:, 1:] * differences[:, :-1] < 0).mean(axis=1)
+    first, second = (half.mean(axis=1) for half in numpy.split(windows, 2, axis=1))
+    with numpy.errstate(all="ignore"):
+        swing = abs(differences).mean(axis=1) / abs(windows).mean(axis=1)
+    is_high = (second >= FALLING * first) & (first + second > numbers[0])
+    held = (turns >= TURNS) & (swing > SWING) & is_high
+    if held.any():
+        at = int(held.argmax())
+        seen = [Seen(int(steps[at + WINDOW - 1]), name, float(swing[at]))]
+        headline = "'{name}' oscillates: from step to step by {number} of its mean"
+        remedy = "a lower learning rate, larger batches, or gradient clipping"
+        yield from alert("oscillating_loss", seen, "logged", SWING, headline, [BY_SWING], remedy)
+
+
+def _flat(history: History, name: str, steps: NDArray[numpy.int64], numbers: Matrix) -> Iterator[Alert]:
+    moved = _moved(history)
+    end = LEAST
+    while end <= len(numbers):
+        fall, error = _fall(numbers[:end])
+        if fall - error > FLAT:
+            return
+        if fall + error < FLAT and (end >= ALONE or moved <= steps[end - 1]):
+            seen = [Seen(int(steps[end - 1]), name, fall + error)]
+            headline = "'{name}' is flat: it has fallen by less than {number} of it"
+            remedy = "whether labels belong to inputs, whether the loss depends on the model, and the learning rate"
+            yield from alert("flat_loss", seen, "logged", FLAT, headline, [BY_FLAT.format(end)], remedy)
+            return
+        end += 1 + end // MORE
+
+
+def _fall(numbers: Matrix) -> tuple[float, float]:
+    """How much it has fallen from the first half to the second, as a part of it, and how much chance may hide."""
+    first, second = numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+    error = SURE * numpy.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
+    scale = abs(first.mean()) or 1.0
+    return float((first.mean() - second.mean()) / scale), float(error / scale)
+
+
+def _moved(history: History) -> float:
+    """The step by which the weights have changed so much that the loss could have fallen; infinite if not known."""
+    share = ratio(history)
+    has_moved = numpy.zeros(0, bool) if share is None else numpy.nancumsum(share) > MOVED
+    return float(history.steps[has_moved.argmax()]) if has_moved.any() else numpy.inf

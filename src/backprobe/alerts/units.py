@@ -1,0 +1,101 @@
+"""Dead, saturated and outsized values: what modules return, by their statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy
+
+from backprobe.alerts.alert import Alert, Seen, alert
+from backprobe.alerts.history import History, Mask, Matrix, Table, firsts, lasting
+
+DEAD = 0.99
+FEWEST = 8  # numbers
+LASTING = 4  # steps: what begins at zero, as LoRA's second factor, is trained in the second or third
+FLAT = 0.1
+LARGE = 30.0
+EARLY = 2  # modules that run first
+BY_DEAD = (
+    "dead means: at least 99 % of the numbers that a layer returns are exactly 0 and none is negative, in "
+    f"{LASTING} steps on end, and a gradient comes to it (chosen on the trainings of docs/alerts.md)"
+)
+BY_FLAT = (
+    "saturated means: the mean derivative of tanh or sigmoid at these values is below a tenth of the largest, in "
+    f"{LASTING} steps on end: 1 - E[y²] for tanh, E[y] - E[y²] for sigmoid (chosen on the trainings of docs/alerts.md)"
+)
+BY_LARGE = (
+    "large means: an rms above 30 in the first step. Inputs of mean 0 and variance 1 give about 1 in the first layer "
+    "(He et al. 2015)"
+)
+
+
+def check(history: History) -> Iterator[Alert]:
+    values = history.values
+    if not values.rows or not len(history.steps):
+        return
+    passed = _passed(history, values)
+    yield from _dead(history, values, passed)
+    yield from _saturated(history, values, passed)
+    yield from _large(history, values)
+
+
+def _passed(history: History, values: Table) -> Mask:
+    """Does a gradient that is not zero come to it? Always, where gradients were not watched."""
+    known = {name: at for at, name in enumerate(history.gradients.names)}
+    if not known:
+        return values.is_there
+    rms = history.gradients["rms"]
+    nothing = numpy.zeros(len(history.steps))
+    return numpy.array([rms[known[name]] if name in known else nothing for name in values.names]) > 0
+
+
+def _seen(history: History, table: Table, mask: Mask, numbers: Matrix, count: int) -> list[Seen]:
+    return [
+        Seen(int(history.steps[at]), table.names[row], float(numbers[row, at]))
+        for row, at in firsts(lasting(mask, count))
+    ]
+
+
+def _dead(history: History, values: Table, passed: Mask) -> Iterator[Alert]:
+    with numpy.errstate(all="ignore"):
+        share = values["zeros"] / values["finite"]
+        is_dead = (share >= DEAD) & (values["min"] >= 0) & (values["count"] >= FEWEST) & passed
+    seen = _seen(history, values, is_dead, share, LASTING)
+    headline = "'{name}' is dead: a share of {number} of what it returns is 0"
+    remedy = "the bias before it, a lower learning rate, or leaky_relu"
+    yield from alert("dead", seen, "value.zeros", DEAD, headline, [BY_DEAD], remedy)
+
+
+def _saturated(history: History, values: Table, passed: Mask) -> Iterator[Alert]:
+    low, high, mean, square = values["min"], values["max"], values["mean"], values["rms"] ** 2
+    of_sigmoid = (low >= 0) & (high <= 1) & (high > 0)
+    of_tanh = ~of_sigmoid & (low >= -1) & (high <= 1)
+    with numpy.errstate(all="ignore"):
+        slope = numpy.where(of_sigmoid, 4 * (mean - square), numpy.where(of_tanh, 1 - square, numpy.nan))
+        is_flat = (slope < FLAT) & passed & (values["count"] >= FEWEST)
+        is_flat &= ~of_sigmoid | ((mean > FLAT) | (high > 1 - FLAT))  # small numbers are on no end of it
+    seen = _seen(history, values, is_flat & ~_is_returned(values)[:, None], slope, LASTING)
+    headline = "'{name}' is saturated: its mean derivative is {number} of the largest"
+    remedy = "smaller weights before it, normalisation, or the scale of the inputs"
+    yield from alert("saturated", seen, "value.rms", FLAT, headline, [BY_FLAT], remedy)
+
+
+def _is_returned(values: Table) -> Mask:
+    """Is it what the model returns? A prediction that is sure of itself is right to be."""
+    result = [at for at, name in enumerate(values.names) if name == "return" or name.startswith("return.")]
+    columns = [numpy.nan_to_num(values[column]) for column in ("sum", "squares")]
+    same = [[(of == of[one]).all(axis=1) for of in columns] for one in result]
+    shape = len(result), len(columns), len(values.names)
+    return numpy.asarray(numpy.array(same, bool).reshape(shape).all(axis=1).any(axis=0))
+
+
+def _large(history: History, values: Table) -> Iterator[Alert]:
+    first = values["rms"][:EARLY, 0]
+    seen = [
+        Seen(int(history.steps[0]), name, float(size))
+        for name, size in zip(values.names, first, strict=False)
+        if size > LARGE
+    ][:1]
+    headline = "the first values are large: '{name}' has an rms of {number}"
+    remedy = "the scale of the inputs: subtract their mean and divide by their standard deviation"
+    yield from alert("large_values", seen, "value.rms", LARGE, headline, [BY_LARGE], remedy)

@@ -1,0 +1,23 @@
+"""Which parameters of a model a training does not train, as it begins: what a run says beside its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.nn import Module
+
+from backprobe.backends.torch import optimizer_steps
+from backprobe.backends.torch.models import parameters, parts
+from backprobe.record.names import quote_path
+
+
+def untrained(model: Module, optimizers: Sequence[Any]) -> dict[str, list[str]]:
+    """The names of parameters that require no gradient (``frozen``), and of others that no optimizer has."""
+    names = {parameter: quote_path(path) for path, parameter in reversed(parameters(model, parts(model)))}
+    held = {parameter for optimizer in optimizers for parameter in optimizer_steps.parameters(optimizer)}
+    trained = [(one, name) for one, name in reversed(names.items()) if one.requires_grad]
+    return {
+        "frozen": [name for one, name in reversed(names.items()) if not one.requires_grad],
+        "left_out": [name for one, name in trained if optimizers and one not in held],
+    }
