@@ -57,6 +57,8 @@ class BackprobeError(Exception):
     ``asked``, ``found``, ``why`` and ``next`` hold the four parts of the message.
     """
 
+    _keras_call_info_injected = True  # else Keras, where one passes a layer's call, makes a new error without the parts
+
     def __init__(self, headline: str, *, asked: str = "", found: str = "", why: str = "", next: str = "") -> None:
         super().__init__(headline)
         self.headline = headline

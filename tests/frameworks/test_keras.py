@@ -494,3 +494,17 @@ def test_keras_on_jax_is_refused_by_tensorflow():
         "except bp.Unsupported as error: print(error.headline, '|', error.found)"
     )
     assert run_on("jax", "jax", check)[-1] == "this Keras layer does not compute with TensorFlow | Keras on jax"
+
+
+def test_errors_of_ours_pass_the_calls_of_layers_as_they_are():
+    """Keras makes a new error of one that passes a call: without the parts, and of another type where it takes more."""
+    inner = keras.Sequential([keras.layers.Dense(2)], name="inner")
+    outer = keras.Sequential([inner, keras.layers.Dense(1)])
+    outer(tf.ones((1, 3)))
+    with pytest.raises(bp.BadOption) as caught:
+        bp.probe(outer, of=tf.reduce_sum, replace={"inner": 3})(tf.ones((1, 3)))
+    assert caught.value.headline.endswith("has another shape")
+    assert caught.value.next
+    with pytest.raises(bp.NotFinite) as stopped, bp.guard(inner):
+        outer(tf.fill((1, 3), float("nan")))
+    assert stopped.value.report.findings
