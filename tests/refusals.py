@@ -265,9 +265,9 @@ def no_connection(framework):
 @refused("missing arguments", bp.BadOption)
 def missing_argument(framework):
     """toy cannot be called with these arguments: missing a required argument: 'w'
-    asked: 1 positional argument
+    asked: bp.probe(toy)(...)
     found: toy(x, w)
-    next:  the arguments that the function itself takes
+    next:  bp.probe(toy)(x=..., w=...)
     """
     probed(framework, toy, 1.0)
 

@@ -82,7 +82,7 @@ def test_no_gradient_is_left_on_the_arguments():
 
 
 REFUSED = [
-    (lambda: bp.jacobian(energy, "uu")(X, W), bp.NothingMatched, "next:  bp.probe(energy, 'u')"),
+    (lambda: bp.jacobian(energy, "uu")(X, W), bp.NothingMatched, "next:  bp.jacobian(energy, 'u')"),
     (lambda: bp.jacobian(energy, "return")(X, W), bp.BadOption, "'return' is the output itself"),
     (lambda: bp.jacobian(lambda x: x @ x, "x")(torch.ones(40, 40)), bp.BadOption,
      "a Jacobian block of 2,560,000 elements was not computed: the limit is 1,000,000"),

@@ -65,6 +65,13 @@ WRONG = {
     "a number in a block": lambda: bp.probe(3).__enter__(),
     "a number to guard": lambda: bp.guard(3).__enter__(),
     "no arguments": lambda: bp.probe(toy)(),
+    "an argument that there is not": lambda: bp.probe(toy)(x=1.0, v=2.0),
+    "a module as backend": lambda: bp.probe(toy, backend=torch)(1.0, 2.0),
+    "select= an empty list": lambda: bp.probe(toy, []),
+    "replace_grad= a text": lambda: bp.probe(toy, replace_grad={"u": "zero"})(1.0, 2.0),
+    "bounds= a number": lambda: bp.provoke(toy)(1.0, 2.0, bounds=3),
+    "open= where there are no boxes": lambda: bp.draw(rec(), open="q"),
+    "an author that is a number": lambda: bp.stamp(3),
     "one argument of two": lambda: bp.check(toy)(one()),
     "a function in C": lambda: bp.probe(torch.exp)(one()),
     "a text as cotangent": lambda: bp.probe(vector, cotangent="ones")(torch.ones(2)),
@@ -107,7 +114,7 @@ WRONG = {
 }  # fmt: skip
 INSIDE = re.compile(
     r"NoneType|\bof=''|no floating tensor; no|an object of type|\ba (int|object)\b|\bnot (int|str|list)\b| at 0x|"
-    r"1 positional arguments|new\(\)|must be real|built-in"
+    r"1 positional arguments|new\(\)|must be real|built-in|unpack|<module '|the function itself|place of no value|0 names"
 )
 """What a message once said, and none should: names of types, other people's words, and remedies that are none."""
 
@@ -138,6 +145,50 @@ def test_a_class():
         "  found: the class Net\n"
         "  next:  net = Net(...), and bp.probe(net)"
     )
+
+
+def test_a_call_that_does_not_fit_says_how_it_would():
+    text = "toy cannot be called with these arguments: there is no argument 'v'"
+    for verb in (bp.probe, bp.check, bp.provoke, bp.noise_floor):
+        name = f"bp.{verb.__name__}(toy)"
+        assert message(bp.BadOption, lambda verb=verb: verb(toy)(torch.ones(()), v=2.0)) == (
+            f"{text}\n  asked: {name}(..., v=...)\n  found: toy(x, w)\n  next:  {name}(x=..., w=...)"
+        )
+
+
+ASKED = {
+    "bp.explain(rec, 'uu')": lambda: bp.explain(rec(), "uu"),
+    "bp.derive(rec, 'uu')": lambda: bp.derive(bp.probe(toy, partials=True)(2.0, 3.0), "uu"),
+    "bp.derive(rec, 'x', of='uu')": lambda: bp.derive(bp.probe(toy, partials=True)(2.0, 3.0), "x", "uu"),
+    "bp.jacobian(toy, 'uu')": lambda: bp.jacobian(toy, "uu")(2.0, 3.0),
+    "bp.hvp(toy, 'uu', vector)": lambda: bp.hvp(toy, "uu", 1.0)(2.0, 3.0),
+    "with bp.probe(Net):": WRONG["a class in a block"],
+    "with bp.guard(Net):": WRONG["a class to guard"],
+    "with bp.watch(Net):": WRONG["a class to watch"],
+}
+
+
+@pytest.mark.parametrize(("asked", "wrong"), ASKED.items(), ids=ASKED.keys())
+def test_a_message_says_what_was_asked_and_not_what_backprobe_made_of_it(asked, wrong):
+    with pytest.raises(bp.BackprobeError) as caught:
+        wrong()
+    assert caught.value.asked == asked
+    assert caught.value.next in (
+        asked.replace("uu", "u"),
+        asked.replace("with", "net = Net(...), and with").replace("(Net)", "(net)"),
+    )
+
+
+def test_a_function_that_replaces_and_raises_is_told_with_the_name_that_it_has():
+    with pytest.raises(TypeError) as caught:
+        bp.probe(toy, replace={"u": lambda value, other: value})(1.0, 2.0)
+    assert caught.value.__notes__[0] == "backprobe: raised by what replace has for 'u', which was given 'u'"
+
+
+def test_numbers_that_became_tensors_are_not_blamed_for_an_error_of_the_choice():
+    with pytest.raises(TypeError) as caught:
+        bp.probe(toy, of=lambda: 3)(1.0, 2.0)
+    assert caught.value.__notes__ == ["backprobe: raised while choosing the output of toy under a probe"]
 
 
 def test_names_are_listed_where_none_is_similar():

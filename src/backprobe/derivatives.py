@@ -10,11 +10,14 @@ from backprobe.backends.refusals import refuse
 from backprobe.errors import BadOption, Unsupported
 from backprobe.probe import probe
 from backprobe.probe.output import SUMMED
+from backprobe.probe.request import spelled_as
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.recording import Recording
 
 Of = str | int | Callable[[Any], Any] | None
+PROBED = r"^create_graph=True|^bp\.probe\(([\w<>]+)(?:, ('[^']*'))?\)(?=\(|$)"
+"""What messages say of the probe, whose function and name are the groups."""
 
 
 def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = None) -> Callable[..., Any]:
@@ -40,8 +43,9 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
 
     def taken(*args: Any, **kwargs: Any) -> Any:
         made = probe(target, [name], of=of, cotangent=SUMMED, partials="full", backend=backend)
-        recording = made(*args, **kwargs)
-        entry, output = recording[name], recording.outputs[0]
+        with spelled_as(PROBED, lambda one: f"bp.jacobian({one[1]}, {one[2] or repr(name)})"):
+            recording = made(*args, **kwargs)
+            entry, output = recording[name], recording.outputs[0]
         if entry is output:
             raise BadOption(
                 f"{name!r} is the output itself", asked=f"bp.jacobian(f, {name!r})", found="the identity",
@@ -96,12 +100,10 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
     _check_name(name, f"bp.hvp(f, {written(name)}, vector)")
 
     def taken(*args: Any, **kwargs: Any) -> Any:
-        try:
-            recording = probe(target, [name], of=of, create_graph=True, backend=backend)(*args, **kwargs)
-        except Unsupported as error:
-            error.asked = error.asked.replace("create_graph=True", f"bp.hvp(f, {name!r}, vector)")
-            raise
-        entry = recording[name]
+        made = probe(target, [name], of=of, create_graph=True, backend=backend)
+        with spelled_as(PROBED, lambda one: f"bp.hvp({one[1] or 'f'}, {one[2] or repr(name)}, vector)"):
+            recording = made(*args, **kwargs)
+            entry = recording[name]
         found = load_backend(recording.record.backend)
         second_order = found.second_order or refuse(found, "second_order", f"bp.hvp(f, {name!r}, ...)")
         product = second_order(entry.value, entry.grad, vector)

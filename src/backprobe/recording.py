@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from backprobe.errors import AmbiguousName, BadOption, NotSaved, UnknownName
 from backprobe.findings.phrasing import listed
@@ -134,40 +134,7 @@ class Recording(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
-        if not isinstance(name, str) or not name:
-            found = f"a name is a string, not {kind(name)}" if name != "" else "a name is not empty"
-            raise UnknownName(found, asked=f"rec[{written(name)}]", next="rec['u']")
-        names = self._index.names
-        readings = names.readings(name)
-        positions = names.at(full for found in readings for full in found)
-        tensors = {at for at in positions if self.record.entries[at].status is not GradStatus.NOT_TENSOR}
-        if len(tensors) == 1:
-            positions = tensors  # loss = None, and later a tensor: the tensor is meant
-        if len(positions) == 1:
-            return self.record.entries[positions.pop()]
-        if not positions:
-            self._refuse_unknown(name)
-        choices = list(dict.fromkeys(self.record.printed[full] for found in readings for full in found))
-        raise AmbiguousName(
-            f"{name!r} means several values", asked=f"rec[{name!r}]",
-            found=listed(choices, 12),
-            why="the name was bound more than once, holds several tensors, or has several readings",
-            next=f"rec[{choices[-1]!r}]",
-        )  # fmt: skip
-
-    def _refuse_unknown(self, name: str) -> None:
-        known = [written for entry in self._index.entries.values() for written in (entry.name, *entry.aliases)]
-        known += dict.fromkeys(scope for scope, local in map(split, self._index.names.stripped) if scope and local)
-        close = nearest(name, known)
-        asked = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
-        unseen = [text for text in self.record.unseen if strip(text).lstrip(":") in asked]
-        raise UnknownName(
-            f"no value is named {cut(name)!r}", asked=f"rec[{cut(name)!r}]",
-            found=f"{len(self)} entries, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
-            why="the program has this value, but the probe did not select it" if unseen else "",
-            next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen
-            else f"rec[{close[0]!r}]" if close else "print(rec), for every name",
-        )  # fmt: skip
+        return entry_of(self, name)
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry]:
         """The entries that a pattern, or any of several, matches, by their printed names.
@@ -299,3 +266,49 @@ def load(path: str | os.PathLike[str], *, to: str | None = None) -> Recording:
     """
     record, result = read(path, to=to)
     return Recording(record) if result is None else Recording(record, result[0])
+
+
+def entry_of(recording: Recording, name: str, asked: str = "rec[{}]") -> Entry:
+    """The entry of this name, for a verb that is asked so: messages have the name between the braces.
+
+    Raises UnknownName, AmbiguousName, or BadName.
+    """
+    if not isinstance(name, str) or not name:
+        found = f"a name is a string, not {kind(name)}" if name != "" else "a name is not empty"
+        raise UnknownName(found, asked=_filled(asked, written(name)), next=_filled(asked, "'u'"))
+    names, record = recording._index.names, recording.record
+    readings = names.readings(name)
+    positions = names.at(full for found in readings for full in found)
+    tensors = {at for at in positions if record.entries[at].status is not GradStatus.NOT_TENSOR}
+    if len(tensors) == 1:
+        positions = tensors  # loss = None, and later a tensor: the tensor is meant
+    if len(positions) == 1:
+        return record.entries[positions.pop()]
+    if not positions:
+        _refuse_unknown(recording, name, asked)
+    choices = list(dict.fromkeys(record.printed[full] for found in readings for full in found))
+    raise AmbiguousName(
+        f"{name!r} means several values", asked=_filled(asked, repr(name)),
+        found=listed(choices, 12),
+        why="the name was bound more than once, holds several tensors, or has several readings",
+        next=_filled(asked, repr(choices[-1])),
+    )  # fmt: skip
+
+
+def _refuse_unknown(recording: Recording, name: str, asked: str) -> NoReturn:
+    known = [written for entry in recording.values() for written in (entry.name, *entry.aliases)]
+    known += dict.fromkeys(scope for scope, local in map(split, recording._index.names.stripped) if scope and local)
+    close = nearest(name, known)
+    local = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
+    unseen = [text for text in recording.record.unseen if strip(text).lstrip(":") in local]
+    raise UnknownName(
+        f"no value is named {cut(name)!r}", asked=_filled(asked, repr(cut(name))),
+        found=f"{len(recording)} entries, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
+        why="the program has this value, but the probe did not select it" if unseen else "",
+        next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen
+        else _filled(asked, repr(close[0])) if close else "print(rec), for every name",
+    )  # fmt: skip
+
+
+def _filled(asked: str, name: str) -> str:
+    return asked.replace("{}", name)

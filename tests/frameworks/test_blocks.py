@@ -246,10 +246,7 @@ def test_a_variable_that_is_not_there():
         u = x * 3.0
         loss = tf.reduce_sum(u)
     assert str(caught.value) == (
-        "the block has nothing at 'los'\n"
-        "  asked: of='los'\n"
-        "  found: Variables with u, loss; no 'los'\n"
-        "  next:  of='loss'"
+        "the block has nothing at 'los'\n  asked: of='los'\n  found: a block with u, loss; no 'los'\n  next:  of='loss'"
     )
     assert loss.numpy() == 9
 

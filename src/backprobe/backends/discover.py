@@ -13,6 +13,7 @@ from backprobe.backends.capabilities import Program
 from backprobe.backends.protocol import Backend
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadOption, NoBackend
+from backprobe.record.brief import kind, written
 from backprobe.source.user_code import innermost
 
 BACKENDS = {name: f"backprobe.backends.{name}" for name in ("torch", "tensorflow", "jax")}
@@ -81,7 +82,9 @@ def find_backend(
     """
     if name is not None:
         if not isinstance(name, str):
-            raise BadOption(f"backend is a name, not {name!r}", asked=f"backend={name!r}", next='backend="torch"')
+            raise BadOption(
+                f"backend is a name, not {kind(name)}", asked=f"backend={written(name)}", next='backend="torch"'
+            )
         return load_backend(name)
     imported = [load_backend(known) for known in BACKENDS if known in sys.modules]
     values = list(values)

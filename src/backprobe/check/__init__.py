@@ -14,6 +14,7 @@ from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 __all__ = ["Check", "CheckReport", "WrongDerivative", "check"]
 
@@ -86,6 +87,10 @@ class Check:
 
     def __call__(self, *args: Any, **kwargs: Any) -> CheckReport:
         """Run the target once with these arguments, and check each call that it makes. Returns the report."""
+        with FRAMES_OF_PROGRAM:
+            return self._checked(args, kwargs)
+
+    def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CheckReport:
         from backprobe.check.run import run_check  # which imports NumPy, when there is something to compare
 
         asked = f"bp.check({name_of(self.target)})"

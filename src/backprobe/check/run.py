@@ -15,7 +15,7 @@ from backprobe.check.results import CheckResults
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.probe.form import home
-from backprobe.probe.request import given, name_of
+from backprobe.probe.request import bound, name_of
 from backprobe.record.brief import place
 from backprobe.record.reasons import Reason
 from backprobe.source.user_code import innermost
@@ -72,11 +72,4 @@ def _refuse_arguments(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, A
         signature = inspect.signature(target)
     except (TypeError, ValueError):  # a function written in C
         return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise BadOption(
-            f"{name_of(target)} cannot be called with these arguments: {error}",
-            asked=given(args, kwargs),
-            found=f"{name_of(target)}{signature}", next="the arguments that the function itself takes",
-        ) from error  # fmt: skip
+    bound(signature, name_of(target), "check", args, kwargs)

@@ -8,13 +8,13 @@ from backprobe.derive.paths import paths
 from backprobe.errors import BadOption
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Graph
-from backprobe.recording import Recording
+from backprobe.recording import Recording, entry_of
 
 
 def asked(recording: Recording, name: str, of: str | None) -> Chain:
     """The chain from the output, or from ``of``, to a value. Raises BadOption, and what looking up a name raises."""
     entries = recording.record.entries
-    entry, start = recording[name], _output(recording, name, of)
+    entry, start = entry_of(recording, name, "bp.derive(rec, {})"), _output(recording, name, of)
     graph = Graph.of(recording.record)
     at, top = graph.positions[entry.name], graph.positions[start.name]
     every = paths(graph, top, at, lambda *_: True)
@@ -44,7 +44,7 @@ def asked(recording: Recording, name: str, of: str | None) -> Chain:
 
 def _output(recording: Recording, name: str, of: str | None) -> Entry:
     if of is not None:
-        return recording[of]
+        return entry_of(recording, of, f"bp.derive(rec, {name!r}, of={{}})")
     if len(recording.outputs) > 1:
         names = [entry.name for entry in recording.outputs]
         raise BadOption(

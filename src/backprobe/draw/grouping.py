@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from backprobe.draw.circuit import View
+from backprobe.errors import NothingMatched
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import partition, split, strip
@@ -193,6 +194,11 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
     for text in [patterns] if isinstance(patterns, str) else patterns:
         pattern = compile_pattern(text, in_function=False)
         found = {box for box in graph.boxes if any(map(pattern.matches, (f"{box}:return", f"{box[1:]}:return")))}
+        if not graph.boxes:
+            raise NothingMatched(
+                "this drawing has no boxes to open", asked=f"bp.draw(rec, open={text!r})",
+                why="boxes are the modules of a model and the functions that were called", next="bp.draw(rec)",
+            )  # fmt: skip
         if not found:
             known = [strip(box).removeprefix("/") for box in graph.boxes]
             refuse_unmatched(text, known, "the boxes of this drawing", lambda name: f"bp.draw(rec, open={name!r})")

@@ -18,7 +18,7 @@ from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Record
-from backprobe.recording import Recording
+from backprobe.recording import Recording, entry_of
 from backprobe.source.frames import forget, variables_in
 
 __all__ = ["explain"]
@@ -76,7 +76,7 @@ def _explain_recording(recording: Recording, name: Any) -> Report:
             "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",
             found=kind(name), next="bp.explain(rec, 'u')",
         )  # fmt: skip
-    entry = recording[name]
+    entry = entry_of(recording, name, "bp.explain(rec, {})")
     flow = Dataflow(recording.record)
     if entry.status is GradStatus.OK:
         return explain_present(flow, entry, load_arrays(recording.record.backend))

@@ -101,7 +101,7 @@ class Guard:
 
     def _around_model(self) -> AbstractContextManager[object]:
         asked = f"with bp.guard({name_of(self.model)}):"
-        refuse_class(self.model, "guard")
+        refuse_class(self.model, "guard", in_block=True)
         backend = None if isinstance(self.model, str | int | float) else find_backend(None, [self.model])
         if backend is None or not is_model(backend, self.model):
             raise BadOption(

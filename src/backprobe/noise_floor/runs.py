@@ -15,10 +15,11 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.markup import facts, shown
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_class
+from backprobe.probe.request import name_of, refuse_class, spelled_as
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves, refilled
 from backprobe.recording import Recording
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 SINGLE = 2.0**-23
 
@@ -62,6 +63,10 @@ class NoiseRuns:
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoiseFloor:
         """Run the target several times with these arguments. Returns the floors."""
+        with FRAMES_OF_PROGRAM, spelled_as(r"^bp\.probe\(", "bp.noise_floor("):
+            return self._measured(args, kwargs)
+
+    def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
         from backprobe.backends.variations import Variation  # these import NumPy
         from backprobe.diff.noise import measured
 

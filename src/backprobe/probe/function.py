@@ -9,7 +9,7 @@ from typing import Any
 
 from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
 from backprobe.probe.output import Output
-from backprobe.probe.request import given, name_of
+from backprobe.probe.request import bound, name_of
 from backprobe.probe.run import Run
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
@@ -49,7 +49,7 @@ class FunctionRun(Run):
         return self.trace.following.call_settled(called[1], self.reporting, *self.bound.args, **self.bound.kwargs)
 
     def explain_error(self, error: BaseException) -> str | None:
-        if not self.lifted_numbers or not isinstance(error, TypeError):
+        if self.doing != Run.doing or not self.lifted_numbers or not isinstance(error, TypeError):
             return None
         names = ", ".join(self.lifted_numbers)
         return (
@@ -58,24 +58,16 @@ class FunctionRun(Run):
         )
 
     def _bound(self, function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> inspect.BoundArguments:
-        signature = inspect.signature(function)
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise BadOption(
-                f"{name_of(function)} cannot be called with these arguments: {error}",
-                asked=given(args, kwargs),
-                found=f"{name_of(function)}{signature}", next="the arguments that the function itself takes",
-            ) from error  # fmt: skip
-        unknown = (self.probe.wrt or frozenset()) - bound.arguments.keys()
+        found = bound(inspect.signature(function), name_of(function), "probe", args, kwargs)
+        unknown = (self.probe.wrt or frozenset()) - found.arguments.keys()
         if unknown:
             asked = sorted(unknown)[0]
-            close = nearest(asked, bound.arguments) or list(bound.arguments)
+            close = nearest(asked, found.arguments) or list(found.arguments)
             raise BadOption(
                 f"{asked!r} is not an argument of {name_of(function)}", asked=f"wrt={sorted(self.probe.wrt or ())}",
-                found=f"arguments: {', '.join(bound.arguments)}", next=f"wrt={close[0]!r}",
+                found=f"arguments: {', '.join(found.arguments)}", next=f"wrt={close[0]!r}",
             )  # fmt: skip
-        return bound
+        return found
 
     def output(self, result: Any) -> Output:
         """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""

@@ -23,6 +23,7 @@ from backprobe.record.containers import leaves
 from backprobe.recording import BlockRecording, Recording
 from backprobe.source.bytecode import names_loaded
 from backprobe.source.frames import name_in
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 from backprobe.source.user_code import package
 
 
@@ -53,6 +54,10 @@ class Probe(Request):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Recording:
         """Run the target once with these arguments and backward once. Returns the ``Recording``."""
+        with FRAMES_OF_PROGRAM:
+            return self._recorded(args, kwargs)
+
+    def _recorded(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Recording:
         program = find_program(self.backend, self.target, self.session)
         if program is not None:
             self._refuse_replacing("a graph", "its values were fixed when it was made")
@@ -112,7 +117,7 @@ class Probe(Request):
             held = [leaf for name in names_loaded(frame.f_code) for _, leaf in leaves(name_in(frame, name))]
             found = find_backend(self.backend, [*held, frame], mixed=False, spelled="with bp.probe({}) as rec:")
             return PlainBlock(self, found, frame)
-        refuse_class(self.target, "probe")
+        refuse_class(self.target, "probe", in_block=True)
         asked = f"with bp.probe({name_of(self.target)})"
         is_plain = isinstance(self.target, str | int | float)
         backend = None if is_plain else find_backend(self.backend, [self.target])

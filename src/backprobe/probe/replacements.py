@@ -81,13 +81,14 @@ def _held(option: str, text: str, what: Any) -> Any:
     if isinstance(what, Entry):
         return what.grad if option == "replace_grad" else what.value
     is_mapping = isinstance(what, Mapping)
+    changed = "gradient" if option == "replace_grad" else "value"
     if what is None or isinstance(what, str) or (is_mapping and not isinstance(what, Recording)) or (
         is_mapping and option == "replace_grad"
     ):  # fmt: skip
         raise BadOption(
-            f"{kind(what)} takes the place of no value", asked=f"{option}={{{text!r}: {written(what)}}}",
-            why="what goes on is a tensor, what a function makes of the value, or an entry of another recording",
-            next=f"{option}={{{text!r}: lambda value: ...}}",
+            f"{kind(what)} cannot take the place of a {changed}", asked=f"{option}={{{text!r}: {written(what)}}}",
+            why=f"what goes on is a tensor, what a function makes of the {changed}, or an entry of another recording",
+            next=f"{option}={{{text!r}: lambda {changed}: {changed} * 0}}",
         )  # fmt: skip
     return what
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from backprobe.backends.facts import Options
-from backprobe.errors import BadOption
+from backprobe.errors import BackprobeError, BadOption
 from backprobe.record.brief import kind, written
+from backprobe.record.names import nearest
 
 STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
@@ -70,6 +74,11 @@ def _check_texts(name: str, texts: Any) -> None:
             f"{name} is a text or a list of texts, not {'one with ' * is_list}{kind(other)}",
             asked=f"{name}={written(texts)}", next=f"{name}='x'",
         )  # fmt: skip
+    if name == "select" and not texts:
+        raise BadOption(
+            "select is an empty list, and selects nothing", asked="select=[]",
+            next="leave out select=, for what is recorded by default",
+        )  # fmt: skip
 
 
 def _check_partials(partials: Any, strategy: str) -> None:
@@ -99,17 +108,46 @@ def name_of(target: Any) -> str:
     return str(getattr(target, "__name__", None) or type(target).__name__)
 
 
-def given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """What a function was called with, as messages count it."""
-    return f"{len(args)} positional argument{'s' * (len(args) != 1)}" + "".join(f", {name}=" for name in kwargs)
+def bound(
+    signature: inspect.Signature, name: str, verb: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments of a function as its signature names them. Raises BadOption where they do not fit it."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        why, asked = str(error), [*("..." for _ in args), *(f"{given}=..." for given in kwargs)]
+    parameters = signature.parameters.values()
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters)
+    unknown = [given for given in kwargs if given not in signature.parameters and not takes_any]
+    if unknown:  # Python would name what is missing instead
+        close = nearest(unknown[0], signature.parameters)
+        why = f"there is no argument {unknown[0]!r}" + (f", but {close[0]!r}" if close else "")
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [one for one in parameters if one.default is one.empty and one.kind not in several]
+    fitting = ["..." if one.kind is one.POSITIONAL_ONLY else f"{one.name}=..." for one in needed]
+    raise BadOption(
+        f"{name} cannot be called with these arguments: {why}", asked=f"bp.{verb}({name})({', '.join(asked)})",
+        found=f"{name}{signature}", next=f"bp.{verb}({name})({', '.join(fitting)})",
+    )  # fmt: skip
 
 
-def refuse_class(target: Any, verb: str) -> None:
+def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
     """Raise BadOption for a class in the place of an object of it."""
     if isinstance(target, type):
-        made = target.__name__.lower()
+        name, made = target.__name__, target.__name__.lower()
+        spelled = "with bp.{}({}):" if in_block else "bp.{}({})"
         raise BadOption(
-            f"{target.__name__} is a class, and bp.{verb} takes an object of it, or a function",
-            asked=f"bp.{verb}({target.__name__})", found=kind(target),
-            next=f"{made} = {target.__name__}(...), and bp.{verb}({made})",
+            f"{name} is a class, and bp.{verb} takes an object of it" + ", or a function" * (not in_block),
+            asked=spelled.format(verb, name), found=kind(target),
+            next=f"{made} = {name}(...), and {spelled.format(verb, made)}",
         )  # fmt: skip
+
+
+@contextmanager
+def spelled_as(pattern: str, verb: str | Callable[[re.Match[str]], str]) -> Iterator[None]:
+    """What an error says of the probe that a verb makes, matched by a regular expression, it says of the verb."""
+    try:
+        yield
+    except BackprobeError as error:
+        error.asked, error.next = (re.sub(pattern, verb, text) for text in (error.asked, error.next))
+        raise

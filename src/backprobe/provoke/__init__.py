@@ -12,6 +12,7 @@ from backprobe.probe.request import name_of, refuse_class
 from backprobe.provoke.report import Provocation, Provocations
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
 __all__ = ["Provocation", "Provocations", "Provoke", "provoke"]
 
@@ -74,6 +75,10 @@ class Provoke:
 
     def __call__(self, *example: Any, bounds: Any = None, seed: int = 0, **keywords: Any) -> Provocations:
         """Search inputs near this example that break the target. Returns the report."""
+        with FRAMES_OF_PROGRAM:
+            return self._searched(example, keywords, bounds, seed)
+
+    def _searched(self, example: tuple[Any, ...], keywords: dict[str, Any], bounds: Any, seed: int) -> Provocations:
         from backprobe.provoke.run import run_provoke  # which imports NumPy, when there is something to search
 
         asked = f"bp.provoke({name_of(self.target)})"

@@ -12,8 +12,8 @@ import numpy
 from backprobe.backends.tensors import Arrays
 from backprobe.backends.trials import Trials
 from backprobe.errors import BadOption, NothingToDifferentiate
-from backprobe.findings.phrasing import listed
-from backprobe.probe.request import given, name_of
+from backprobe.findings.phrasing import listed, plural
+from backprobe.probe.request import bound, name_of
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.names import nearest
@@ -45,7 +45,7 @@ class Inputs:
         args: Sequence[Any], kwargs: Mapping[str, Any], bounds: Bounds,
     ) -> None:  # fmt: skip
         self.trials, self.arrays = trials, arrays
-        self.bound = _bound(function, named, args, kwargs)
+        self.bound = bound(inspect.signature(function), name_of(named), "provoke", args, kwargs)
         self.held = refilled(dict(self.bound.arguments), trials.given)
         names = _names(named, args, kwargs) if function is not named else {}
         self.variables: list[Variable] = []
@@ -63,7 +63,7 @@ class Inputs:
         if not size:
             raise NothingToDifferentiate(
                 f"{name_of(named)} has no floating argument to vary", asked=f"bp.provoke({name_of(named)})",
-                found=given(args, kwargs), why="an input is searched by its gradient",
+                found=_given(args, kwargs), why="an input is searched by its gradient",
                 next="floating point values, 3.0 instead of 3; or a function of what is to be varied",
             )  # fmt: skip
         self.example = self.row(self.held)
@@ -150,15 +150,20 @@ class Inputs:
         return low, high
 
     def _asked(self, one: Variable, limits: Any) -> tuple[Array, Array]:
+        shape = self.example[one.span].reshape(numpy.shape(one.tensor)).shape
         try:
-            low, high = limits
-            shape = self.example[one.span].reshape(numpy.shape(one.tensor)).shape
-            low, high = (numpy.broadcast_to(numpy.asarray(end, float), shape).reshape(-1) for end in (low, high))
-        except (TypeError, ValueError) as error:
-            _refuse_bounds(one.argument, limits, str(error))
-        if not (low <= high).all() or not numpy.isfinite([low, high]).all():
-            _refuse_bounds(one.argument, limits, "a lower end above the upper one, or an end that is not finite")
-        return low, high
+            low, high = (numpy.broadcast_to(numpy.asarray(end, float), shape).reshape(-1) for end in limits)
+        except (TypeError, ValueError):
+            why = "each end is a number, or an array that fits the argument"
+        else:
+            if (low <= high).all() and numpy.isfinite([low, high]).all():
+                return low, high
+            why = "a lower end above the upper one, or an end that is not finite"
+        raise BadOption(
+            "bounds are a lower and an upper end", asked=f"bounds of {one.argument!r}: {written(limits)}",
+            found=kind(limits), why=why,
+            next=f"bounds={{{one.argument!r}: (-1.0, 1.0)}}, or None for what is not to be varied",
+        )  # fmt: skip
 
     def _by_argument(self, bounds: Bounds) -> Mapping[str, Any]:
         arguments = list(dict.fromkeys(one.argument for one in self.variables))
@@ -176,24 +181,8 @@ class Inputs:
         return bounds
 
 
-def _refuse_bounds(name: str, limits: Any, why: str) -> Any:
-    raise BadOption(
-        "bounds are a lower and an upper end", asked=f"bounds of {name!r}: {written(limits)}",
-        found=kind(limits), why=why, next=f"bounds={{{name!r}: (-1.0, 1.0)}}, or None for what is not to be varied",
-    )  # fmt: skip
-
-
-def _bound(
-    function: Callable[..., Any], named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> inspect.BoundArguments:
-    signature = inspect.signature(function)
-    try:
-        return signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise BadOption(
-            f"{name_of(named)} cannot be called with these arguments: {error}", asked=given(args, kwargs),
-            found=f"{name_of(named)}{signature}", next="the arguments that the function itself takes",
-        ) from error  # fmt: skip
+def _given(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    return plural(len(args), "positional argument") + "".join(f", {name}=" for name in kwargs)
 
 
 def _names(named: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, str]:

@@ -57,7 +57,12 @@ class _Provoking:
         self.judged = self.taken = 0
 
     def run(self) -> Provocations:
-        if self.program.broken(self.inputs.example):
+        try:
+            is_broken = self.program.broken(self.inputs.example)
+        except Exception as error:
+            error.add_note(f"backprobe: raised while running {self.name} on the example, before any other input")
+            raise
+        if is_broken:
             return self._at_example()
         self.inputs.refuse_fixed(f"bp.provoke({self.name})")
         self.risks, unnamed = risks_of(self.program.recorded(self.inputs.example).record)

@@ -10,6 +10,8 @@ from typing import Any
 
 SMALL = 8  # elements that are shown in full
 LONGEST = 60  # characters
+UNLIKE = {"bytes": "bytes", "Variables": "a block"}
+"""What messages call the types whose names do not say it."""
 
 
 def place(file: str, line: int) -> str:
@@ -71,8 +73,8 @@ def kind(value: Any) -> str:
     if isinstance(value, FunctionType | BuiltinFunctionType):
         return "a function"
     name = type(value).__name__
-    if name in ("bytes", "Variables"):
-        return name
+    if name in UNLIKE:
+        return UNLIKE[name]
     is_vowel = name[:1] in "AEFHILMNORSX" if name[:2].isupper() else name[:1].lower() in "aeiou"
     return f"{'an' if is_vowel else 'a'} {name}"
 

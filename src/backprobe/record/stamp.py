@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
+
 PACKAGES = ("backprobe", "torch", "tensorflow", "keras", "jax", "jaxlib", "flax", "equinox", "transformers", "numpy")
 
 
@@ -39,6 +42,11 @@ def stamp(author: str | None = None) -> Stamp:
     >>> bp.stamp(author="Ada").author
     'Ada'
     """
+    if not isinstance(author, str | None):
+        raise BadOption(
+            "the author is a text", asked=f"bp.stamp(author={written(author)})", found=kind(author),
+            next="bp.stamp(author='Ada')",
+        )  # fmt: skip
     if author is not None:
         _Author.name = author or None
     known = _environment(tuple(name for name in PACKAGES if name == "backprobe" or name in sys.modules))

@@ -263,13 +263,14 @@ class Replacing:
                 next=f"a recording that selects {one.text!r}",
             ) from error  # fmt: skip
 
-    def _called(self, one: Replacement, full: str, function: Callable[[Any], Any], given: Any) -> Any:
+    def _called(self, one: Replacement, full: str, function: Callable[[Any], Any], argument: Any) -> Any:
         try:
-            return function(given)
+            return function(argument)
         except BackprobeError:
             raise
         except Exception as error:
-            error.add_note(f"backprobe: raised by what {one.option} has for {one.text!r}, which was given {full!r}")
+            given = "the gradient of " * one.of_gradient + self._shown(full)
+            error.add_note(f"backprobe: raised by what {one.option} has for {one.text!r}, which was given {given}")
             raise
 
     def _refuse_unlike(self, one: Replacement, full: str, new: Any, original: Any) -> None:

@@ -130,7 +130,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
-        refuse_class(self._model, "watch")
+        refuse_class(self._model, "watch", in_block=True)
         if self._background is not None:
             raise BadOption(
                 "this watch was entered already", asked=asked, next="another bp.watch(...) of the same folder"

@@ -1,0 +1,78 @@
+"""Tracebacks have the lines of the program, and where one of our errors was raised: nothing between."""
+
+import traceback
+
+import pytest
+import torch
+
+import backprobe as bp
+from backprobe.probe import function
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.lin(x).sum()
+
+
+def divided(x):
+    return 1 / x
+
+
+def wrong(x):
+    return x.nothing
+
+
+def frames(error):
+    """The functions that a traceback goes through, with the first word of their files: this one's are "test"."""
+    steps = traceback.extract_tb(error.__traceback__)
+    return [
+        (step.name, "backprobe" in step.filename.split("/src/")[-1]) for step in steps if "torch" not in step.filename
+    ]
+
+
+def raised(kind, wrong):
+    with pytest.raises(kind) as caught:
+        wrong()
+    return caught.value
+
+
+@pytest.mark.parametrize("verb", [bp.probe, bp.check, bp.provoke, bp.noise_floor])
+def test_an_error_of_the_program_has_its_own_lines_alone(verb):
+    error = raised(AttributeError, lambda: verb(wrong)(torch.ones(())))
+    assert [name for name, is_ours in frames(error) if not is_ours][-1] == "wrong"
+    assert not any(is_ours for _, is_ours in frames(error)), traceback.format_exception(error)
+    assert any("backprobe: raised while" in note for note in error.__notes__)
+
+
+def test_an_error_inside_a_model():
+    error = raised(RuntimeError, lambda: bp.probe(Net())(torch.ones(2)))
+    assert [name for name, _ in frames(error)] == ["raised", "<lambda>", "forward"]
+
+
+def test_an_error_of_ours_has_the_line_that_raised_it():
+    error = raised(bp.BadOption, lambda: bp.probe(Net(), replace={"lin": 3})(torch.ones(3)))
+    assert [is_ours for _, is_ours in frames(error)] == [False, False, False, True]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: bp.probe(divided)(),
+        lambda: bp.probe(divided, of="loss")(torch.ones(3)),
+        lambda: bp.probe(wrong, "re:(")(1.0),
+    ],
+)
+def test_an_error_of_ours_is_told_once(wrong):
+    """Without what it was known by inside: that is in its text."""
+    text = "".join(traceback.format_exception(raised(bp.BackprobeError, wrong)))
+    assert text.count("Traceback") == 1, text
+
+
+def test_a_mistake_of_ours_keeps_every_frame(monkeypatch):
+    monkeypatch.setattr(function, "leaves", None)
+    error = raised(TypeError, lambda: bp.probe(divided)(1.0))
+    assert sum(is_ours for _, is_ours in frames(error)) > 3
