@@ -15,7 +15,7 @@ from backprobe.diff.alignment import Match, Side
 from backprobe.diff.floor import EPS, SUMS, Floor, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
 from backprobe.diff.layout import Layouts
 from backprobe.diff.measuring import measure
-from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, VALUE, Judged, Row
+from backprobe.diff.pairs import DTYPE, NO_NUMBER, SHAPE, STATUS, VALUE, Judged, Row
 from backprobe.record.entries import Entry, GradStatus, Lost
 from backprobe.record.graph import reached
 
@@ -91,6 +91,8 @@ class Comparison:
         lost = next((one.reason for one in held if isinstance(one, Lost)), "")
         if lost:
             return Judged(why=lost)
+        if any(entry.status is GradStatus.NOT_EXECUTED for entry in pair):
+            return Judged(why=_not_executed(*pair))
         if any(entry.status is GradStatus.NOT_TENSOR for entry in pair):
             return _plain(*[_number(one, arrays) for one, arrays in zip(held, self.arrays, strict=True)])
         return self._measured(pair, held, 1.0)
@@ -196,6 +198,12 @@ def _is_same(a: Any, b: Any) -> bool:
     return a.size > 0 and places[0] == places[1]
 
 
+def _not_executed(a: Entry, b: Entry) -> str:
+    if a.status is b.status:
+        return NO_NUMBER
+    return f"not executed in the {'first' if a.status is GradStatus.NOT_EXECUTED else 'second'}"
+
+
 def _number(value: Any, arrays: Any) -> Any:
     """A number as Python has it, also of a tensor with one element; else None."""
     if isinstance(value, PLAIN):
@@ -207,7 +215,7 @@ def _number(value: Any, arrays: Any) -> Any:
 def _plain(a: Any, b: Any) -> Judged:
     """Two numbers of Python; what else is not a tensor, such as a text or a device, is not compared."""
     if a is None or b is None:
-        return Judged(why="not a number")
+        return Judged(why=NO_NUMBER)
     if isinstance(a, int) and isinstance(b, int):
         return Judged(VALUE, math.inf) if a != b else Judged()
     found = measure(numpy.asarray(a, numpy.float64), numpy.asarray(b, numpy.float64), "float32")

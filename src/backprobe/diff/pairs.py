@@ -12,6 +12,9 @@ from backprobe.record.entries import Entry
 VALUE, SHAPE, DTYPE, STATUS = "value", "shape", "dtype", "status"
 """In what a pair can differ."""
 
+NO_NUMBER = "not a number"
+"""Why there is nothing to compare, though nothing is wrong: a text, or a module that neither program called."""
+
 
 @dataclass(frozen=True)
 class Judged:

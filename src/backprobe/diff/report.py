@@ -18,6 +18,8 @@ from backprobe.errors import indented
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Finding, Report
 from backprobe.markup import element, numbered, shown
+from backprobe.record.entries import Record
+from backprobe.show.drawable import Drawable
 
 MOST = 4  # amplifiers that are printed
 AROUND = 3  # rows of the table on either side of what differs
@@ -69,12 +71,21 @@ class DiffReport(Report):
     rows: tuple[Row, ...] = field(default=(), repr=False)
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
+    record: Record | None = field(default=None, repr=False, compare=False)
     is_whole: bool = field(default=True, repr=False)
 
     @property
     def ok(self) -> bool | None:
         """Does everything agree? None where nothing differs, and not all could be compared."""
         return False if self.findings else True if self.is_whole else None
+
+    @property
+    def drawable(self) -> Drawable | None:
+        """What ``bp.draw`` shows: the second recording, with what was found about each value."""
+        from backprobe.diff.drawing import drawable  # which imports NumPy
+
+        blamed = [(one.name, one.direction) for one in self.findings if isinstance(one, Divergence)]
+        return None if self.record is None else drawable(self.record, self.rows, self.heading, blamed)
 
     @property
     def data(self) -> dict[str, Any]:

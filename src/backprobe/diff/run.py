@@ -12,6 +12,7 @@ from backprobe.diff.comparison import Comparison
 from backprobe.diff.divergences import findings_of
 from backprobe.diff.floor import NoiseFloor
 from backprobe.diff.layout import layouts_of
+from backprobe.diff.pairs import NO_NUMBER
 from backprobe.diff.rename import renames_of
 from backprobe.diff.report import DiffReport
 from backprobe.errors import BadOption
@@ -50,7 +51,7 @@ def run_diff(
         findings, tuple(notes), first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
         only_b=tuple(b.entries[at].name for at in alignment.only_b),
-        is_whole=not (alignment.only_a or alignment.only_b or unequal or uncompared or factor is None),
+        record=b.record, is_whole=not (alignment.only_a or alignment.only_b or unequal or uncompared or factor is None),
     )  # fmt: skip
 
 
@@ -119,7 +120,7 @@ def _uncompared(comparison: Comparison) -> Iterator[str]:
     """Pairs with numbers that could not be read."""
     reasons: dict[str, list[str]] = {}
     for row in comparison.rows:
-        if row.value.why not in ("", "not a number"):
+        if row.value.why not in ("", NO_NUMBER):
             reasons.setdefault(row.value.why, []).append(repr(row.a.name))
     for why, names in reasons.items():
         yield f"the values of {listed(names, text.MOST)} were not compared: {why}"

@@ -9,23 +9,27 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from backprobe.backends.discover import load_arrays
 from backprobe.draw.circuit import View
 from backprobe.draw.fit import DIRECTIONS, Drawn, drawn
-from backprobe.draw.grouping import opened_by
+from backprobe.draw.grouping import opened_by, with_those_around
 from backprobe.draw.layout import png
 from backprobe.draw.page import page
+from backprobe.draw.shaded import ShadedCaptions
+from backprobe.draw.text import Captions
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Report
 from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable
-from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
 from backprobe.recording import Recording
+from backprobe.show.drawable import Drawable
 
 
 def draw(
-    recording: Recording,
+    recording: Recording | Report,
     path: str | os.PathLike[str] | None = None,
     *,
     depth: int | None = None,
@@ -65,26 +69,29 @@ def draw(
     An ``.html`` is a page to explore: boxes open and close, and a click on a value shows its line of code, histograms,
     partials and the chain rule. It needs no Graphviz, has no most number of values, and of the options takes ``depth``.
 
+    A report of ``bp.diff`` is drawn as the circuit of the second recording: each node says how far its value and
+    gradient are from the first's, the fill is darker the more times the floor that is, and what the report names has a
+    thick border, in boxes that are open.
+
     Raises BadOption, NothingMatched for an ``open`` that matches no box, and BadRecording for a recording whose values
     flow in a circle.
     """
-    if not isinstance(recording, Recording):
-        raise BadOption(
-            f"draw draws a recording, not {kind(recording)}", asked=f"bp.draw({written(recording)})",
-            next="bp.draw(bp.probe(f, partials=True)(x))",
-        )  # fmt: skip
+    captions = _captions(recording)
+    record = captions.record
     _check(depth, apart, direction, roll, contributions)
     if path is not None:
         check_path(path)
-    if contributions and recording.path_sums is None:
+    if contributions and (record.path_sums is None or captions.spelled != "rec"):
         raise BadOption(
             "the recording has no contributions", asked="contributions=True", found="a recording without partials",
             next="bp.probe(f, partials=True)",
         )  # fmt: skip
-    opened = opened_by(open, Graph.of(recording.record)) if open else frozenset[str]()
+    graph = Graph.of(record)
+    opened = opened_by(open, graph) if open else frozenset[str]()
+    opened |= with_those_around({graph.box_of[at] for at in captions.blamed}, graph)
     view = View(depth, opened, roll, apart, contributions)
     is_page = _ending(path) == ".html" if path is not None else find_spec("pygraphviz") is None
-    drawing = Drawing(recording.record, view, direction, is_page=is_page)
+    drawing = Drawing(captions, view, direction, is_page=is_page)
     if not is_page:
         drawing.svg  # noqa: B018  # what cannot be drawn is refused here
     if path is not None:
@@ -103,12 +110,12 @@ class Drawing:
     (True, b'PNG', True)
     """
 
-    def __init__(self, record: Record, view: View, direction: str | None, *, is_page: bool) -> None:
-        self._record, self._view, self._asked, self._is_page = record, view, direction, is_page
+    def __init__(self, captions: Captions, view: View, direction: str | None, *, is_page: bool) -> None:
+        self._captions, self._view, self._asked, self._is_page = captions, view, direction, is_page
 
     @cached_property
     def _drawn(self) -> Drawn:
-        return drawn(self._record, self._view, self._asked)
+        return drawn(self._captions, self._view, self._asked)
 
     @property
     def svg(self) -> str:
@@ -118,7 +125,7 @@ class Drawing:
     @cached_property
     def page(self) -> str:
         """The page to explore the recording, as the text of an HTML file."""
-        return page(self._record, self._view.depth, self._view.opened)
+        return page(self._captions, self._view.depth, self._view.opened)
 
     def png(self) -> bytes:
         """The drawing as the bytes of a PNG file."""
@@ -141,7 +148,7 @@ class Drawing:
 
     def __repr__(self) -> str:
         if self._is_page:
-            return f"<backprobe.Drawing of {plural(len(self._record.entries), 'value')}, as a page>"
+            return f"<backprobe.Drawing of {plural(len(self._captions.record.entries), 'value')}, as a page>"
         nodes, edges = len(self._drawn.circuit.nodes), len(self._drawn.circuit.arrows)
         return f"<backprobe.Drawing of {plural(nodes, 'node')} and {plural(edges, 'edge')}>"
 
@@ -150,6 +157,19 @@ class Drawing:
 
     def _repr_html_(self) -> str:
         return framed(self.page) if self._is_page else pictured(self.svg)
+
+
+def _captions(drawn: Any) -> Captions:
+    """The words of what is to be drawn. Raises BadOption."""
+    if isinstance(drawn, Recording):
+        return Captions(drawn.record, load_arrays(drawn.record.backend))
+    drawable = getattr(drawn, "drawable", None) if isinstance(drawn, Report) else None
+    if isinstance(drawable, Drawable):
+        return ShadedCaptions(drawable)
+    raise BadOption(
+        f"draw draws a recording, not {kind(drawn)}", asked=f"bp.draw({written(drawn)})",
+        next="bp.draw(bp.probe(f, partials=True)(x))",
+    )  # fmt: skip
 
 
 def check_path(path: Any) -> None:

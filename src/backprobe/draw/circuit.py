@@ -38,7 +38,7 @@ class Row:
     value: str
     gradient: str
     at: int  # the position of its entry
-    grad: str = "missing"  # ok, zero, nonfinite, missing
+    grad: str = "missing"  # ok, zero, nonfinite, missing, blamed
     level: int | None = None
 
 
@@ -55,7 +55,7 @@ class Node:
     expression: str = ""
     lines: tuple[str, ...] = ()
     rows: tuple[Row, ...] = ()
-    grad: str = "missing"  # ok, zero, nonfinite, missing
+    grad: str = "missing"  # ok, zero, nonfinite, missing, blamed
     level: int | None = None
 
 

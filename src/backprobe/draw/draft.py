@@ -6,16 +6,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from backprobe.backends.discover import load_arrays
 from backprobe.draw.circuit import MOST_LINES, Arrow, Circuit, Cluster, Node, Row, View
 from backprobe.draw.grouping import LOOP, Grouping
 from backprobe.draw.text import Captions
 from backprobe.findings.phrasing import listed, plural
 from backprobe.record.brief import path
-from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.graph import Flow
 from backprobe.record.names import strip
-from backprobe.show.text import outputs, path_sums
 
 MOST_ROWS = 6  # of one kind in a node
 
@@ -23,11 +21,11 @@ MOST_ROWS = 6  # of one kind in a node
 class Draft:
     """A record as it will be drawn: first which values share a node, then all that the drawing says."""
 
-    def __init__(self, record: Record, view: View) -> None:
-        self.record, self.view, self.entries = record, view, record.entries
-        self.grouping = Grouping(record, view)
+    def __init__(self, captions: Captions, view: View) -> None:
+        self.captions, self.record, self.view = captions, captions.record, view
+        self.entries = self.record.entries
+        self.grouping = Grouping(self.record, view)
         self.graph = self.grouping.graph
-        self.captions = Captions(record, load_arrays(record.backend))
 
     def circuit(self) -> Circuit:
         """Everything that is drawn."""
@@ -35,7 +33,7 @@ class Draft:
         nodes = [self._node(key, positions) for key, positions in self.grouping.members.items()]
         clusters = self._clusters(nodes)
         nodes, arrows = _apart(nodes, arrows, self.view.apart)
-        return Circuit(tuple(nodes), tuple(arrows), tuple(clusters), (*self._footer(), *_legend(nodes, arrows)))
+        return Circuit(tuple(nodes), tuple(arrows), tuple(clusters), (*self._footer(), *self._legend(nodes, arrows)))
 
     # nodes
 
@@ -60,10 +58,9 @@ class Draft:
 
     def _showing(self, node: Node, at: int) -> Node:
         """A node with the value and the gradient of an entry."""
-        entry, captions = self.entries[at], self.captions
-        value = captions.value(entry)
-        lines = [*([f"= {value}"] if value else []), *filter(None, captions.gradient(at, node.title))]
-        return replace(node, lines=tuple(lines), grad=captions.kind(entry), level=captions.level(entry.grad_or_none))
+        captions = self.captions
+        lines = tuple(captions.lines(at, node.title))
+        return replace(node, lines=lines, grad=captions.kind(at), level=captions.level(at))
 
     def _box_node(self, box: str, positions: Sequence[int]) -> Node:
         """A module or called function that is one node: what it returns, and how much more is in it."""
@@ -81,7 +78,7 @@ class Draft:
             )
             aside, kind = ("", "module") if bare else (", ".join(counts), "box")
             node = Node(box, self._cluster(own.around), own.label, kind, strip(box), aside)
-            node = self._returning(node, values)
+            node = self._like_worst(self._returning(node, values), positions)
         rows = _first_of([self._row([at]) for at in parameters], "parameter") if bare else []
         return replace(node, rows=(*node.rows, *rows))
 
@@ -94,6 +91,14 @@ class Draft:
             return shown
         return replace(shown, lines=(), rows=tuple(_first_of([self._row([at]) for at in outs], "value")))
 
+    def _like_worst(self, node: Node, positions: Sequence[int]) -> Node:
+        """A node that looks like the worst of the values inside of it, and says which these are."""
+        worst, captions = self.captions.worst(positions), self.captions
+        if worst is None or (captions.kind(worst), captions.level(worst)) == (node.grad, node.level):
+            return node
+        lines = (*node.lines, captions.alarm(positions))
+        return replace(node, lines=lines, grad=captions.kind(worst), level=captions.level(worst))
+
     def _loop_node(self, key: str, positions: Sequence[int]) -> Node:
         """What a loop binds again and again, or many modules alike: the first and the last of them."""
         turns: dict[str, list[int]] = defaultdict(list)
@@ -101,15 +106,14 @@ class Draft:
             turns[self.grouping.node_of_box[self.graph.box_of[at]] or str(at)].append(at)
         own = list(turns.items())
         first, last = self._node(*own[0]), self._node(*own[-1])
-        bad = [self.entries[at].name for at in positions if self.captions.kind(self.entries[at]) == "nonfinite"]
-        return replace(
+        node = replace(
             last, key=key, cluster=first.cluster, kind="loop", expression=first.expression,
             aside=f"{len(own)} times" + (f", each {first.aside}" if first.kind == "box" and first.aside else ""),
             title=f"{first.title} … {last.title}" if first.title != last.title else first.title,
             tooltip=f"{first.tooltip} … {last.tooltip}", rows=tuple(self._ends(own[0], own[-1])),
-            lines=(f"not finite: the gradient of {listed(bad, 3)}",) if bad else (),
-            grad="nonfinite" if bad else last.grad,
+            lines=(),
         )  # fmt: skip
+        return self._like_worst(node, positions)
 
     # rows
 
@@ -149,10 +153,9 @@ class Draft:
 
     def _row(self, positions: Sequence[int]) -> Row:
         """The row of a value, or of the first and the last of several that are alike."""
-        first, last = (self.entries[positions[end]] for end in (0, -1))
-        value, gradient = (_range(say(first), say(last)) for say in (self.captions.brief_value,
-                                                                      self.captions.brief_gradient))  # fmt: skip
-        kind, level = self.captions.kind(last), self.captions.level(last.grad_or_none)
+        first, last, captions = positions[0], positions[-1], self.captions
+        value, gradient = (_range(say(first), say(last)) for say in (captions.brief_value, captions.brief_gradient))
+        kind, level = captions.kind(last), captions.level(last)
         if len(positions) == 1:
             gradient += self._local(positions[0])
         return Row(self.captions.title(positions[-1]), value, gradient, positions[-1], kind, level)
@@ -169,7 +172,7 @@ class Draft:
         for flow in self.grouping.borrowed.get(key, ()):
             entry, said = self.entries[flow.source], self.captions.arrow(flow, upstream=self.view.contributions)
             size = flow.edge.contribution if flow.edge is not None else None
-            rows.append(Row(entry.name, "", said, flow.source, "ok", self.captions.level(size)))
+            rows.append(Row(entry.name, "", said, flow.source, "ok", self.captions.decade(size)))
         return _first_of(rows, "parameter")
 
     # clusters
@@ -199,7 +202,7 @@ class Draft:
     def _arrow(self, source: str, target: str, flows: Sequence[Flow]) -> Arrow:
         carrying = [flow for flow in flows if flow.edge is not None]
         contributions = [flow.edge.contribution for flow in carrying if flow.edge is not None]
-        sizes = [level for level in map(self.captions.level, contributions) if level is not None]
+        sizes = [level for level in map(self.captions.decade, contributions) if level is not None]
         label = self.captions.arrow(flows[0], upstream=self.view.contributions) if len(flows) == 1 else ""
         pairs = [f"{self.entries[f.source].name} → {self.entries[f.target].name}" for f in flows]
         is_finite = not any(map(self.captions.is_not_finite, contributions))
@@ -212,11 +215,8 @@ class Draft:
     # below
 
     def _footer(self) -> Iterator[str]:
-        yield outputs(self.record)
-        if self.record.path_sums is not None:
-            yield path_sums(self.record.path_sums)
-        else:
-            yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
+        yield self.captions.heading
+        yield from self.captions.about()
         if self.view.collapsed:
             yield from self._more()
         hidden = self.grouping.hidden
@@ -231,9 +231,19 @@ class Draft:
         view, levels = self.view, max((box.level for box in self.graph.boxes.values()), default=0)
         chosen = ", ".join([f"depth={view.depth}"] * bool(view.depth) + ["roll=True"] * view.roll)
         yield f"{len(self.entries):,} values do not fit a page: drawn with {chosen}"
-        more = f"for {'more' if view.depth else 'each of them'}: bp.draw(rec, depth={(view.depth or levels) + 1})"
-        box = self.grouping.largest_closed
-        yield more + (f", or bp.draw(rec, open={strip(box).removeprefix('/')!r}) for one box" if box else "")
+        draw, box = f"bp.draw({self.captions.spelled}", self.grouping.largest_closed
+        more = f"for {'more' if view.depth else 'each of them'}: {draw}, depth={(view.depth or levels) + 1})"
+        yield more + (f", or {draw}, open={strip(box).removeprefix('/')!r}) for one box" if box else "")
+
+    def _legend(self, nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
+        """What the looks mean, as far as they tell anything here."""
+        levels = {node.level for node in nodes} | {row.level for node in nodes for row in node.rows}
+        if len(levels - {None}) > 1:
+            yield from self.captions.legend()
+        if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
+            yield "line without a number: several values flow along it"
+        if any(not arrow.carries for arrow in arrows):
+            yield "dashed line: read, but nothing flows back"
 
 
 def _first_of(rows: list[Row], what: str) -> list[Row]:
@@ -252,17 +262,6 @@ def _range(first: str, last: str) -> str:
     """
     common = "".join(first.rpartition("rms ")[:2])
     return first if first == last else f"{first} … {last.removeprefix(common)}"
-
-
-def _legend(nodes: Sequence[Node], arrows: Sequence[Arrow]) -> Iterator[str]:
-    """What the looks mean, as far as they tell anything here."""
-    levels = {node.level for node in nodes} | {row.level for node in nodes for row in node.rows}
-    if len(levels - {None}) > 1:
-        yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
-    if any(arrow.carries and not arrow.label for arrow in arrows) and any(arrow.label for arrow in arrows):
-        yield "line without a number: several values flow along it"
-    if any(not arrow.carries for arrow in arrows):
-        yield "dashed line: read, but nothing flows back"
 
 
 def _tooltip(entry: Entry) -> str:

@@ -11,8 +11,8 @@ from itertools import product
 from backprobe.draw.circuit import Circuit, View
 from backprobe.draw.draft import Draft
 from backprobe.draw.layout import PAGE, svg
+from backprobe.draw.text import Captions
 from backprobe.errors import BadOption
-from backprobe.record.entries import Record
 from backprobe.record.graph import Graph
 
 FEW = 60  # values whose loops are not rolled up, and that are all drawn where else too little would be seen
@@ -41,31 +41,32 @@ class Drawn:
         return max(float(own) / most for own, most in zip(found.groups(), PAGE, strict=True))
 
 
-def drawn(record: Record, view: View, direction: str | None) -> Drawn:
-    """A record laid out as it was asked for; where the depth was not, opened as far as fits a page.
+def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
+    """What is captioned, laid out as it was asked for; where the depth was not, opened as far as fits a page.
 
     Raises BadOption where there is too much to lay out.
     """
-    draft = Draft(record, view) if view.depth is not None else _chosen(record, view, direction)
+    draft = Draft(captions, view) if view.depth is not None else _chosen(captions, view, direction)
     nodes, edges = _nodes(draft), len(draft.grouping.flows)
     if max(nodes, edges) > MOST:
         raise BadOption(
             f"{nodes:,} nodes and {edges:,} edges are too many to draw", asked=f"depth={view.depth}, roll={view.roll}",
-            found=f"{len(record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
-            next="bp.draw(rec, depth=1), roll=True, or a probe of fewer values: bp.probe(f, ['loss', 'h.*'])",
+            found=f"{len(captions.record.entries):,} values", why=f"laying out more than {MOST:,} takes minutes",
+            next=f"bp.draw({captions.spelled}, depth=1), roll=True, or a probe of fewer values: "
+            "bp.probe(f, ['loss', 'h.*'])",
         )  # fmt: skip
     return _laid_out(draft, direction)
 
 
-def _chosen(record: Record, view: View, direction: str | None) -> Draft:
+def _chosen(captions: Captions, view: View, direction: str | None) -> Draft:
     """The most detailed draft that fits a page; loops are rolled up only where else too little would be seen.
 
     Where none fits that shows enough, somewhat more than a page; else few values are all shown, and of many what shows
     most, or has the fewest nodes. Boxes that were asked to be open are opened then: they may need more room.
     """
     closed = replace(view, opened=frozenset())
-    are_few = len(Draft(record, closed).grouping.drawn) <= FEW
-    drafts = list(_drafts(record, closed, (view.roll,) if are_few else (view.roll, True)))
+    are_few = len(Draft(captions, closed).grouping.drawn) <= FEW
+    drafts = list(_drafts(captions, closed, (view.roll,) if are_few else (view.roll, True)))
     sized = [draft for draft in drafts if _nodes(draft) <= CROWDED]
 
     @cache
@@ -80,20 +81,20 @@ def _chosen(record: Record, view: View, direction: str | None) -> Draft:
         fitting = [draft for at, draft in enumerate(sized) if pages(at) <= 1]
         chosen = drafts[0] if are_few else max(fitting, key=_nodes) if fitting else min(drafts, key=_nodes)
     is_asked = (chosen.view.depth, chosen.view.roll) == (None, view.roll)
-    return Draft(record, replace(chosen.view, opened=view.opened, collapsed=not is_asked))
+    return Draft(captions, replace(chosen.view, opened=view.opened, collapsed=not is_asked))
 
 
 def _nodes(draft: Draft) -> int:
     return len(draft.grouping.members)
 
 
-def _drafts(record: Record, view: View, rolls: Iterable[bool]) -> Iterator[Draft]:
+def _drafts(captions: Captions, view: View, rolls: Iterable[bool]) -> Iterator[Draft]:
     """A draft at each depth, the most detailed first, and then with loops rolled up; none that shows the same again."""
-    levels = max((box.level for box in Graph.of(record).boxes.values()), default=0)
+    levels = max((box.level for box in Graph.of(captions.record).boxes.values()), default=0)
     for roll in dict.fromkeys(rolls):
         nodes = None
         for depth in (None, *range(levels, 0, -1)):
-            draft = Draft(record, replace(view, depth=depth, roll=roll))
+            draft = Draft(captions, replace(view, depth=depth, roll=roll))
             if _nodes(draft) != nodes:
                 nodes = _nodes(draft)
                 yield draft

@@ -203,6 +203,12 @@ def opened_by(patterns: str | Sequence[str], graph: Graph) -> frozenset[str]:
             known = [strip(box).removeprefix("/") for box in graph.boxes]
             refuse_unmatched(text, known, "the boxes of this drawing", lambda name: f"bp.draw(rec, open={name!r})")
         opened |= found
+    return with_those_around(opened, graph)
+
+
+def with_those_around(boxes: Collection[str | None], graph: Graph) -> frozenset[str]:
+    """Boxes, and all that they are in."""
+    opened = set(boxes)
     while added := {graph.boxes[box].around for box in opened if box is not None} - opened:
         opened |= added
     return frozenset(box for box in opened if box is not None)

@@ -112,6 +112,7 @@ BORDERS = {
     "ok": {},
     "zero": {"color": FAINT, "penwidth": "1.5", "style": "filled,dotted"},
     "nonfinite": {"color": ALARM, "penwidth": "3.5"},
+    "blamed": {"color": ALARM, "penwidth": "3.5"},
     "missing": {"color": FAINT, "style": "filled,dashed", "fillcolor": "#f3f4f6"},
 }
 
@@ -152,7 +153,7 @@ def _row(row: Row) -> str:
     if not row.value and not row.gradient:
         return f'<tr><td align="left" colspan="7">{_text(row.title, size=9)}</td></tr>'
     fill = f' bgcolor="{FILLS[row.level]}"' if row.level is not None else ""
-    ink = {"nonfinite": ALARM, "missing": FAINT}.get(row.grad, INK)
+    ink = {"nonfinite": ALARM, "blamed": ALARM, "missing": FAINT}.get(row.grad, INK)
     texts = (_text(row.title, bold=True, size=10, ink=INK), _text(row.value, size=10, ink=INK),
              _text(row.gradient, size=10, ink=ink))  # fmt: skip
     cells = '<td width="8"></td>'.join(f'<td align="left">{text}</td>' for text in texts)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 from backprobe.backends.facts import Summary
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import Overwritten
+from backprobe.findings.phrasing import listed
 from backprobe.record.brief import SMALL, sizes
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.inputs import Edge
 from backprobe.record.names import split, strip
-from backprobe.show.text import describe, forms
+from backprobe.show.drawable import LEVELS
+from backprobe.show.text import describe, forms, outputs, path_sums
 
-LEVELS = 5  # decades of magnitude that look different
 BRIEF = 20  # characters of the numbers in a row
 SHORT = 12  # characters of a name that is still written into a ∂/∂
 
@@ -24,8 +26,35 @@ SHORT = 12  # characters of a name that is still written into a ∂/∂
 class Captions:
     """The texts of a record's entries and edges, and how large their gradients are compared with each other."""
 
+    spelled = "rec"
+    """How a program calls what is drawn."""
+
     def __init__(self, record: Record, arrays: Arrays) -> None:
         self.record, self.graph, self.arrays = record, Graph.of(record), arrays
+
+    @property
+    def blamed(self) -> Sequence[int]:
+        """The values that are shown whatever box they are in."""
+        return ()
+
+    # what is said of the whole
+
+    @property
+    def heading(self) -> str:
+        return outputs(self.record)
+
+    def about(self) -> Iterator[str]:
+        """Lines below the drawing, on all of it."""
+        if self.record.path_sums is not None:
+            yield path_sums(self.record.path_sums)
+        else:
+            yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
+
+    def legend(self) -> Iterator[str]:
+        """What fills mean."""
+        yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
+
+    # what is said of each value
 
     def title(self, at: int) -> str:
         """The name of a value within its box."""
@@ -48,26 +77,55 @@ class Captions:
             return "plain"
         return "value" if entry.inputs or entry.reads or (entry.source and entry.source.expression) else "input"
 
-    def value(self, entry: Entry) -> str:
+    def lines(self, at: int, name: str) -> list[str]:
+        """What a node says of a value of this name, and of its gradient."""
+        value = self.value(at)
+        return [*([f"= {value}"] if value else []), *filter(None, self.gradient(at, name))]
+
+    def brief(self, at: int) -> list[str]:
+        """The same where there is little room."""
+        entry = self.record.entries[at]
+        value, summary = self.brief_value(at), self.summary(entry.grad_or_none)
+        is_one = summary is None or summary.size == 1
+        gradient = self.gradient(at, entry.name)[:1] if is_one else [self.brief_gradient(at)]
+        return [*([f"= {value}"] if value else []), *gradient]
+
+    def notes(self, at: int) -> list[str]:
+        """What is known of a value beside its numbers."""
+        return []
+
+    def worst(self, positions: Sequence[int]) -> int | None:
+        """Of values that are drawn as one, the one that has to be seen; None where there is none."""
+        return next((at for at in positions if self.kind(at) == "nonfinite"), None)
+
+    def alarm(self, positions: Sequence[int]) -> str:
+        """What has to be seen of them, in words."""
+        bad = [self.record.entries[at].name for at in positions if self.kind(at) == "nonfinite"]
+        return f"not finite: the gradient of {listed(bad, 3)}"
+
+    def value(self, at: int) -> str:
+        entry = self.record.entries[at]
         try:
             held = entry.value
         except Overwritten:
             return "value overwritten"
         return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else describe(held, self.arrays)
 
-    def brief_value(self, entry: Entry) -> str:
+    def brief_value(self, at: int) -> str:
         """The value where there is little room: of a large tensor its shape and rms."""
+        entry = self.record.entries[at]
         try:
             held = entry.value
         except Overwritten:
             return "overwritten"
         return plain_text(held) if entry.status is GradStatus.NOT_TENSOR else self._brief(held)
 
-    def brief_gradient(self, entry: Entry) -> str:
+    def brief_gradient(self, at: int) -> str:
         """The gradient where there is little room: of a large one its rms, for its shape is the value's."""
+        entry = self.record.entries[at]
         if entry.status is not GradStatus.OK:
             return "" if entry.status is GradStatus.NOT_TENSOR else f"no gradient: {entry.status}"
-        return f"gradient {self._brief(entry.grad, False)}" if self.kind(entry) != "zero" else "gradient is zero"
+        return f"gradient {self._brief(entry.grad, False)}" if self.kind(at) != "zero" else "gradient is zero"
 
     def _brief(self, tensor: Any, shaped: bool = True) -> str:
         """A few numbers in full, of more the rms, and the shape if that is not known."""
@@ -80,8 +138,9 @@ class Captions:
         rms = f"rms {summary.rms:.3g}"
         return f"{sizes(self.arrays.describe(tensor).shape or ())} {rms}" if shaped else rms
 
-    def kind(self, entry: Entry) -> str:
-        """Which of four ways of drawing the gradient asks for: ok, zero, nonfinite, missing."""
+    def kind(self, at: int) -> str:
+        """Which of five ways of drawing a value asks for: ok, zero, nonfinite, missing, blamed."""
+        entry = self.record.entries[at]
         if entry.status is not GradStatus.OK:
             return "missing"
         return "nonfinite" if self.is_not_finite(entry.grad) else "zero" if self._is_zero(entry.grad) else "ok"
@@ -93,7 +152,7 @@ class Captions:
             return []
         if entry.status is not GradStatus.OK:
             return [f"no gradient: {entry.status}", entry.reason]
-        kind, line = self.kind(entry), self._number(entry.grad, name)
+        kind, line = self.kind(at), self._number(entry.grad, name)
         if kind == "zero":
             return [line, f"zero: {self._why_zero(at)}"]
         return [line, f"not finite: {self._why_not_finite(at)}"] if kind == "nonfinite" else [line]
@@ -161,7 +220,11 @@ class Captions:
         sizes = [found.rms for found in summaries if found is not None and math.isfinite(found.rms)]
         return max(sizes, default=0.0)
 
-    def level(self, tensor: Any) -> int | None:
+    def level(self, at: int) -> int | None:
+        """How dark a value is filled: the decade of its gradient."""
+        return self.decade(self.record.entries[at].grad_or_none)
+
+    def decade(self, tensor: Any) -> int | None:
         """The decade of a gradient's rms: LEVELS - 1 for the largest of all, one less for each decade below it."""
         summary = self.summary(tensor)
         if summary is None or summary.nonfinite or not summary.rms > 0 or not self.largest:

@@ -20,8 +20,8 @@ from importlib import resources
 from typing import Any
 
 from backprobe.draw.page.content import Content
-from backprobe.record.entries import Record
-from backprobe.show.text import outputs, printable
+from backprobe.draw.text import Captions
+from backprobe.show.text import printable
 
 SCRIPTS = ("recording", "layers", "visible", "elements", "edges", "chart", "chain", "details", "diagram", "search",
            "theme", "main")  # fmt: skip
@@ -31,7 +31,7 @@ EXPORT = re.compile(r"^export ", re.MULTILINE)
 ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def page(record: Record, depth: int | None = None, opened: Collection[str] = ()) -> str:
+def page(captions: Captions, depth: int | None = None, opened: Collection[str] = ()) -> str:
     """The whole text of the page.
 
     ``depth`` closes the boxes that lie this deep, but for those that are ``opened``, by their full names. Without
@@ -39,9 +39,9 @@ def page(record: Record, depth: int | None = None, opened: Collection[str] = ())
     """
     style, script = _file("page.css"), _script()
     parts = {
-        "title": html.escape(printable(f"backprobe: {outputs(record)}")), "style": style, "script": script,
+        "title": html.escape(printable(f"backprobe: {captions.heading}")), "style": style, "script": script,
         "policy": f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}",
-        "recording": _json(Content(record, depth, opened).data()),
+        "recording": _json(Content(captions, depth, opened).data()),
     }  # fmt: skip
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file("page.html"))
 

@@ -6,32 +6,30 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import Any
 
-from backprobe.backends.discover import load_arrays
 from backprobe.draw.grouping import NUMBERS
 from backprobe.draw.page.histogram import statistics
 from backprobe.draw.text import Captions
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import SMALL, path, place, sizes
-from backprobe.record.entries import Entry, GradStatus, Lost, Record
+from backprobe.record.entries import Entry, GradStatus, Lost
 from backprobe.record.graph import Flow, Graph
 from backprobe.record.names import strip
 from backprobe.record.source import Source
-from backprobe.show.text import describe, forms, outputs, path_sums
+from backprobe.show.text import describe, forms
 
 
 class Content:
     """The data of one page. Values are meant by their positions in the record, boxes by their places in the list."""
 
-    def __init__(self, record: Record, depth: int | None, opened: Collection[str]) -> None:
-        self.record, self.graph, self.depth = record, Graph.of(record), depth
-        self.arrays = load_arrays(record.backend)
-        self.captions = Captions(record, self.arrays)
+    def __init__(self, captions: Captions, depth: int | None, opened: Collection[str]) -> None:
+        self.captions, self.arrays, self.record, self.depth = captions, captions.arrays, captions.record, depth
+        self.graph = Graph.of(self.record)
         self.boxes = {box: number for number, box in enumerate(self.graph.boxes)}
         self.open = [self.boxes[box] for box in self.graph.boxes if box in opened]
 
     def data(self) -> dict[str, Any]:
         return {
-            "heading": outputs(self.record), "footer": list(self._footer()), "depth": self.depth,
+            "heading": self.captions.heading, "footer": list(self._footer()), "depth": self.depth,
             "outputs": list(self.record.outputs), "open": self.open, "order": list(self.graph.order),
             "partials": self.record.path_sums is not None, "unsummed": self._unsummed(),
             "boxes": [*map(self._box, self.graph.boxes)],
@@ -61,10 +59,10 @@ class Content:
         found = {
             "at": at, "name": entry.name, "title": title, "aliases": list(entry.aliases),
             "kind": self.captions.role(at), "box": None if box is None else self.boxes[box],
-            "value": self.captions.value(entry), "gradient": [*filter(None, self.captions.gradient(at, entry.name))],
-            "brief": self._brief(at, entry), "status": str(entry.status), "meaning": entry.status.meaning,
-            "health": self.captions.kind(entry),
-            "level": self.captions.level(gradient), "number": None if gradient is None else self._number(gradient),
+            "value": self.captions.value(at), "gradient": [*filter(None, self.captions.gradient(at, entry.name))],
+            "brief": self.captions.brief(at), "status": str(entry.status), "meaning": entry.status.meaning,
+            "health": self.captions.kind(at), "notes": self.captions.notes(at),
+            "level": self.captions.level(at), "number": None if gradient is None else self._number(gradient),
             "described": " ".join(filter(None, [sizes(entry.shape or ()), entry.dtype, entry.device])),
             "valueStatistics": None if entry.status is GradStatus.NOT_TENSOR else statistics(held, self.arrays),
             "gradientStatistics": statistics(gradient, self.arrays),
@@ -77,19 +75,12 @@ class Content:
         at = source.file, source.line
         return {"place": place(*at), "path": path(*at), "statement": source.statement, "expression": source.expression}
 
-    def _brief(self, at: int, entry: Entry) -> list[str]:
-        """The value and its gradient where there is little room."""
-        value, summary = self.captions.brief_value(entry), self.captions.summary(entry.grad_or_none)
-        is_one = summary is None or summary.size == 1
-        gradient = self.captions.gradient(at, entry.name)[:1] if is_one else [self.captions.brief_gradient(entry)]
-        return [*([f"= {value}"] if value else []), *gradient]
-
     def _edge(self, flow: Flow) -> dict[str, Any]:
         found: dict[str, Any] = {"from": flow.source, "to": flow.target, "carries": flow.edge is not None}
         if flow.edge is None:
             return found
         partial, contribution = flow.edge.partial, flow.edge.contribution
-        found |= {"label": self.captions.arrow(flow, upstream=False), "level": self.captions.level(contribution)}
+        found |= {"label": self.captions.arrow(flow, upstream=False), "level": self.captions.decade(contribution)}
         found["finite"] = not self.captions.is_not_finite(contribution)
         if partial is not None:
             found |= {"partial": describe(partial, self.arrays), "number": self._number(partial)}
@@ -115,12 +106,9 @@ class Content:
         return None if numbers is None or numbers.dtype.kind == "c" else float(numbers.reshape(()))
 
     def _footer(self) -> Iterator[str]:
-        if len({self.captions.level(entry.grad_or_none) for entry in self.record.entries} - {None}) > 1:
-            yield "fill and line width: powers of 10 of the gradient's rms, the largest strongest"
-        if self.record.path_sums is not None:
-            yield path_sums(self.record.path_sums)
-        else:
-            yield "local partials were not recorded: bp.probe(..., partials=True) writes them on the edges"
+        if len({*map(self.captions.level, range(len(self.record.entries)))} - {None}) > 1:
+            yield from self.captions.legend()
+        yield from self.captions.about()
         if left := len(self.record.entries) - len(self.shown):
             yield f"not drawn: {plural(left, 'value')} without a tensor"
         yield from (f"note: {note}" for note in self.record.notes)

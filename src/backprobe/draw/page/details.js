@@ -51,6 +51,7 @@ function valueParts(recording, value) {
   return [
     element("h2", {}, value.name, " ", element("span", { class: "badge" }, value.kind)),
     also,
+    ...value.notes.map((note) => element("p", {}, note)),
     value.place ? element("p", { class: "place", title: value.path }, value.place) : null,
     statement,
     section("Value", number, described(value), chart(value.valueStatistics, "value")),

@@ -1,0 +1,79 @@
+"""A comparison as ``draw`` shows it: the circuit of the second recording, filled by how large each error is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from backprobe.diff import text
+from backprobe.diff.pairs import VALUE, Judged, Row
+from backprobe.record.entries import Record
+from backprobe.show.drawable import LEVELS, Drawable, Shade
+
+LEGEND = (
+    "fill: the larger error of value and gradient: 1 to 10 × the floor, to 100, to 1,000, and above",
+    "thick border: what the report names; dashed border: not compared",
+)
+
+
+def drawable(record: Record, rows: Iterable[Row], heading: str, blamed: Sequence[tuple[str, str]]) -> Drawable:
+    """What is drawn of a comparison; ``blamed`` has the name and the direction of each finding, the first ones first.
+
+    ``record`` is the second recording's.
+    """
+    order = {one: number for number, one in enumerate(blamed)}
+    shades = {row.match.b: _shade(row, order) for row in rows}
+    return Drawable(record, shades, heading, LEGEND, "report")
+
+
+def level(excess: float) -> int | None:
+    """How dark an error is filled that is so many times the floor.
+
+    >>> level(0.5), level(2.0), level(20.0), level(float("inf"))
+    (None, 1, 2, 4)
+    """
+    if not excess > 1:
+        return None
+    return LEVELS - 1 if math.isinf(excess) else max(1, min(LEVELS - 1, math.ceil(math.log10(excess))))
+
+
+def _shade(row: Row, order: dict[tuple[str, str], int]) -> Shade:
+    both = (("value", "forward", row.value), ("gradient", "backward", row.gradient))
+    excess = max(one.excess if one.kind else 0.0 for _, _, one in both)
+    numbers = [order[row.a.name, way] for _, way, _ in both if (row.a.name, way) in order]
+    partner = [] if row.a.name == row.b.name else [f"{row.a.name} in the first"]
+    lines = [line for what, _, one in both if (line := _line(what, one))]
+    return Shade(
+        (*partner, *lines), (_brief("", row.value), _brief("gradient ", row.gradient)), level(excess),
+        is_blamed=bool(numbers), rank=math.inf if numbers else excess,
+    )  # fmt: skip
+
+
+def _line(what: str, judged: Judged) -> str:
+    if judged.kind:
+        return f"{what} differs{_how(judged)}"
+    said = _agreeing(judged)
+    return f"{what} {said}" if said else ""
+
+
+def _how(judged: Judged) -> str:
+    if judged.kind != VALUE:
+        return f" in its {judged.kind}"
+    if judged.measure is None or judged.measure.clashes:
+        return ""
+    return f": relative error {text.number(judged.measure.relative)}, {text.times(judged.excess)}"
+
+
+def _agreeing(judged: Judged) -> str:
+    if judged.measure is None:
+        return "" if judged.why else "equal"
+    return f"agrees, {text.times(judged.excess)}" if judged.measure.differing else "equal"
+
+
+def _brief(what: str, judged: Judged) -> str:
+    """The same where there is little room."""
+    if judged.kind == VALUE and judged.measure is not None and not judged.measure.clashes:
+        return what + text.times(judged.excess)
+    if judged.kind:
+        return f"{what}differs{_how(judged)}"
+    return what + said if (said := _agreeing(judged)) else ""

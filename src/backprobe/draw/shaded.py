@@ -1,0 +1,90 @@
+"""The words of a drawing of what another verb has found about each value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from backprobe.backends.discover import load_arrays
+from backprobe.draw.text import Captions
+from backprobe.record.graph import Flow
+from backprobe.show.drawable import Drawable, Shade
+
+NONE = Shade(())
+
+
+class ShadedCaptions(Captions):
+    """The texts of a ``Drawable``: lines and fills are those of its shades, and edges say nothing."""
+
+    def __init__(self, drawable: Drawable) -> None:
+        super().__init__(drawable.record, load_arrays(drawable.record.backend))
+        self.drawable, self.spelled = drawable, drawable.spelled
+
+    @property
+    def blamed(self) -> list[int]:
+        """The values whose border is seen first."""
+        return [at for at, shade in self.drawable.shades.items() if shade.is_blamed]
+
+    def _shade(self, at: int) -> Shade:
+        return self.drawable.shades.get(at, NONE)
+
+    # what is said of the whole
+
+    @property
+    def heading(self) -> str:
+        return self.drawable.heading
+
+    def about(self) -> Iterator[str]:
+        yield from ()
+
+    def legend(self) -> Iterator[str]:
+        yield from self.drawable.legend
+
+    # what is said of each value
+
+    def lines(self, at: int, name: str) -> list[str]:
+        return list(self._shade(at).lines)
+
+    def brief(self, at: int) -> list[str]:
+        value, gradient = self._shade(at).brief
+        return [f"value {value}"] * bool(value) + [gradient] * bool(gradient)
+
+    def notes(self, at: int) -> list[str]:
+        return self.lines(at, "")
+
+    def brief_value(self, at: int) -> str:
+        return self._shade(at).brief[0]
+
+    def brief_gradient(self, at: int) -> str:
+        return self._shade(at).brief[1]
+
+    def kind(self, at: int) -> str:
+        if at not in self.drawable.shades:
+            return "missing"
+        return "blamed" if self._shade(at).is_blamed else "ok"
+
+    def level(self, at: int) -> int | None:
+        return self._shade(at).level
+
+    def worst(self, positions: Sequence[int]) -> int | None:
+        ranked = [at for at in positions if self._shade(at).rank > 0]
+        return max(ranked, key=lambda at: self._shade(at).rank, default=None)
+
+    def alarm(self, positions: Sequence[int]) -> str:
+        worst = self.worst(positions)
+        assert worst is not None
+        return f"inside, {self.record.entries[worst].name}: {', '.join(self.lines(worst, ''))}"
+
+    # edges
+
+    def decade(self, tensor: Any) -> int | None:
+        return None
+
+    def is_not_finite(self, tensor: Any) -> bool:
+        return False
+
+    def local(self, flow: Flow, *, upstream: bool) -> str:
+        return ""
+
+    def arrow(self, flow: Flow, *, upstream: bool) -> str:
+        return ""
