@@ -31,7 +31,15 @@ from torch.testing._internal.opinfo.core import SampleInput
 import backprobe as bp
 from backprobe.record.containers import leaves
 
-# each sample would look for a unittest among the frames below it, and for the source of each: a second in a long run
+
+def seed(number: int = common.SEED) -> None:
+    torch.default_generator.manual_seed(number)  # torch.manual_seed notes a stack for every device that is not there
+    numpy.random.seed(number)
+    random.seed(number)
+
+
+# the data base sets a seed before each sample, and would look for a unittest among the frames below it
+common.set_rng_seed = seed
 common.extract_test_fn = core.extract_test_fn = lambda: None
 
 SOME = int(os.environ.get("OPERATOR_SAMPLES", "3"))  # how many samples of the usual kind at most
@@ -162,12 +170,6 @@ def with_layout(sample: Any, layout: torch.layout) -> SampleInput:
     return SampleInput(sparse.requires_grad_(sample.input.requires_grad), args=sample.args, kwargs=sample.kwargs)
 
 
-def seed(number: int) -> None:
-    torch.default_generator.manual_seed(number)  # torch.manual_seed notes a stack for every device that is not there
-    numpy.random.seed(number)
-    random.seed(number)
-
-
 @contextmanager
 def filled(is_filled: bool) -> Iterator[None]:
     """Memory that PyTorch leaves as it finds it, as ``torch.empty`` does, holds NaN instead."""
@@ -244,9 +246,12 @@ def seen_after(arguments: Arguments, result: Any) -> Outcome:
     return found
 
 
-def bare(way: Way, arguments: Arguments, form: str) -> Outcome:
-    """The outcome without a probe; gradients are those of ``autograd.grad`` towards the tensors themselves, and in a
-    block what ``backward()`` leaves as well."""
+def bare(way: Way, arguments: Arguments) -> dict[str, Outcome]:
+    """The outcome without a probe, as each form of a probe is to have it.
+
+    Gradients are those of ``autograd.grad`` with respect to the tensors themselves; for a block, also what a
+    ``backward()`` leaves afterwards.
+    """
     inputs = arguments.tensors()
     before: dict[str, Any] = {}
 
@@ -265,14 +270,17 @@ def bare(way: Way, arguments: Arguments, form: str) -> Outcome:
         found |= {f"value of {name}": numbers(leaf) for name, leaf in held.items()}
         found |= {f"value of {name}": value for name, (value, _) in before.items()}
         edges = {name: edge for name, (_, edge) in before.items()}
-        for group in (inputs, {**held, **edges}):
-            found |= {f"gradient of {name}": value for name, value in gradients(loss, group, SHOWN[form]).items()}
-        if form == "block":
-            loss.backward()
-            found |= {f".grad of {name}": left_on(tensor) for name, tensor in inputs.items()}
+        made = {**gradients(loss, inputs), **gradients(loss, {**held, **edges})}
+        outcomes = {form: found | {f"gradient of {name}": one if one is None else SHOWN[form](one)
+                                   for name, one in made.items()} for form in FORMS}  # fmt: skip
     except Exception as error:  # noqa: BLE001  # some samples are there to be refused
-        return refused(error)
-    return found
+        return dict.fromkeys(FORMS, refused(error))
+    try:
+        loss.backward()
+        outcomes["block"] |= {f".grad of {name}": left_on(tensor) for name, tensor in inputs.items()}
+    except Exception as error:  # noqa: BLE001
+        outcomes["block"] = refused(error)
+    return outcomes
 
 
 def left_on(tensor: Tensor) -> Any:
@@ -284,15 +292,12 @@ def left_on(tensor: Tensor) -> Any:
     return strides, numbers(tensor.grad)
 
 
-def gradients(
-    loss: Tensor, towards: dict[str, Tensor | GradientEdge | None], shown: Callable[[Tensor], Any]
-) -> dict[str, Any]:
-    """PyTorch's own, towards all of these in one pass."""
+def gradients(loss: Tensor, towards: dict[str, Tensor | GradientEdge | None]) -> dict[str, Tensor | None]:
+    """PyTorch's own, with respect to all of these in one pass."""
     wanted = {name: one for name, one in towards.items() if isinstance(one, GradientEdge) or (
         isinstance(one, Tensor) and one.requires_grad)}  # fmt: skip
     made = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True, retain_graph=True) if wanted else ()
-    found = {name: shown(gradient) for name, gradient in zip(wanted, made, strict=True) if gradient is not None}
-    return {name: found.get(name) for name in towards}
+    return dict.fromkeys(towards) | dict(zip(wanted, made, strict=True))
 
 
 def refused(error: BaseException) -> Outcome:
@@ -405,31 +410,36 @@ class Tally:
     wrong: list[str] = field(default_factory=list)
 
 
-def compare(op: Any, form: str) -> Tally:
-    """Every way to write this operator, on all of its samples, with a probe and without."""
+def compare(op: Any) -> Tally:
+    """Every way to write this operator, on all of its samples, with a probe of each form and without."""
     tally, alive = Tally(), Alive()
     for way in ways(op):
-        compare_way(op, way, form, tally, alive)
+        compare_way(op, way, tally, alive)
     tally.wrong += alive.left
     return tally
 
 
-def compare_way(op: Any, way: Way, form: str, tally: Tally, alive: Alive) -> None:
-    plain = [bare(way, arguments, form) for arguments in samples(op, way)]
+def compare_way(op: Any, way: Way, tally: Tally, alive: Alive) -> None:
+    plain = [bare(way, arguments) for arguments in samples(op, way)]
     with filled(True):
-        again = [bare(way, arguments, form) for arguments in samples(op, way)]
-    is_filled = any(map(differing, plain, again))
+        again = [bare(way, arguments) for arguments in samples(op, way)]
+    is_filled = any(
+        differing(one[form], other[form]) for one, other in zip(plain, again, strict=True) for form in FORMS
+    )
     tally.filled += is_filled
     with filled(is_filled):
-        for at, (expected, arguments) in enumerate(zip(again if is_filled else plain, samples(op, way), strict=True)):
-            found = probed(form, way, arguments, alive)
-            tally.samples += 1
-            tally.refused += "error" in expected
-            if wrong := differing(expected, found):
-                if not tally.wrong and found in repeated(op, way, at, form):
-                    tally.varying += 1
-                else:
-                    tally.wrong += [f"{way.spelled}, sample {at}: {', '.join(wrong)} {found.get('error', '')}"]
+        for form in FORMS:
+            every = zip(again if is_filled else plain, samples(op, way), strict=True)
+            for at, (expected, arguments) in enumerate(every):
+                found = probed(form, way, arguments, alive)
+                tally.samples += 1
+                tally.refused += "error" in expected[form]
+                if wrong := differing(expected[form], found):
+                    if not tally.wrong and found in repeated(op, way, at, form):
+                        tally.varying += 1
+                    else:
+                        where = f"{way.spelled}, in a {form}, sample {at}"
+                        tally.wrong += [f"{where}: {', '.join(wrong)} {found.get('error', '')}"]
 
 
 def repeated(op: Any, way: Way, at: int, form: str) -> Iterator[Outcome]:
@@ -441,13 +451,12 @@ def repeated(op: Any, way: Way, at: int, form: str) -> Iterator[Outcome]:
     for _ in range(REPEATS):
         before = [torch.randint(0, 2, (size,), dtype=torch.int32) for size in range(1, 200)]
         del before
-        yield [bare(way, arguments, form) for arguments in samples(op, way)][at]
+        yield [bare(way, arguments) for arguments in samples(op, way)][at][form]
 
 
 if __name__ == "__main__":
-    for form in FORMS:
-        tallies = [compare(op, form) for op in OPERATORS.values()]
-        for counted in ("samples", "refused", "filled", "varying"):
-            print(form, counted, sum(getattr(tally, counted) for tally in tallies))
-        print(form, "operators", len(tallies), "of which run here", sum(tally.samples > 0 for tally in tallies))
-        print("\n".join(wrong for tally in tallies for wrong in tally.wrong))
+    tallies = [compare(op) for op in OPERATORS.values()]
+    for counted in ("samples", "refused", "filled", "varying"):
+        print(counted, sum(getattr(tally, counted) for tally in tallies))
+    print("operators", len(tallies), "of which run here", sum(tally.samples > 0 for tally in tallies))
+    print("\n".join(wrong for tally in tallies for wrong in tally.wrong))

@@ -114,7 +114,8 @@ WRONG = {
 }  # fmt: skip
 INSIDE = re.compile(
     r"NoneType|\bof=''|no floating tensor; no|an object of type|\ba (int|object)\b|\bnot (int|str|list)\b| at 0x|"
-    r"1 positional arguments|new\(\)|must be real|built-in|unpack|<module '|the function itself|place of no value|0 names"
+    r"1 positional arguments|new\(\)|must be real|built-in|unpack|<module '|the function itself|"
+    r"place of no value|0 names"
 )
 """What a message once said, and none should: names of types, other people's words, and remedies that are none."""
 
