@@ -298,9 +298,6 @@ def test_what_cannot_be_watched_is_refused(model, tmp_path):
     assert "local variables of forwards cannot be watched yet" in refused(
         bp.Unsupported, model, tmp_path, select="body:x"
     )
-    assert "a compiled model cannot be watched yet" in refused(
-        bp.Unsupported, torch.compile(model, backend="eager"), tmp_path
-    )
     assert "updates=True needs optimizer=" in refused(bp.BadOption, model, tmp_path, updates=True)
     assert "optimizer= takes an optimizer" in refused(bp.BadOption, model, tmp_path, optimizer="sgd")
     assert "every is a whole number from 1 on" in refused(bp.BadOption, model, tmp_path, every=0)
@@ -308,37 +305,6 @@ def test_what_cannot_be_watched_is_refused(model, tmp_path):
     assert "Net is a class" in refused(bp.BadOption, Net, tmp_path)
     assert "run_dir is the path of a folder" in refused(bp.BadOption, model, "")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")  # on Python 3.13.0
-@pytest.mark.filterwarnings("ignore:Using `torch.compile:UserWarning")  # with hooks on all modules, PyTorch says
-@pytest.mark.parametrize("in_place", [False, True])
-def test_a_model_that_is_compiled_while_it_is_watched_has_a_warning(model, tmp_path, in_place):
-    torch._dynamo.reset()
-    with pytest.warns(RuntimeWarning, match="was compiled while it is watched") as caught:
-        with bp.watch(model, tmp_path) as run:
-            if in_place:
-                model.body.compile(backend="eager")
-            else:
-                model.body = torch.compile(model.body, backend="eager")
-            for x in batches(2):
-                model(x).square().mean().backward()
-                run.step()
-    assert len([one for one in caught if "was compiled while it is watched" in str(one.message)]) == 1
-    with bp.open_run(tmp_path) as run:
-        assert "body.0" not in run.names
-        assert {"head", "body.0.weight"} <= set(run.names)
-
-
-@pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning")
-@pytest.mark.filterwarnings("ignore:Using `torch.compile:UserWarning")
-def test_a_model_whose_calls_are_not_seen_has_a_warning(model, tmp_path):
-    torch._dynamo.reset()
-    with pytest.warns(RuntimeWarning, match="saw no call of the model"), bp.watch(model, tmp_path) as run:
-        torch.compile(model, backend="eager")(batches(1)[0]).sum().backward()
-        run.step()
-    with bp.open_run(tmp_path) as run:
-        assert run.names == [name for name, _ in model.named_parameters()]
 
 
 def test_two_watches_of_a_folder_are_refused_and_of_a_model_are_not(model, tmp_path):

@@ -180,8 +180,8 @@ class Watch:
         self._warn()
         if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
             warnings.warn(
-                "bp.watch saw no call of the model, and recorded its parameters alone: calls in other threads, under "
-                "torch.no_grad() and in compiled functions are not seen.", RuntimeWarning, stacklevel=2,
+                "bp.watch saw no call of the model, and recorded its parameters alone: calls in other threads and "
+                "under torch.no_grad() are not seen.", RuntimeWarning, stacklevel=2,
             )  # fmt: skip
 
     # in the training

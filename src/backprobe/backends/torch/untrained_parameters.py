@@ -8,13 +8,13 @@ from typing import Any
 from torch.nn import Module
 
 from backprobe.backends.torch import optimizer_steps
-from backprobe.backends.torch.models import parameters, parts
+from backprobe.backends.torch.watched_selection import unwrapped, watched_parameters
 from backprobe.record.names import quote_path
 
 
 def untrained(model: Module, optimizers: Sequence[Any]) -> dict[str, list[str]]:
     """The names of parameters that require no gradient (``frozen``), and of others that no optimizer has."""
-    names = {parameter: quote_path(path) for path, parameter in reversed(parameters(model, parts(model)))}
+    names = {parameter: quote_path(path) for path, parameter in reversed(watched_parameters(unwrapped(model)))}
     held = {parameter for optimizer in optimizers for parameter in optimizer_steps.parameters(optimizer)}
     trained = [(one, name) for one, name in reversed(names.items()) if one.requires_grad]
     return {

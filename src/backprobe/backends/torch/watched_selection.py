@@ -4,12 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch.nn import Module
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.nn import Module, Parameter
 
 from backprobe.backends.torch.models import parameters, parts
 from backprobe.errors import BadName, Unsupported
 from backprobe.record.names import COUNT, outside, quote_path
 from backprobe.record.patterns import Selection, refuse_unmatched, selection, texts_of
+
+WRAPPED = "_orig_mod"
+"""What ``torch.compile(module)`` calls the module that it wraps: no name shows it."""
+
+
+def unwrapped(model: Module) -> Module:
+    """The module that ``torch.compile(module)`` wraps; any other is itself."""
+    return model._orig_mod if isinstance(model, OptimizedModule) else model
+
+
+def watched_parts(model: Module) -> list[tuple[str, Module]]:
+    """The modules of a model by their paths, as if none was compiled."""
+    return [(_bare(path), part) for path, part in parts(model) if not isinstance(part, OptimizedModule)]
+
+
+def watched_parameters(model: Module) -> list[tuple[str, Parameter]]:
+    """Its parameters by their paths, as if none was compiled."""
+    return [(_bare(path), parameter) for path, parameter in parameters(model, parts(model))]
+
+
+def _bare(path: str) -> str:
+    return ".".join(key for key in path.split(".") if key != WRAPPED) if WRAPPED in path else path
 
 
 class WatchedSelection:
@@ -48,9 +71,8 @@ class WatchedSelection:
 
     def check(self, model: Module) -> None:
         """Raises NothingMatched for a pattern that neither a module nor a parameter can match."""
-        known = parts(model)
-        modules = [quote_path(path) for path, _ in known]
-        held = [quote_path(path) for path, _ in parameters(model, known)]
+        modules = [quote_path(path) for path, _ in watched_parts(model)]
+        held = [quote_path(path) for path, _ in watched_parameters(model)]
         for text in self.texts:
             if text.startswith("!"):
                 continue

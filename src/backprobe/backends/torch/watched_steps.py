@@ -36,9 +36,9 @@ class OptimizerSteps:
         options: WatchOptions,
         listener: StepListener,
         names: Mapping[Tensor, str],
-        ended: Callable[[], None],  # after a step that was measured
+        ending: Callable[[], None],  # at the end of a step that is measured
     ) -> None:
-        self.options, self.listener, self.names, self.ended = options, listener, names, ended
+        self.options, self.listener, self.names, self.ending = options, listener, names, ending
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
         self.stepped = False
 
@@ -102,10 +102,10 @@ class OptimizerSteps:
         return result
 
     def _end(self, skipped: bool = False, scale: float = 1.0) -> None:
-        self.stepped, was_measured = False, self.listener.is_measured
+        self.stepped = False
+        if self.listener.is_measured:
+            self.ending()
         self.listener.end(skipped=skipped, scale=scale)
-        if was_measured:
-            self.ended()
 
     # parameters
 

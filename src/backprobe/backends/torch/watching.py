@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,23 +23,27 @@ from torch.nn.modules.module import register_module_forward_hook
 
 from backprobe.backends.torch.backward_passes import current_pass, innermost_call, queue_callback
 from backprobe.backends.torch.checkpoints import computing_again
-from backprobe.backends.torch.models import COMPILED, Refusal, is_compiled_module, parameters, parts, refuse
+from backprobe.backends.torch.compiled_before import CompiledBefore
+from backprobe.backends.torch.compiled_statistics import (
+    NONE,
+    CompiledStatistics,
+    Places,
+    compiler,
+    heard,
+    leave_alone,
+    without_warning_of_hooks,
+)
 from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.backends.torch.untrained_parameters import untrained
-from backprobe.backends.torch.watched_selection import WatchedSelection
+from backprobe.backends.torch.watched_selection import WatchedSelection, unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others
 from backprobe.backends.watches import BACKWARD, GRADIENT, VALUE, StepListener, Watches, Watching, WatchOptions
+from backprobe.errors import Unsupported
 from backprobe.record.containers import leaves
 from backprobe.record.names import quote_path
 from backprobe.record.statistics import Row
-
-WATCHED_COMPILED: Refusal = (
-    "a compiled model cannot be watched yet",
-    "its code was fixed when it was compiled: hooks that are put in now would be missed silently",
-    "bp.watch(model._orig_mod, folder, optimizer=optimizer), for its parameters alone; or train without compiling",
-)
 
 
 @dataclass
@@ -51,6 +54,7 @@ class Measured:
     version: int
     row: Any
     gradient_places: list[int]
+    is_awaited: bool = False  # by a hook on its node
 
 
 @dataclass
@@ -58,16 +62,16 @@ class WatchedModule:
     """A module that is heard: its name, and by the path of a tensor in what it returns, the places of its rows."""
 
     path: str
-    places: dict[str, tuple[int, int] | None] = field(default_factory=dict)  # None for what is not selected
+    places: dict[str, Places | None] = field(default_factory=dict)  # None for what is not selected
 
 
 class TorchWatching(Watching):
     """PyTorch's ``Watching``: of one model, in the thread that began it."""
 
     def __init__(self, model: Module, options: WatchOptions, listener: StepListener, asked: str) -> None:
-        refuse(model, asked, kinds=(COMPILED,), words=WATCHED_COMPILED)
         refuse_others(options, asked)
-        self.model, self.options, self.listener = model, options, listener
+        model = unwrapped(model)
+        self.model, self.options, self.listener, self.asked = model, options, listener, asked
         self.selection = WatchedSelection(options.select, asked)
         self.selection.check(model)
         self.thread = threading.get_ident()
@@ -76,13 +80,17 @@ class TorchWatching(Watching):
         self.parameters: dict[Tensor, str] = {}
         self.seen: dict[int, Measured] = {}  # by identity of the tensor
         self.passes: dict[int, bool] = {}  # by the engine's number: is it one of backward()?
-        self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ended)
+        self.by_identity: dict[int, WatchedModule] = {}
+        self.run_after = compiler.disable(self._run_after)
+        self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
+        self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends)
+        self.before = CompiledBefore()
         self.installed = ExitStack()
-        self.has_warned = False
 
     def __enter__(self) -> TorchWatching:
         self._look()
         with self.installed:
+            self.installed.enter_context(without_warning_of_hooks())
             handle = register_module_forward_hook(self._after)
             self.installed.callback(handle.remove)
             self.installed.enter_context(self.steps.listening())
@@ -102,20 +110,38 @@ class TorchWatching(Watching):
     def step(self) -> None:
         self.steps.end_by_hand()
 
-    def _measured_step_ended(self) -> None:
+    def _measured_step_ends(self) -> None:
+        self._add_compiled(self.compiled.take_values())
+        gradients = self.compiled.take_gradients()
+        if gradients and not any(self.passes.values()):
+            self.listener.passed()  # of a function that was compiled with all of the model
+        self._add_compiled(gradients)
+        self._follow_up()
         self.seen.clear()
         self.passes.clear()
-        if not self.has_warned and any(map(is_compiled_module, dict(parts(self.model)).values())):
-            self._warn_of_compiled()
+
+    def _follow_up(self) -> None:
+        """Raise Unsupported where a part of the model has run without what this watch has put in."""
+        if not self.before.codes:  # nearly always
+            return
+        found = self.before.around(self.model, {module for module, one in self.modules.items() if one.places})
+        if found is not None:
+            raise Unsupported(
+                f"{found} was compiled and run before it was watched", asked=self.asked,
+                found="it has run in this step, and no module inside of it was seen",
+                why="its code was fixed when it was compiled, and runs on without what a watch puts in",
+                next="call bp.watch(...) before what is compiled runs for the first time, or torch.compiler.reset() "
+                "before bp.watch(...)",
+            )  # fmt: skip
 
     def _look(self) -> None:
         """Walk the model for parts that are not known: the program may put some in."""
-        known = parts(self.model)
-        for path, part in known:
+        for path, part in watched_parts(self.model):
             first = self.modules.setdefault(part, WatchedModule(path))
+            self.by_identity[id(part)] = first
             if first.path != path and self.selection.wants_module(path):
                 self.listener.alias(_named(path, ""), _named(first.path, ""))
-        for path, parameter in parameters(self.model, known):
+        for path, parameter in watched_parameters(self.model):
             name = quote_path(path)
             if self.options.parameters and self.selection.wants(name):
                 first_name = self.parameters.setdefault(parameter, name)
@@ -124,9 +150,19 @@ class TorchWatching(Watching):
 
     # forward
 
+    @leave_alone
     def _after(self, module: Module, args: Any, output: Any) -> None:
-        """After each call of each module, while gradients are recorded."""
-        if torch.compiler.is_compiling() or not torch.is_grad_enabled() or threading.get_ident() != self.thread:
+        """After each call of each module, while gradients are recorded. Dynamo traces this with what it compiles."""
+        if not torch.is_grad_enabled():
+            return
+        if torch.compiler.is_dynamo_compiling():
+            if self.compiled.knows(id(module)) and self.listener.is_measured:
+                heard(self.compiled, module, output)
+        elif not torch.compiler.is_compiling():
+            self.run_after(module, output)
+
+    def _run_after(self, module: Module, output: Any) -> None:
+        if threading.get_ident() != self.thread:
             return
         watched = self.modules.get(module) or self._added(module)
         if watched is None:
@@ -151,27 +187,36 @@ class TorchWatching(Watching):
         self._look()
         return self.modules.get(module)
 
-    def _warn_of_compiled(self) -> None:
-        self.has_warned = True
-        warnings.warn(
-            "a part of the watched model was compiled while it is watched: nothing that it returns is recorded. "
-            "Call it without compiling it.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    def _known(self, module: int) -> bool:
+        """Is it a module of this model, which is to run with numbers? Asked while code is compiled."""
+        if torch.compiler.is_exporting() or not _has_numbers():
+            return False
+        if module not in self.by_identity:
+            self._look()
+        return module in self.by_identity
+
+    def _wanted_compiled(self, module: int, path: str) -> Places:
+        watched = self.by_identity[module]
+        watched.places[path] = places = self._places(watched.path, path)
+        return places or (NONE, NONE)
+
+    def _add_compiled(self, rows: Mapping[int, Tensor]) -> None:
+        for place, row in rows.items():
+            self.listener.begin()
+            self.listener.add(place, tuple(row.tolist()) if row.is_cpu else row)
 
     def _measure(self, watched: WatchedModule, path: str, tensor: Tensor) -> None:
         if path not in watched.places:
-            watched.places[path] = self._places(watched.path, path, tensor)
+            watched.places[path] = self._places(watched.path, path) if is_floating(tensor) else None
         places = watched.places[path]
         if places is None and watched.path:
             return
         seen = self.seen.get(id(tensor))
         if seen is None or seen.tensor() is not tensor or seen.version != tensor._version:
             seen = self.seen[id(tensor)] = Measured(weakref.ref(tensor), tensor._version, None, [])
-            node = tensor.grad_fn
-            if node is not None and (self.options.gradients or not watched.path):
-                node.register_prehook(partial(self._arrive, seen.gradient_places, tensor.output_nr))
+        if not seen.is_awaited and tensor.grad_fn is not None and (self.options.gradients or not watched.path):
+            seen.is_awaited = True
+            tensor.grad_fn.register_prehook(partial(self._arrive, seen.gradient_places, tensor.output_nr))
         if places is None:
             return
         if self.options.values:
@@ -182,12 +227,12 @@ class TorchWatching(Watching):
         if self.options.gradients:
             seen.gradient_places.append(places[1])
 
-    def _places(self, module: str, path: str, tensor: Tensor) -> tuple[int, int] | None:
-        if not is_floating(tensor) or not self.selection.wants_output(module, path):
+    def _places(self, module: str, path: str) -> Places | None:
+        if not self.selection.wants_output(module, path):
             return None
-        name = _named(module, path)
-        value = self.listener.place(name, VALUE) if self.options.values else -1
-        return value, self.listener.place(name, GRADIENT, is_scaled=True) if self.options.gradients else -1
+        name, options = _named(module, path), self.options
+        value = self.listener.place(name, VALUE) if options.values else NONE
+        return value, self.listener.place(name, GRADIENT, is_scaled=True) if options.gradients else NONE
 
     # backward
 
@@ -220,10 +265,17 @@ class TorchWatching(Watching):
         if frame is None or frame.f_code.co_name != "grad":
             if frame is None or innermost_call(frame.f_back) is None:  # not in another: a checkpoint runs its own
                 self.listener.passed()
+                if self.compiled.values:
+                    self._add_compiled(self.compiled.take_values())
+                    queue_callback(self._drop_repeated)
                 if self.options.clipping:
                     queue_callback(partial(self._left, True))
             return True
         return False
+
+    def _drop_repeated(self) -> None:
+        """A pass is over: what compiled code has computed in it belongs to checkpoints, which compute it again."""
+        self.compiled.take_values()
 
     def _left(self, again: bool) -> None:
         """A pass is over: what it left in ``.grad``, behind what others have queued for its end."""

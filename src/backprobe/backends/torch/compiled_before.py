@@ -1,0 +1,76 @@
+"""What was compiled and has run before a watch began, and runs on without it: Dynamo does not look for new hooks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Collection, Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from torch._dynamo.convert_frame import input_codes
+from torch._dynamo.eval_frame import OptimizedModule, _debug_get_cache_entry_list
+from torch._dynamo.external_utils import wrap_inline
+from torch.nn import Module
+
+from backprobe.backends.torch.watched_selection import watched_parts
+
+INSIDE_WRAPPER = wrap_inline(lambda: None).__code__
+"""The frame in which Dynamo compiles those modules whose own forward is PyTorch's."""
+
+
+class CompiledBefore:
+    """The code that Dynamo had compiled as this was made; ``torch.compiler.reset()`` makes it forget."""
+
+    def __init__(self) -> None:
+        self.codes = {code for reference in input_codes.seen if (code := reference()) is not None and _is_kept(code)}
+
+    def around(self, model: Module, heard: Collection[Module]) -> str | None:
+        """What of it has run with a part of a model, none of whose modules was heard: a module or a function."""
+        self.codes = {code for code in self.codes if _is_kept(code)}
+        if not self.codes:
+            return None
+        silent = {module: path for path, module in watched_parts(model) if _ran_unheard(module, heard)}
+        wrapped = {id(one._orig_mod) for one in _living(OptimizedModule)}
+        for module, path in silent.items():
+            is_compiled = module._compiled_call_impl is not None or id(module) in wrapped
+            if is_compiled and not self.codes.isdisjoint({_code(module.forward), INSIDE_WRAPPER}):
+                return repr(path) if path else f"the model ({type(module).__name__})"
+        known = {id(module) for module in silent if module not in heard}
+        for function in _living(FunctionType):
+            if function.__code__ in self.codes and any(id(one) in known for one in _reached(function)):
+                return f"{function.__qualname__}() ({function.__code__.co_filename}:{function.__code__.co_firstlineno})"
+        return None
+
+
+def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
+    """Has it gradients, which the step has left, and was nothing inside of it heard?"""
+    if any(part in heard for part in module.modules() if part is not module):
+        return False
+    return any(parameter.grad is not None for parameter in module.parameters())
+
+
+def _is_kept(code: CodeType) -> bool:
+    return bool(_debug_get_cache_entry_list(code))
+
+
+def _living(kind: type) -> Iterator[Any]:
+    return (one for one in gc.get_objects() if type(one) is kind)
+
+
+def _code(forward: Callable[..., Any]) -> Any:
+    return getattr(getattr(forward, "__func__", forward), "__code__", None)
+
+
+def _reached(function: FunctionType) -> Iterator[Any]:
+    """The objects that the names in a function's code stand for, where they are global or from around it."""
+    for cell in function.__closure__ or ():
+        try:
+            yield _unwrapped(cell.cell_contents)
+        except ValueError:  # it is empty
+            continue
+    for name in function.__code__.co_names:
+        yield _unwrapped(function.__globals__.get(name))
+
+
+def _unwrapped(value: Any) -> Any:
+    return value._orig_mod if type(value) is OptimizedModule else value

@@ -1,0 +1,156 @@
+"""Statistics of what runs inside compiled code: a part of its graph, merged into tensors that stay where they are.
+
+Dynamo traces the hook on all modules with the code that it compiles. While it does, the hook is told which rows are
+wanted (``CompiledStatistics.place``), and puts ``measure`` into the graph: this merges the statistics of a tensor into
+a row in the forward pass, and those of its gradient into another in the backward pass, by a tensor hook. The tensor
+itself passes by unaltered, so that writes in place and views stay what they are.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._dynamo.eval_frame import skip_code
+from torch.nn import Module, Parameter
+
+from backprobe.backends.torch.statistics import masked
+from backprobe.backends.torch.tensors import is_floating
+from backprobe.record.names import quote
+from backprobe.record.statistics import COLUMNS, NOTHING
+
+NONE = -1  # no row is wanted
+ADDED = len(COLUMNS) - 2  # the columns before the extremes
+Places = tuple[int, int]
+"""Where the statistics of a value go, and those of its gradient."""
+
+
+compiler: Any = torch.compiler  # whose functions have no types
+
+
+class Rows:
+    """The rows that compiled code merges into, each an attribute: it guards on those alone that it uses."""
+
+
+class CompiledStatistics:
+    """The rows of one model, which ``wanted`` asks for: of a module, by its identity, at a path in what it returns."""
+
+    def __init__(self, is_known: Callable[[int], bool], wanted: Callable[[int, str], Places]) -> None:
+        self.rows = Rows()
+        self.values: dict[int, Tensor] = {}
+        self.gradients: dict[int, Tensor] = {}
+        self.wanted = wanted
+
+        def place(module: int, keys: tuple[str, ...], device: str) -> Places:
+            return self._place(module, "".join(f".{quote(key)}" for key in keys), device)
+
+        # they run while code is traced, and are no part of its graph
+        self.knows: Callable[[int], bool] = compiler.assume_constant_result(lambda module: is_known(module))
+        self.place: Callable[[int, tuple[str, ...], str], Places] = compiler.assume_constant_result(place)
+
+    def _place(self, module: int, path: str, device: str) -> Places:
+        places = self.wanted(module, path)
+        for place, held in zip(places, (self.values, self.gradients), strict=True):
+            if place != NONE and place not in held:
+                held[place] = row = torch.empty(len(NOTHING), dtype=_wide(device), device=device)
+                _clear(row)
+                setattr(self.rows, f"row{place}", row)
+        return places
+
+    def take_values(self) -> dict[int, Tensor]:
+        """By their places, what the forward passes have computed since this was last taken."""
+        return _taken(self.values)
+
+    def take_gradients(self) -> dict[int, Tensor]:
+        """The same of the backward passes."""
+        return _taken(self.gradients)
+
+
+def _taken(held: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """Copies of the rows; none of those of which a CPU knows that nothing has come to them."""
+    with torch.no_grad():
+        taken = {place: row.clone() for place, row in held.items() if not row.is_cpu or row[0]}
+        for place in taken:
+            _clear(held[place])
+    return taken
+
+
+def _clear(row: Tensor) -> None:
+    row[:ADDED] = 0.0
+    row[ADDED], row[ADDED + 1] = NOTHING[-2:]
+
+
+def _wide(device: str) -> torch.dtype:
+    return torch.float32 if device.startswith("mps") else torch.float64
+
+
+# traced by Dynamo: plain code, whose every line it can follow
+
+
+def heard(statistics: CompiledStatistics, module: Module, output: Any, keys: tuple[str, ...] = ()) -> None:
+    """Put the statistics of what a module returns into the graph."""
+    if isinstance(output, Tensor):
+        is_read = output.is_floating_point() or output.is_complex()
+        if is_read and (type(output) is Tensor or type(output) is Parameter):
+            value, gradient = statistics.place(id(module), keys, str(output.device))
+            rows = statistics.rows
+            if value != NONE or gradient != NONE:
+                measure(
+                    output,
+                    None if value == NONE else getattr(rows, f"row{value}"),
+                    None if gradient == NONE else getattr(rows, f"row{gradient}"),
+                )
+    elif isinstance(output, tuple | list):
+        for number, item in enumerate(output):
+            heard(statistics, module, item, (*keys, str(number)))
+    elif isinstance(output, dict):
+        for key, item in output.items():
+            heard(statistics, module, item, (*keys, str(key)))
+
+
+# a part of the graph
+
+
+def measure(tensor: Tensor, value: Tensor | None, gradient: Tensor | None) -> None:
+    """Merge the statistics of a tensor into a row, and those of its gradient into another when that comes."""
+    if not is_floating(tensor) or not tensor.numel():
+        return
+    if value is not None:
+        _merge(value, tensor)
+    if gradient is not None and tensor.requires_grad:
+        hooked: Any = tensor
+        hooked.register_hook(lambda numbers: _merge(gradient, numbers))
+
+
+def _merge(row: Tensor, numbers: Tensor) -> None:
+    with torch.no_grad():
+        plain = numbers.detach()
+        new = masked(torch.view_as_real(plain) if plain.is_complex() else plain)
+        low, high = torch.minimum(row[ADDED], new[ADDED]), torch.maximum(row[ADDED + 1], new[ADDED + 1])
+        row.copy_(torch.cat([row[:ADDED] + new[:ADDED], torch.stack([low, high])]))
+
+
+compiler.allow_in_graph(measure)  # as a whole: Dynamo does not look into it
+
+
+def leave_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that Dynamo traces inside of what it compiles, and does not compile for itself."""
+    skip_code(function.__code__)
+    return function
+
+
+@contextmanager
+def without_warning_of_hooks() -> Iterator[None]:
+    """PyTorch warns at each call of a compiled model that hooks on all modules hear its wrapper too: ours does not."""
+    warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks", UserWarning)
+    filters: Any = warnings.filters
+    own = filters[0]
+    try:
+        yield
+    finally:
+        with suppress(ValueError):  # the program has others now
+            filters.remove(own)

@@ -1,0 +1,225 @@
+"""A watched model that is compiled whole: the rows of the uncompiled one, in two graphs, and the same training."""
+
+import pytest
+import torch
+import torch._dynamo
+from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils.checkpoint import checkpoint
+
+import backprobe as bp
+from asked import message
+from watched import Net, batches, sgd, trained
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning"),  # on Python 3.13.0
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # of Dynamo's inputs
+]
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    torch._dynamo.reset()
+
+
+class Compiled:
+    """A model, made the same each time, of which something is compiled; ``forward`` is what a training calls."""
+
+    def __init__(self, how, kind=Net):
+        torch.manual_seed(0)
+        self.model, self.graphs = kind(), CompileCounterWithBackend("aot_eager")
+        self.watched = self.forward = self.model
+        HOW[how](self)
+
+    def compiled(self, what):
+        return torch.compile(what, backend=self.graphs, fullgraph=True)
+
+    def whole(self):
+        self.watched = self.forward = self.compiled(self.model)
+
+    def in_place(self):
+        self.model.compile(backend=self.graphs, fullgraph=True)
+
+    def part(self):
+        self.model.body = self.compiled(self.model.body)
+
+    def function(self):
+        model = self.model
+        self.forward = self.compiled(lambda x: model(x))
+
+    def train(self, folder=None, count=4, **options):
+        torch.manual_seed(1)
+        optimizer = sgd(self.model)
+        if folder is None:
+            trained(self.forward, optimizer, batches(count))
+            return self
+        with bp.watch(self.watched, folder, optimizer=optimizer, every=2, **options):
+            trained(self.forward, optimizer, batches(count))
+        return self
+
+    def parameters(self):
+        return list(self.model.parameters())
+
+
+HOW = {
+    "eager": lambda made: None,
+    "a model": Compiled.whole,
+    "in place": Compiled.in_place,
+    "a part": Compiled.part,
+    "a function": Compiled.function,
+}
+
+
+def rows(folder):
+    with bp.open_run(folder) as run:
+        return {
+            (int(step), name, field): number
+            for step in run.steps for name, fields in run.at(step).items() for field, number in fields.items()
+        }  # fmt: skip
+
+
+def same_rows(folder, other):
+    found, expected = rows(folder), rows(other)
+    assert found.keys() == expected.keys()
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("how", [one for one in HOW if one != "eager"])
+def test_rows_and_training_are_those_of_the_uncompiled_and_unwatched_model(tmp_path, how):
+    """A write in place and a module that returns what one inside of it returned included."""
+    bare = Compiled(how).train()
+    watched = Compiled(how).train(tmp_path / "compiled")
+    Compiled("eager").train(tmp_path / "eager")
+    assert (bare.graphs.frame_count, watched.graphs.frame_count) == (1, 2)  # for steps that are taken, and not
+    assert all(map(torch.equal, watched.parameters(), bare.parameters()))
+    same_rows(tmp_path / "compiled", tmp_path / "eager")
+    with bp.open_run(tmp_path / "compiled") as run:
+        assert [run.at(step).backwards for step in run.steps] == [1, 1]
+
+
+class Checkpointed(Net):
+    def forward(self, x):
+        return self.head(checkpoint(self.body, self.embed(x), use_reentrant=False))
+
+
+class Many(Checkpointed):
+    """Containers, numbers that are no floats, transforms, no_grad, autocast, complex and no numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.pair, self.fourier, self.empty, self.coarse = Pair(), Fourier(), nn.Identity(), nn.Linear(4, 4)
+
+    def forward(self, x):
+        first, rest = self.pair(self.embed(x))
+        slope = torch.func.grad(lambda y: self.coarse(y).sum())(first)
+        with torch.no_grad():
+            slope = slope + self.embed(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            coarse = self.coarse(first + torch.vmap(self.embed)(x))
+        mixed = self.fourier(coarse.float() + rest["a.b"] + slope).abs()
+        return self.head(checkpoint(self.body, mixed, use_reentrant=False)) + self.empty(x[:0]).sum()
+
+
+class Pair(nn.Module):
+    def forward(self, x):
+        return x * 2, {"a.b": x + 1, "none": None, "numbers": x.argmax()}
+
+
+class Fourier(nn.Module):
+    def forward(self, x):
+        return torch.fft.fft(x)
+
+
+def test_a_model_of_many_kinds_of_code_has_the_same_rows(tmp_path):
+    bare = Compiled("a model", Many).train()
+    watched = Compiled("a model", Many).train(tmp_path / "compiled")
+    Compiled("eager", Many).train(tmp_path / "eager")
+    assert watched.graphs.frame_count == 2
+    assert all(map(torch.equal, watched.parameters(), bare.parameters()))
+    same_rows(tmp_path / "compiled", tmp_path / "eager")
+
+
+@pytest.mark.parametrize("options", [{}, {"values": False}, {"gradients": False}], ids=str)
+def test_what_a_checkpoint_around_a_compiled_part_computes_again_is_counted_once(tmp_path, options):
+    Compiled("a part", Checkpointed).train(tmp_path / "compiled", **options)
+    Compiled("eager", Checkpointed).train(tmp_path / "eager", **options)
+    same_rows(tmp_path / "compiled", tmp_path / "eager")
+
+
+def test_micro_batches_and_an_evaluation(tmp_path):
+    made = Compiled("a model")
+    optimizer = sgd(made.model)
+    with bp.watch(made.watched, tmp_path, optimizer=optimizer):
+        for pair in batches(4).split(2):
+            for x in pair:
+                made.forward(x).sum().backward()
+            with torch.no_grad():
+                made.forward(pair[0])
+            optimizer.step()
+            optimizer.zero_grad()
+    with bp.open_run(tmp_path) as run:
+        for step in (0, 1):
+            found = run.at(step)
+            assert (found.backwards, found["body.0"]["value.count"], found["body.0"]["grad.count"]) == (2, 40, 40)
+            assert (found["return"]["grad.min"], found["return"]["grad.max"]) == (1, 1)
+
+
+def test_selected_names_alone_are_in_the_graph(tmp_path):
+    made = Compiled("a model").train(tmp_path, select=["body.1", "head.weight"])
+    assert made.graphs.frame_count == 2
+    with bp.open_run(tmp_path) as run:
+        assert run.names == ["body.1", "head.weight"]
+
+
+def test_after_the_watch_nothing_is_left_in_the_graph(tmp_path):
+    made = Compiled("a model").train(tmp_path)
+    bare = Compiled("a model").train().train()
+    made.train()
+    assert all(map(torch.equal, made.parameters(), bare.parameters()))
+    assert not torch.nn.modules.module._global_forward_hooks
+
+
+# what was compiled before
+
+
+WHAT = {
+    "a model": "the model (Net)",
+    "in place": "the model (Net)",
+    "a part": "'body'",
+    "a function": "Compiled.function.<locals>.<lambda>()",
+}
+
+
+@pytest.mark.parametrize(("how", "what"), WHAT.items(), ids=WHAT)
+def test_what_ran_compiled_before_the_watch_is_an_error_that_names_it(tmp_path, how, what):
+    made = Compiled(how).train()
+    text = message(bp.Unsupported, lambda: made.train(tmp_path))
+    assert text.startswith(f"{what} ")
+    assert "was compiled and run before it was watched" in text
+    assert text.splitlines()[1:] == [
+        f"  asked: bp.watch({type(made.watched).__name__}, {str(tmp_path)!r})",
+        "  found: it has run in this step, and no module inside of it was seen",
+        "  why:   its code was fixed when it was compiled, and runs on without what a watch puts in",
+        "  next:  call bp.watch(...) before what is compiled runs for the first time, or torch.compiler.reset() before "
+        "bp.watch(...)",
+    ]
+    torch.compiler.reset()
+    made.train(tmp_path)
+    with bp.open_run(tmp_path) as run:
+        assert "body.0" in run.at(0)
+
+
+def test_what_was_compiled_for_an_evaluation_alone_is_compiled_anew(tmp_path):
+    made = Compiled("a model")
+    with torch.no_grad():
+        made.forward(batches(1)[0])
+    made.train(tmp_path)
+    with bp.open_run(tmp_path) as run:
+        assert "body.0" in run.at(0)
+
+
+def test_another_model_of_the_same_class_that_was_compiled_is_no_error(tmp_path):
+    Compiled("a model").train()
+    made = Compiled("eager")
+    made.model.unused = nn.Linear(2, 2)
+    made.train(tmp_path)
