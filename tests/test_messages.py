@@ -111,6 +111,15 @@ WRONG = {
     "open_run 3": lambda: bp.open_run(3),
     "open_run ''": lambda: bp.open_run(""),
     "allow=3": lambda: bp.guard(allow=3),
+    "sweep 3": lambda: bp.sweep(3, "u", replace=abs),
+    "sweep a class": lambda: bp.sweep(Net, "lin", replace=abs),
+    "sweep, select=3": lambda: bp.sweep(toy, 3, replace=abs),
+    "sweep, replace=3": lambda: bp.sweep(toy, "u", replace=3),
+    "sweep, axis='0'": lambda: bp.sweep(toy, "u", replace=abs, axis="0"),
+    "sweep, axis=0": lambda: bp.sweep(toy, "u", replace=abs, axis=0)(1.0, 2.0),
+    "sweep, of a vector": lambda: bp.sweep(vector, "x", replace=abs)(torch.ones(2)),
+    "sweep of nothing": lambda: bp.sweep(toy, "uu", replace=abs)(1.0, 2.0),
+    "sweep of a replacement with no value": lambda: bp.sweep(toy, "u", replace=lambda u: None)(1.0, 2.0),
 }  # fmt: skip
 INSIDE = re.compile(
     r"NoneType|\bof=''|no floating tensor; no|an object of type|\ba (int|object)\b|\bnot (int|str|list)\b| at 0x|"
