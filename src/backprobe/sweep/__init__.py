@@ -9,9 +9,10 @@ from typing import Any
 from backprobe.backends.discover import find_backend, find_program
 from backprobe.errors import Unsupported
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of
+from backprobe.probe.request import name_of, spelled_as
 from backprobe.record.containers import leaves
 from backprobe.recording import Recording
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 from backprobe.sweep.asked import Asked
 from backprobe.sweep.result import Sweep
 
@@ -78,6 +79,10 @@ class SweepRuns(Asked):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Sweep:
         """Run the target as it is, and once for each value, or part of one, that is replaced."""
+        with FRAMES_OF_PROGRAM, spelled_as(r"^bp\.probe\((?!.*\), for every name)", "bp.sweep("):
+            return self._swept(args, kwargs)
+
+    def _swept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sweep:
         from backprobe.sweep.runs import Runs  # which imports NumPy
 
         if find_program(self.backend, self.target, None) is not None:
