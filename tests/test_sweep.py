@@ -280,3 +280,22 @@ def test_the_output_stays_the_same_where_replacing_cuts_it_off():
 
     found = bp.sweep(several, "u", replace=lambda u: u.detach() * 0, approximate=True)(X.clone().requires_grad_())
     assert (found.output, found.outputs) == (-2.0, {"u": 0.0})
+
+
+def test_a_local_with_the_name_of_a_module():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.out = nn.Linear(2, 2), nn.Linear(2, 1)
+
+        def forward(self, x):
+            hidden = self.hidden(x).relu()
+            return self.out(hidden + 1).sum()
+
+    torch.manual_seed(0)
+    model, x, other = Net(), torch.ones(1, 2), torch.ones(1, 2) * 5
+    for replace in (torch.zeros_like, bp.probe(model, ":hidden")(other)):
+        value = model.hidden(other).relu() if isinstance(replace, bp.Recording) else torch.zeros(1, 2)
+        assert bp.sweep(model, ":hidden", replace=replace)(x).outputs == {"hidden": model.out(value + 1).sum().item()}
+    found = bp.sweep(model, [":hidden", "hidden"], replace=torch.zeros_like)(x)
+    assert list(found.outputs) == ["hidden", ":hidden"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -20,6 +20,7 @@ from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import name_of
 from backprobe.record.brief import written
 from backprobe.record.entries import Entry, GradStatus
+from backprobe.record.names import strip
 from backprobe.record.patterns import compile_pattern, texts_of
 from backprobe.recording import Recording
 from backprobe.show.progress import progress
@@ -33,9 +34,15 @@ Index = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One run: which value is replaced, or which part of it, where the values are taken apart."""
+    """One run: which value is replaced, or which part of it, where the values are taken apart.
+
+    ``key`` is its full name, which has one reading: a bare ``u`` may also be a module. It has counts where it needs
+    them, since JAX counts nothing while it traces.
+    """
 
     name: str
+    key: str
+    entry: Entry
     index: Index = ()
 
     @property
@@ -59,15 +66,16 @@ class Runs:
         """All of them, in the order in which the program computes the values."""
         first = self._recorded(self.asked.select, None, backward=self.asked.approximate)
         self.of = self._of(first)
-        entries = self._replaceable(first)
-        self._refuse_unlike(entries)
-        steps = [step for name, entry in entries.items() for step in self._steps(name, entry)]
+        values = self._replaceable(first)
+        for value in values:
+            self._refuse_unlike(value)
+        steps = [step for value in values for step in self._steps(value)]
         output = self._output(first)
         try:
             with progress(f"sweeping {name_of(self.asked.target)}", len(steps)) as advance:
                 for step in steps:
                     advance(step.shown)
-                    self.done.append(self._replaced(step, entries[step.name]))
+                    self.done.append(self._replaced(step))
         except KeyboardInterrupt as stop:
             vars(stop)["so_far"] = self._sweep(first, output)
             raise
@@ -84,12 +92,12 @@ class Runs:
         path = first.outputs[0].name.partition("return.")[2]
         return path if self.asked.of is None and path else self.asked.of
 
-    def _recorded(self, select: Any, replace: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
+    def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
         """One run of the program, with random numbers as in each of them."""
         with self.variations.same_numbers():
             return Probe(
-                self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward), replace=replace,
-                options=Options(backward=backward), backend=self.asked.backend,
+                self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward),
+                replace=replaced, options=Options(backward=backward), backend=self.asked.backend,
             )(*self.args, **self.kwargs)  # fmt: skip
 
     def _one(self, output: Any) -> Any:
@@ -110,7 +118,7 @@ class Runs:
 
     # which values
 
-    def _replaceable(self, recording: Recording) -> dict[str, Entry]:
+    def _replaceable(self, recording: Recording) -> list[Step]:
         """The values that the patterns match, each once, by the first name that they match. Raises NothingMatched."""
         record, entries = recording.record, recording.record.entries
         compiled = [compile_pattern(text, in_function=self.in_function) for text in texts_of(self.asked.select)]
@@ -119,65 +127,71 @@ class Runs:
         for full, at in record.names.items():
             is_wanted = not wanted or any(one.matches(full) for one in wanted)
             if is_wanted and not any(one.matches(full) for one in unwanted) and at not in record.outputs:
-                found.setdefault(at, record.printed[full])
-        tensors = {name: entries[at] for at, name in found.items() if _is_floating(entries[at])}
-        absent = [name for at, name in found.items() if entries[at].status is GradStatus.NOT_EXECUTED]
+                found.setdefault(at, full)
+        names = {at: record.printed[full] for at, full in found.items()}
+        tensors = [
+            Step(names[at], strip(full) if strip(names[at]) == names[at] else full, entries[at])
+            for at, full in found.items() if _is_floating(entries[at])
+        ]  # fmt: skip
+        absent = [name for at, name in names.items() if entries[at].status is GradStatus.NOT_EXECUTED]
         if absent:
             self.notes.append(f"did not run, and was not replaced: {listed(absent)}")
         if not tensors:
             raise NothingMatched(
                 f"{written(self.asked.select)} matches nothing in {name_of(self.asked.target)} that can be replaced",
-                asked=self.asked.call, found=quoted(list(found.values())) if found else "the output alone",
+                asked=self.asked.call, found=quoted(list(names.values())) if names else "the output alone",
                 why="a sweep replaces floating-point tensors, and leaves the output as it is",
                 next=f"print(bp.probe({name_of(self.asked.target)})), for every name",
             )  # fmt: skip
         return tensors
 
-    def _refuse_unlike(self, entries: Mapping[str, Entry]) -> None:
+    def _refuse_unlike(self, value: Step) -> None:
         """Raise BadOption, before anything is replaced, where the other recording has no value that fits."""
         other = self.asked.replace
         if not isinstance(other, Recording):
             return
-        for name, entry in entries.items():
-            try:
-                given = other[name]
-            except LookupError as error:
+        try:
+            given = other[value.key]
+        except LookupError as error:
+            raise BadOption(
+                f"the other recording has no single value named {value.name!r}", asked=self.asked.call,
+                found=str(error).partition("\n")[0], why="each value is replaced by that of the same name",
+                next=f"clean = bp.probe({name_of(self.asked.target)}, {written(self.asked.select)}, ...)(...)",
+            ) from error  # fmt: skip
+        for part in ("shape", "dtype"):
+            own, its = getattr(value.entry, part), getattr(given, part)
+            if own != its:
                 raise BadOption(
-                    f"the other recording has no single value named {name!r}", asked=self.asked.call,
-                    found=str(error).partition("\n")[0], why="each value is replaced by that of the same name",
-                    next=f"clean = bp.probe({name_of(self.asked.target)}, {written(self.asked.select)}, ...)(...)",
-                ) from error  # fmt: skip
-            for part in ("shape", "dtype"):
-                own, its = getattr(entry, part), getattr(given, part)
-                if own != its:
-                    raise BadOption(
-                        f"{name!r} has another {part} in the other recording", asked=self.asked.call,
-                        found=f"{part} {its} in the place of {own}", why="the program goes on with it",
-                        next="arguments of the same shapes and dtypes for both runs",
-                    )  # fmt: skip
+                    f"{value.name!r} has another {part} in the other recording", asked=self.asked.call,
+                    found=f"{part} {its} in the place of {own}", why="the program goes on with it",
+                    next="arguments of the same shapes and dtypes for both runs",
+                )  # fmt: skip
 
-    def _steps(self, name: str, entry: Entry) -> Iterator[Step]:
+    def _steps(self, value: Step) -> Iterator[Step]:
         """The runs for one value. Raises BadOption."""
+        entry = value.entry
         shape = (entry.shape or ())[len(entry.axes) :]  # as the program has it where it is computed many times at once
         axes = [axis + len(shape) * (axis < 0) for axis in self.asked.axes]
         if not all(0 <= axis < len(shape) for axis in axes) or len({*axes}) < len(axes):
             raise BadOption(
-                f"{name!r} does not have these axes", asked=f"axis={written(self.asked.axis)}", found=f"shape {shape}",
-                why="each index along an axis has a run of its own",
+                f"{value.name!r} does not have these axes", asked=f"axis={written(self.asked.axis)}",
+                found=f"shape {shape}", why="each index along an axis has a run of its own",
                 next=f"an axis from 0 to {len(shape) - 1}" if shape else "values that have axes",
             )  # fmt: skip
         for places in itertools.product(*(range(shape[axis]) for axis in axes)):
             chosen = dict(zip(axes, places, strict=True))
-            yield Step(name, tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1)))
+            yield replace(
+                value, index=tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))
+            )
 
     # one of them
 
-    def _replaced(self, step: Step, entry: Entry) -> Replaced:
+    def _replaced(self, step: Step) -> Replaced:
         """The run that replaces this."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
-        recording = self._recorded(step.name, {step.name: what})
+        recording = self._recorded(step.key, {step.key: what})
         places = tuple(one for one in step.index if not isinstance(one, slice))
-        approximation = self._approximation(entry, recording) if self.asked.approximate else None
+        approximation = self._approximation(step.entry, recording) if self.asked.approximate else None
         return Replaced(step.name, places, step.shown, self._output(recording), approximation)
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
