@@ -18,7 +18,7 @@ HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich",
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
-    "Alert",
+    "Alert", "RunReport",
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Check", "CheckReport",
     "Derivation", "DiffReport", "Divergence", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus",
     "BackwardOp", "NoBackend",

@@ -1,6 +1,7 @@
 """The gradient of any value inside a computation, by name."""
 
 from backprobe.alerts import Alert
+from backprobe.charts.report import RunReport
 from backprobe.check import Check, CheckReport, WrongDerivative, check
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
@@ -93,6 +94,7 @@ __all__ = [
     "Recording",
     "Report",
     "Run",
+    "RunReport",
     "Source",
     "StaleSource",
     "Stamp",

@@ -16,6 +16,7 @@ from backprobe.record.brief import cut, kind, written
 from backprobe.record.names import COUNT, canonical, nearest, outside
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.charts.report import RunReport
     from backprobe.storage.runs.merged import RunReader
 
 NEAR = 3  # steps on each side that an error names
@@ -169,6 +170,40 @@ class Run:
         from backprobe.alerts import alerts
 
         return alerts(self._reader)
+
+    def report(self, name: str | None = None, step: int | None = None) -> RunReport:
+        """The run in 80 columns: alerts, the tree of its modules over the steps, and gradients across depth.
+
+        With ``name`` every field of one name, with ``step`` all names at one step. ``backprobe report RUN`` prints it.
+        Raises UnknownName, AmbiguousName, BadName and UnknownStep.
+        """
+        from backprobe.charts import data
+        from backprobe.charts.overview import overview
+        from backprobe.charts.report import RunReport
+        from backprobe.charts.single import one_name, one_step
+
+        reader, folder = self._reader, str(self.folder)
+        full = None if name is None else self._resolve(name, f"run.report(name={cut(written(name))})")
+        if step is not None:
+            found = self.at(step)
+            rows: Mapping[str, Mapping[str, float]] = found if full is None else {full: found[full]}
+            heading = repr(found).removeprefix("<backprobe.Step").removesuffix(">")
+            return RunReport(
+                f"step {found.step} of {folder!r}",
+                lambda: one_step(f"step{heading}", rows),
+                lambda: {"run": folder, **data.of_step(found.step, rows)},
+            )
+        if full is not None:
+            return RunReport(
+                f"{full!r} in {folder!r}",
+                lambda: one_name(reader, full, self.alerts),
+                lambda: {"run": folder, **data.of_name(reader, full)},
+            )
+        return RunReport(
+            folder,
+            lambda: overview(reader, str(self), self.alerts),
+            lambda: {"run": folder, **data.of_run(reader), **data.of_report(self.alerts)},
+        )
 
     def to_arrow(self) -> Any:
         """The whole run as a ``pyarrow.Table``: a row for each step, name and kind, with all statistics.

@@ -57,7 +57,7 @@ class History:
     def __init__(self, reader: RunReader, until: int | None = None) -> None:
         self.reader = reader
         rows = list(reader.rows().values())
-        self.own = {row.name for row in rows if row.kind == "param" or (row.kind == "grad" and row.merge == "once")}
+        self.own = reader.parameters()
         self.rows = rows
         info = reader.info()
         is_kept = (info["skipped"] == 0) & (info["step"] <= (until if until is not None else numpy.inf))

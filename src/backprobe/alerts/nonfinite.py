@@ -10,7 +10,8 @@ from backprobe.alerts.alert import Alert, Seen, alert
 from backprobe.alerts.history import History, Mask, Table
 
 BY_ANY = (
-    "any NaN or Inf counts (no threshold); steps that a GradScaler skipped are left out, and values that are always so"
+    "any NaN or Inf counts (no threshold), but for steps that a GradScaler skipped, and for Inf in values that have it "
+    "from the first step on, as masks do"
 )
 KINDS = ("nan", "posinf", "neginf")
 

@@ -79,6 +79,18 @@ class Watching(AbstractContextManager["Watching"], Protocol):
         """Watch no more; the program goes on as if nothing had been watched."""
 
 
+class ScriptListener(Protocol):
+    """What is told of a script whose models are not known."""
+
+    @abstractmethod
+    def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:
+        """The script is about to call a model that these optimizers train, for the first time."""
+
+    @abstractmethod
+    def lost(self, loss: Any) -> None:
+        """``backward()`` is about to run on one number, which nothing has scaled."""
+
+
 class Watches(Protocol):
     """The capability of a backend."""
 
@@ -89,6 +101,10 @@ class Watches(Protocol):
     def untrained(self, model: Any, options: WatchOptions) -> Mapping[str, list[str]]:
         """The names of parameters that are ``frozen`` as the training begins, and that are ``left_out`` of it."""
         return {}
+
+    def script(self, listener: ScriptListener) -> AbstractContextManager[None] | None:
+        """While this is open, the models that the program trains are found; None where that is not known how."""
+        return None
 
     def rank(self) -> int:
         """The number of this process, of several that train together."""

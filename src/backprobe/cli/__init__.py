@@ -15,6 +15,7 @@ from backprobe.cli import program as programs
 from backprobe.cli import script
 from backprobe.cli.compared import compared
 from backprobe.cli.refusal import INTERRUPTED, Verbs
+from backprobe.cli.watched import watched
 from backprobe.draw import check_path
 from backprobe.errors import BadOption, NothingToDifferentiate, installed
 from backprobe.show.printing import echo
@@ -255,6 +256,50 @@ def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict:
     """
     report = compared(first, second, words, **options)
     _answer(report, strict, json.dumps(report.data, indent=2) if as_json else None)
+
+
+@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--into", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
+@click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
+@click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
+@click.option("--updates", is_flag=True, help="What each step adds to the parameters, too; a copy of them is kept.")
+@click.option("--histogram", type=int, default=0, metavar="N", help="Count magnitudes in each N-th step.")
+@click.argument("script", metavar="SCRIPT")
+@click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[ARGS]...")
+def watch(script: str, words: tuple[str, ...], into: str | None, append: bool, **options: Any) -> NoReturn:
+    """Run a PyTorch script, and record what its models do while they train.
+
+    \b
+    backprobe watch train.py --lr 0.1
+    backprobe watch --every 10 --into runs/exp1 train.py --lr 0.1
+
+    The script runs as "python train.py --lr 0.1" would. Each model that an optimizer trains has a run of its own, in
+    a folder of its class's name: backprobe report shows it. Options of ours come before the script.
+
+    The exit status is the script's own.
+    """
+    watched(script, words, into, append, **options)
+
+
+@main.command()
+@click.argument("run", metavar="RUN")
+@click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
+@click.option("--step", type=int, metavar="N", help="All names at this step.")
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def report(run: str, name: str | None, step: int | None, as_json: bool) -> NoReturn:
+    """Show the run of a watched training: what goes wrong, and its modules over the steps.
+
+    \b
+    backprobe report runs/exp1
+    backprobe report runs/exp1 --name h.3.attn
+    backprobe report runs/exp1 --step 120
+
+    RUN is the folder that bp.watch was given; it may still be written. The exit status is 1 if there are alerts.
+    """
+    with bp.open_run(run) as opened:
+        shown = opened.report(name, step)
+        echo(json.dumps(shown.data) if as_json else str(shown))
+        sys.exit(int(bool(name is None and step is None and opened.alerts.findings)))
 
 
 @main.command()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
@@ -23,6 +23,7 @@ from backprobe.probe.training_loop import LISTENING, Part, Stopped, TrainingLoop
 from backprobe.record.brief import place
 from backprobe.record.entries import Record
 from backprobe.recording import Recording
+from backprobe.source.main_module import as_main, compiled
 
 STOPPED = "this is iteration {} of those that run backward(); the script was stopped after it"
 CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked, in {}"
@@ -102,8 +103,8 @@ class Script:
         self.passed = loop.passed
         gradients = ScriptGradients(self.probe, self._taken, self.judge)
         loop.without_blocks = gradients.listen
-        with self._as_main() as main:
-            code = compile(Path(self.file).read_bytes(), str(main.__file__), "exec", dont_inherit=True)
+        with as_main(self.arguments) as main:
+            code = compiled(main)
             try:
                 loop.start()
                 try:
@@ -125,19 +126,6 @@ class Script:
         block = ScriptBlock(probe, backend, frame)
         block.passed = self.passed
         return block
-
-    @contextmanager
-    def _as_main(self) -> Iterator[ModuleType]:
-        """The module that the script is, with the arguments and the path that it would have."""
-        main = ModuleType("__main__")
-        main.__file__ = os.path.abspath(self.file)
-        before = sys.argv, list(sys.path), sys.modules["__main__"]
-        sys.argv, sys.modules["__main__"] = self.arguments, main
-        sys.path.insert(0, str(Path(self.file).resolve().parent))
-        try:
-            yield main
-        finally:
-            sys.argv, sys.path[:], sys.modules["__main__"] = before
 
     def _over(self, block: Part, error: BaseException | None) -> bool:
         """A part of the script is over. Is enough known?"""

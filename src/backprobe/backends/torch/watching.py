@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -37,9 +37,19 @@ from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.backends.torch.untrained_parameters import untrained
+from backprobe.backends.torch.watched_scripts import WatchedScript
 from backprobe.backends.torch.watched_selection import WatchedSelection, unwrapped, watched_parameters, watched_parts
 from backprobe.backends.torch.watched_steps import OptimizerSteps, refuse_others
-from backprobe.backends.watches import BACKWARD, GRADIENT, VALUE, StepListener, Watches, Watching, WatchOptions
+from backprobe.backends.watches import (
+    BACKWARD,
+    GRADIENT,
+    VALUE,
+    ScriptListener,
+    StepListener,
+    Watches,
+    Watching,
+    WatchOptions,
+)
 from backprobe.errors import Unsupported
 from backprobe.record.containers import leaves
 from backprobe.record.names import quote_path
@@ -305,6 +315,9 @@ class TorchWatches(Watches):
 
     def untrained(self, model: Module, options: WatchOptions) -> Mapping[str, list[str]]:
         return untrained(model, options.optimizers)
+
+    def script(self, listener: ScriptListener) -> AbstractContextManager[None]:
+        return WatchedScript(listener).listening()
 
     def rank(self) -> int:
         distributed = torch.distributed

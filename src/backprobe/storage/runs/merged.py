@@ -10,6 +10,7 @@ import numpy
 from numpy.typing import NDArray
 
 from backprobe.errors import BadRun
+from backprobe.findings.phrasing import listed
 from backprobe.record.exponents import Exponents, merged_exponents
 from backprobe.record.statistics import (
     COLUMNS,
@@ -40,13 +41,19 @@ def open_ranks(folder: Path, asked: str) -> RunReader:
         if one.name[len(before) : -len(after)].isdecimal()
     }  # fmt: skip
     if not found:
-        what = "a folder without one" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
-        raise BadRun(
-            f"{folder} is not a run: it has no {FILE.format(0)}", asked=asked, found=what,
-            next="the folder that bp.watch(model, folder) was given",
-        )  # fmt: skip
+        raise _no_run(folder, asked)
     kept_open = len(found) <= MOST_OPEN
     return RunReader({rank: RankFile(found[rank], asked, kept_open) for rank in sorted(found)})
+
+
+def _no_run(folder: Path, asked: str) -> BadRun:
+    """The error for a folder without a rank's file."""
+    what = "a folder without one" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
+    inside = sorted({one.parent.name for one in folder.glob(f"*/{FILE.format('*')}")})
+    known = "the folder that bp.watch(model, folder) was given"
+    if inside:
+        what, known = f"a folder of runs: {listed(inside)}", f"bp.open_run({str(folder / inside[0])!r})"
+    return BadRun(f"{folder} is not a run: it has no {FILE.format(0)}", asked=asked, found=what, next=known)
 
 
 class RunReader:
@@ -70,6 +77,13 @@ class RunReader:
         for rank in self.ranks.values():
             found |= {key: row for key, row in rank.index().keys.items() if key not in found}
         return found
+
+    def parameters(self) -> dict[str, None]:
+        """The names of parameters: what has numbers of its own in a step, or gradients that each process has whole."""
+        rows = self.rows().values()
+        return dict.fromkeys(
+            row.name for row in rows if row.kind == "param" or (row.kind == "grad" and row.merge == "once")
+        )
 
     def aliases(self) -> dict[str, str]:
         found: dict[str, str] = {}

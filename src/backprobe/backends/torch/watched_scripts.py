@@ -1,0 +1,96 @@
+"""A script of which nothing is known: the models that it calls, and the optimizers that it made for them.
+
+PyTorch's hooks on all modules say which module is called from outside of any other, before it computes: so the first
+step is whole. Its optimizers are those that hold one of its parameters.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.amp import GradScaler
+from torch.nn import Module
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim import Optimizer
+
+from backprobe.backends.patching import listening
+from backprobe.backends.torch.optimizer_steps import parameters
+from backprobe.backends.watches import ScriptListener
+
+T = TypeVar("T")
+
+
+class WatchedScript:
+    """Hears one script, in the thread that it runs in."""
+
+    def __init__(self, listener: ScriptListener) -> None:
+        self.listener = listener
+        self.thread = threading.get_ident()
+        self.optimizers: list[weakref.ref[Optimizer]] = []
+        self.scalers: list[weakref.ref[GradScaler]] = []
+        self.known: weakref.WeakSet[Module] = weakref.WeakSet()  # models that were found, and all in them
+        self.running: list[Module] = []
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Within this context its models are heard."""
+        with ExitStack() as installed:
+            for kind, made in ((Optimizer, self.optimizers), (GradScaler, self.scalers)):
+                installed.enter_context(listening(kind, "__init__", _remembering(made)))
+            installed.enter_context(listening(Tensor, "backward", self._backward))
+            for handle in (
+                register_module_forward_pre_hook(self._before),
+                register_module_forward_hook(self._after, always_call=True),
+            ):
+                installed.callback(handle.remove)
+            yield
+
+    def _before(self, module: Module, args: Any) -> None:
+        if torch.compiler.is_compiling() or threading.get_ident() != self.thread:
+            return
+        self.running.append(module)
+        if len(self.running) == 1 and torch.is_grad_enabled() and module not in self.known:
+            self._look(module)
+
+    def _after(self, module: Module, args: Any, output: Any) -> None:
+        if torch.compiler.is_compiling() or threading.get_ident() != self.thread or module not in self.running:
+            return
+        while self.running.pop() is not module:
+            pass
+
+    def _look(self, module: Module) -> None:
+        """Is it a model that an optimizer has? If none does so far, one may yet be made for it."""
+        own = set(module.parameters())
+        held = [optimizer for optimizer in _there(self.optimizers) if not own.isdisjoint(parameters(optimizer))]
+        if held:
+            self.known.update(module.modules())
+            scalers = self._scalers()
+            self.listener.found(module, held, scalers[-1] if scalers else None)
+
+    def _backward(self, following: Callable[..., Any], tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(tensor, Tensor) and tensor.numel() == 1 and not self._scalers():
+            self.listener.lost(tensor.detach())
+        return following(tensor, *args, **kwargs)
+
+    def _scalers(self) -> list[GradScaler]:
+        return [one for one in _there(self.scalers) if one.is_enabled()]
+
+
+def _there(made: Iterable[weakref.ref[T]]) -> list[T]:
+    return [one for one in (reference() for reference in made) if one is not None]
+
+
+def _remembering(made: list[weakref.ref[Any]]) -> Callable[..., Any]:
+    """What is called in the place of ``__init__``."""
+
+    def init(following: Callable[..., Any], instance: Any, *args: Any, **kwargs: Any) -> Any:
+        made.append(weakref.ref(instance))
+        return following(instance, *args, **kwargs)
+
+    return init

@@ -1,0 +1,74 @@
+"""A run as plain data, for JSON: numbers that are not finite are None."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from backprobe.alerts.alert import Alert
+from backprobe.charts.single import FIELDS
+from backprobe.charts.spark import ends
+from backprobe.findings.report import Report
+from backprobe.storage.runs.merged import LOGGED, RATIO, RunReader
+
+
+def of_report(report: Report) -> dict[str, Any]:
+    """The alerts."""
+    return {"alerts": [_alert(one) for one in report.findings if isinstance(one, Alert)], "notes": list(report.notes)}
+
+
+def _alert(one: Alert) -> dict[str, Any]:
+    return {
+        "kind": one.kind, "step": one.step, "name": one.name, "field": one.field, "number": plain(one.number),
+        "threshold": one.threshold, "headline": one.headline, "facts": list(one.facts), "remedy": one.remedy,
+    }  # fmt: skip
+
+
+def of_run(reader: RunReader) -> dict[str, Any]:
+    """The steps, and of each name the ends and extremes of its rms."""
+    info, rows = reader.info(), reader.rows()
+    names: dict[str, dict[str, Any]] = {name: {} for name, _ in rows}
+    for kind in dict.fromkeys(kind for _, kind in rows):
+        own = [name for name, other in rows if other == kind]
+        field = LOGGED if kind == LOGGED else f"{kind}.rms"
+        for name, numbers in zip(own, reader.field(own, field)[1], strict=True):
+            known = numbers[~numpy.isnan(numbers)]
+            if len(known):
+                found = (*ends(known), known.min(), known.max())
+                names[name][field] = dict(zip(("first", "last", "min", "max"), map(plain, found), strict=True))
+    return {
+        "steps": info["step"].tolist(),
+        "skipped": info["step"][info["skipped"] > 0].tolist(),
+        "names": names,
+    }
+
+
+def of_name(reader: RunReader, name: str) -> dict[str, Any]:
+    """Every field of a name at every step that has it."""
+    kinds = [kind for other, kind in reader.rows() if other == name]
+    fields = [LOGGED] if kinds == [LOGGED] else [f"{kind}.{field}" for kind in kinds for field in ("count", *FIELDS)]
+    fields += [RATIO] * ({"update", "param"} <= set(kinds))
+    read = {field: reader.field([name], field) for field in fields}
+    return {
+        "name": name,
+        "steps": next(iter(read.values()))[0].tolist(),
+        "fields": {field: [plain(number) for number in grid[0]] for field, (_, grid) in read.items()},
+    }
+
+
+def of_step(step: int, rows: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Every field of every name at a step."""
+    found = {name: {field: plain(number) for field, number in own.items()} for name, own in rows.items()}
+    return {"step": step, "names": found}
+
+
+def plain(number: Any) -> float | None:
+    """A number that JSON has.
+
+    >>> plain(numpy.float64(1.5)), plain(math.nan)
+    (1.5, None)
+    """
+    return float(number) if math.isfinite(number) else None

@@ -1,0 +1,126 @@
+"""A run as text: its alerts, the tree of its modules with their rms over the steps, and gradients across depth."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+
+import numpy
+
+from backprobe.charts.spark import LEVELS, WIDTH, Matrix, ends, levels, short, spark
+from backprobe.charts.tree import Line, lines, tree
+from backprobe.findings.phrasing import plural
+from backprobe.findings.report import Report
+from backprobe.storage.runs.merged import LOGGED, RunReader
+
+COLUMNS = 80
+MOST = 40  # lines of a tree
+ILL = ("nan", "posinf", "neginf")
+SIDE = 9  # characters of the number on each side of a line of columns
+DEEP = 60  # columns across depth
+MODULES = {"value": "value", "grad": "gradient"}
+OWN = {"param": "parameter", "grad": "gradient"}
+
+
+class Pictured:
+    """One kind of numbers of a run, as lines of columns by name."""
+
+    def __init__(self, reader: RunReader, kind: str, names: Sequence[str]) -> None:
+        self.names = {name: at for at, name in enumerate(names)}
+        statistic = LOGGED if kind == LOGGED else f"{kind}.rms"
+        self.steps, self.numbers = reader.field(names, statistic)
+        self.ill: Matrix = numpy.zeros_like(self.numbers)
+        for field in ILL if kind != LOGGED else ():
+            _, counts = reader.field(names, f"{kind}.{field}")
+            there = min(counts.shape[1], self.ill.shape[1])  # a step may have been written in between
+            self.ill[:, :there] += numpy.nan_to_num(counts)[:, :there]
+
+    def cell(self, name: str | None) -> str:
+        """The first number, the columns and the last number, as wide as a column of the table."""
+        if name not in self.names:
+            return " " * (2 * SIDE + WIDTH)
+        at = self.names[name]
+        there = ~numpy.isnan(self.numbers[at]) | (self.ill[at] > 0)
+        first, last = ends(self.numbers[at])
+        columns = spark(self.numbers[at][there], self.ill[at][there])
+        return f"{short(first):>{SIDE - 1}} {columns:<{WIDTH}} {short(last):<{SIDE - 1}}"
+
+
+def overview(reader: RunReader, heading: str, report: Report) -> str:
+    """The whole run."""
+    parts = [[heading], list(alerted(report))]
+    rows = reader.rows()
+    named = [row.name for row in rows.values() if row.kind == LOGGED]
+    if named:
+        logged = Pictured(reader, LOGGED, named)
+        parts.append([_line(Line(name, name, 0), [logged]) for name in named])
+    own = reader.parameters()
+    modules = [name for name in dict.fromkeys(name for name, _ in rows) if name not in own and name not in named]
+    parts.append(list(_table(reader, modules, MODULES)))
+    if len(own) <= MOST:
+        parts.append(list(_table(reader, [*own], OWN)))
+    else:
+        parts.append([f"{plural(len(own), 'parameter')}: --name {next(iter(own))} shows one of them"])
+    parts.append(list(_flow(reader, modules or [*own])))
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def alerted(report: Report) -> Iterator[str]:
+    """The alerts, in the width of a terminal."""
+    words = str(report).split("\n")
+    for line in words:
+        indent = len(line) - len(line.lstrip())
+        label, _, _ = line.lstrip().partition("  ")
+        extra = 7 if label in ("seen:", "next:") else 3 if label[:1].isdigit() else 2
+        yield from textwrap.wrap(
+            line, COLUMNS, subsequent_indent=" " * (indent + extra), break_long_words=False, break_on_hyphens=False
+        )
+
+
+def _table(reader: RunReader, names: Sequence[str], kinds: dict[str, str]) -> Iterator[str]:
+    """The tree of some names, with two kinds of numbers."""
+    there = {kind for name, kind in reader.rows() if name in set(names)}
+    shown = [kind for kind in kinds if kind in there]
+    if not shown:
+        return
+    pictured = [Pictured(reader, kind, [name for name in names if (name, kind) in reader.rows()]) for kind in shown]
+    titles = "".join(f"{'rms of ' + kinds[kind]:^{2 * SIDE + WIDTH}}" for kind in shown)
+    yield f"{'over the steps':<{COLUMNS - len(titles)}}{titles}".rstrip()
+    below = [Line(name, name, 0) for name in names] if kinds is OWN else lines(tree(names), MOST)
+    for line in below[:MOST]:
+        yield _line(line, pictured)
+    hidden = len(below[MOST:]) + sum(line.hidden for line in below)
+    if hidden:
+        yield f"{plural(hidden, 'name')} below these: --name shows one of them"
+
+
+def _line(line: Line, pictured: Sequence[Pictured]) -> str:
+    cells = "".join(one.cell(line.name) for one in pictured)
+    label = "  " * line.depth + line.label + (f" +{line.hidden}" if line.hidden else "")
+    room = COLUMNS - len(cells)
+    return (f"{label if len(label) < room else label[: room - 2] + '…':<{room}}{cells}").rstrip()
+
+
+def _flow(reader: RunReader, names: Sequence[str]) -> Iterator[str]:
+    """The gradient's rms across depth, at the first, the middle and the last step, on one scale."""
+    names = [name for name in names if (name, "grad") in reader.rows()]
+    names = [name for name in names if not any(other.startswith(f"{name}.") for other in names)] or names
+    if len(names) < 3:
+        return
+    steps, grid = reader.field(names, "grad.rms")
+    measured = numpy.flatnonzero(~numpy.isnan(grid).all(axis=0))
+    chosen = [int(at) for at in dict.fromkeys(measured[[0, len(measured) // 2, -1]])] if len(measured) else []
+    known = grid[:, chosen]
+    known = known[numpy.isfinite(known) & (known > 0)]
+    if not len(known):
+        return
+    low, high = float(known.min()), max(float(known.max()), 2 * float(known.min()))
+    yield f"rms of the gradient across depth, from {names[0]} to {names[-1]}, on one scale:"
+    yield f"{LEVELS[0]} is {short(low)}, {LEVELS[-1]} is {short(high)}"
+    for at in chosen:
+        yield f"step {steps[at]:<9}{levels(_thinned(grid[:, at]), low, high)}".rstrip()
+
+
+def _thinned(numbers: Matrix) -> Matrix:
+    """Not more than fit beside each other."""
+    return numbers if len(numbers) <= DEEP else numbers[numpy.linspace(0, len(numbers) - 1, DEEP).astype(int)]

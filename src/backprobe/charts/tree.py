@@ -1,0 +1,80 @@
+"""Names as a tree of their paths, folded where it is large."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from backprobe.record.names import outside
+
+
+@dataclass
+class Node:
+    """A part of the tree: what it is called here, its name in the run if it has one, and what is in it."""
+
+    label: str
+    name: str | None = None
+    inside: dict[str, Node] = field(default_factory=dict)
+
+    def count(self) -> int:
+        return sum(1 + one.count() for one in self.inside.values())
+
+
+@dataclass(frozen=True)
+class Line:
+    """A node as a line: how far it is in, and how many nodes below it are not shown."""
+
+    label: str
+    name: str | None
+    depth: int
+    hidden: int = 0
+
+
+def segments(name: str) -> list[str]:
+    """The parts of a name between dots; what a call returns is a part of its own.
+
+    >>> segments("h.0.attn:return.1"), segments("h.`a.b`")
+    (['h', '0', 'attn', 'return.1'], ['h', '`a.b`'])
+    """
+    read, found, start = outside(name), [], 0
+    for at, character in enumerate(name):
+        if read[at] and character in ".:":
+            found.append(name[start:at])
+            start = at + 1
+            if character == ":":
+                break
+    return [*found, name[start:]]
+
+
+def tree(names: Sequence[str]) -> Node:
+    """The tree of names: what the model itself returns first, all else in the order of the names."""
+    root = Node("")
+    results = [name for name in names if name.partition(".")[0] == "return"]
+    for name in results:
+        root.inside[name] = Node(name, name)
+    for name in names:
+        if name not in results:
+            node = root
+            for segment in segments(name):
+                node = node.inside.setdefault(segment, Node(segment))
+            node.name = name
+    return root
+
+
+def lines(root: Node, most: int) -> list[Line]:
+    """The tree as lines, as deep as there is room for."""
+    depth = 1
+    while _size(root, depth) < _size(root, depth + 1) <= most:
+        depth += 1
+    return list(_lines(root, depth, 0))
+
+
+def _size(node: Node, depth: int) -> int:
+    return sum(1 + _size(one, depth - 1) for one in node.inside.values()) if depth else 0
+
+
+def _lines(node: Node, left: int, depth: int) -> Iterator[Line]:
+    for one in node.inside.values():
+        yield Line(one.label, one.name, depth, one.count() if left == 1 else 0)
+        if left > 1:
+            yield from _lines(one, left - 1, depth + 1)

@@ -1,0 +1,65 @@
+"""A script on the command line that is watched while it trains, and ends as it would by itself."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import backprobe as bp
+from backprobe.cli.program import asked
+from backprobe.cli.program_error import show
+from backprobe.cli.refusal import STOPPED
+from backprobe.errors import BadOption
+from backprobe.findings.phrasing import plural
+from backprobe.show.printing import echo
+from backprobe.watch.script import ScriptWatch
+
+
+def watched(file: str, words: Sequence[str], into: str | None, append: bool, **options: Any) -> NoReturn:
+    """Run a script, and exit with its status: 1 where it raises, as of ``python file``. Raises BadOption."""
+    folder = Path(into or f"{Path(file).stem}.run")
+    _check(file, words, folder, append)
+    script = ScriptWatch(folder, partial(bp.watch, **options))
+    status: Any = None
+    try:
+        script.run([file, *words])
+    except SystemExit as error:
+        status = error.code
+    except KeyboardInterrupt:
+        status = STOPPED
+    except Exception as error:
+        if not script.runs and isinstance(error, bp.NoBackend):
+            raise
+        show(error)
+        status = 1
+    _say(script)
+    sys.exit(status)
+
+
+def _check(file: str, words: Sequence[str], folder: Path, append: bool) -> None:
+    if not Path(file).is_file():
+        raise BadOption(
+            f"there is no file {file!r}", asked=asked(file, *words), why="a script is watched as a whole",
+            next=asked("train.py"),
+        )  # fmt: skip
+    if folder.exists() and not append:
+        raise BadOption(
+            f"{folder} is there already", asked=asked(file, *words),
+            why="another training would go on behind its last step",
+            next=f"{asked('--into', f'{folder.stem}-2.run', file, *words)}, or with --append",
+        )  # fmt: skip
+
+
+def _say(script: ScriptWatch) -> None:
+    """What was watched, on standard error."""
+    for run in script.runs:
+        with bp.open_run(run.folder) as opened:
+            steps = plural(len(opened.steps), "step")
+        echo(f"watched {run.folder.name} for {steps}: backprobe report {run.folder}", err=True)
+    for error in script.refused:
+        echo(f"not watched: {error}", err=True)
+    if not script.runs and not script.refused:
+        echo("nothing was watched: no optimizer of PyTorch has parameters of a model that was called", err=True)

@@ -1,0 +1,48 @@
+"""A whole script, run as ``python script.py`` would run it, with every model watched that its optimizers train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from backprobe.backends.discover import load_backend
+from backprobe.backends.watches import ScriptListener
+from backprobe.errors import BackprobeError
+from backprobe.source.main_module import as_main, compiled
+
+
+class ScriptWatch(ScriptListener):
+    """One run of a script; its models' runs lie in ``folder``, each called like its class.
+
+    ``watch`` is given a model, a folder, and ``optimizer=`` and ``scaler=``: ``bp.watch`` with its other options. A
+    model that it refuses is trained without being watched, and in ``refused``.
+    """
+
+    def __init__(self, folder: Path, watch: Callable[..., Any]) -> None:
+        self.folder, self.watch = folder, watch
+        self.runs: list[Any] = []
+        self.refused: list[BackprobeError] = []
+        self.open = ExitStack()
+
+    def run(self, arguments: Sequence[str]) -> None:
+        """Run it to its end. Its errors are raised here, SystemExit with its status among them. Raises NoBackend."""
+        watches = load_backend("torch").watches
+        script = None if watches is None else watches.script(self)
+        assert script is not None  # PyTorch has it
+        with as_main(arguments) as main, self.open, script:
+            exec(compiled(main), vars(main))
+
+    def found(self, model: Any, optimizers: Sequence[Any], scaler: Any) -> None:
+        name = type(model).__name__
+        same = sum(run.folder.name.partition("-")[0] == name for run in self.runs)
+        folder = self.folder / (f"{name}-{same + 1}" if same else name)
+        try:
+            self.runs.append(self.open.enter_context(self.watch(model, folder, optimizer=[*optimizers], scaler=scaler)))
+        except BackprobeError as error:
+            self.refused.append(error)
+
+    def lost(self, loss: Any) -> None:
+        if len(self.runs) == 1:  # of several models it is not known whose loss it is
+            self.runs[0].log(loss=loss)

@@ -1,0 +1,128 @@
+"""``backprobe watch``: an unchanged script is watched, and ends as it would by itself."""
+
+import pytest
+import torch
+
+import backprobe as bp
+from commands import in_folder, invoked, refused
+
+TRAIN = """\
+import sys
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+frozen = nn.Linear(3, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loss_of = nn.MSELoss()
+for x in torch.randn(5, 8, 3):
+    with torch.no_grad():
+        net(x)
+    loss = loss_of(net(frozen(x)), x[:, :1])
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+print("loss", loss.item(), sys.argv, __name__)
+"""
+GAN = """\
+import torch
+from torch import nn
+
+class Maker(nn.Linear): pass
+class Judge(nn.Linear): pass
+
+maker, judge = Maker(2, 3), Judge(3, 1)
+first, second = (torch.optim.Adam(one.parameters()) for one in (maker, judge))
+for x in torch.randn(4, 8, 3):
+    second.zero_grad()
+    (judge(x) - judge(maker(torch.randn(8, 2)).detach())).mean().backward()
+    second.step()
+    first.zero_grad()
+    judge(maker(torch.randn(8, 2))).mean().backward()
+    first.step()
+"""
+SCALED = TRAIN.replace("loss.backward()", "scaler.scale(loss).backward()").replace(
+    "optimizer.step()", "scaler.step(optimizer); scaler.update()"
+).replace("loss_of =", "scaler = torch.amp.GradScaler('cpu')\nloss_of =")  # fmt: skip
+ENDS = {"0": "", "7": "sys.exit(7)", "1": "sys.exit('no')", "raised": "raise LookupError('mine')"}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    files = {"train.py": TRAIN, "gan.py": GAN, "scaled.py": SCALED}
+    files |= {f"ends{name}.py": TRAIN + f"{end}\n" for name, end in ENDS.items()}
+    with in_folder(tmp_path, monkeypatch, files) as made:
+        yield made
+
+
+def test_a_script_is_watched_and_prints_what_it_would(folder, capfd):
+    code, out, err = invoked("watch", "train.py", "--lr", "0.1")
+    assert code == 0
+    exec(compile(TRAIN, "train.py", "exec"), {"__name__": "__main__"})
+    loss = capfd.readouterr().out.split()[1]
+    assert out == f"loss {loss} ['train.py', '--lr', '0.1'] __main__\n"
+    assert err == "watched Sequential for 5 steps: backprobe report train.run/Sequential\n"
+    with bp.open_run("train.run/Sequential") as run:
+        assert run.steps.tolist() == list(range(5))
+        assert [run.at(step).backwards for step in range(5)] == [1] * 5
+        assert run.at(0)["0"]["value.count"] == run.at(0)["0"]["grad.count"] == 32  # not the call under no_grad
+        assert run.series("loss", "logged")[1][-1] == pytest.approx(float(loss))
+        assert "2.weight" in run.names
+
+
+def test_each_model_has_a_run(folder):
+    code, _, err = invoked("watch", "--every", "2", "--updates", "--into", "here", "gan.py")
+    assert (code, len(err.splitlines())) == (0, 2)
+    for name in ("Maker", "Judge"):
+        with bp.open_run(f"here/{name}") as run:
+            assert run.series("weight", "update.rms")[0].tolist() == [0, 2]
+            assert "loss" not in run.names
+    with bp.open_run("here/Judge") as run:
+        assert run.at(2).backwards >= 1
+
+
+def test_a_scaler_s_steps_are_its_own(folder):
+    assert invoked("watch", "scaled.py")[0] == 0
+    with bp.open_run("scaled.run/Sequential") as run:
+        assert run.series("loss scale", "logged")[1].tolist() == [65536.0] * 5
+        assert "loss" not in run.names
+
+
+@pytest.mark.parametrize(("name", "status"), [("0", 0), ("7", 7), ("1", 1), ("raised", 1)])
+def test_the_exit_status_is_the_script_s(folder, name, status):
+    code, _, err = invoked("watch", f"ends{name}.py")
+    assert code == status
+    assert ("LookupError: mine" in err) == (name == "raised")
+    with bp.open_run(f"ends{name}.run/Sequential") as run:
+        assert len(run.steps) == 5
+
+
+def test_nothing_is_left_behind(folder):
+    before = vars(torch.optim.Optimizer)["__init__"], vars(torch.Tensor)["backward"]
+    hooks = len(torch.nn.modules.module._global_forward_hooks), len(torch.nn.modules.module._global_forward_pre_hooks)
+    invoked("watch", "train.py")
+    assert (vars(torch.optim.Optimizer)["__init__"], vars(torch.Tensor)["backward"]) == before
+    after = len(torch.nn.modules.module._global_forward_hooks), len(torch.nn.modules.module._global_forward_pre_hooks)
+    assert after == hooks
+
+
+def test_a_run_that_is_there_is_not_mixed(folder):
+    invoked("watch", "train.py")
+    assert refused(invoked("watch", "train.py", "-x")) == (
+        "BadOption: train.run is there already\n  asked: backprobe watch train.py -x\n"
+        "  why:   another training would go on behind its last step\n"
+        "  next:  backprobe watch --into train-2.run train.py -x, or with --append\n"
+    )
+    assert invoked("watch", "--append", "train.py")[0] == 0
+    with bp.open_run("train.run/Sequential") as run:
+        assert (len(run.steps), len(run.attempts)) == (10, 2)
+
+
+def test_a_script_that_trains_nothing(folder):
+    (folder / "idle.py").write_text("print('done')\n")
+    code, out, err = invoked("watch", "idle.py")
+    assert (code, out) == (0, "done\n")
+    assert err == "nothing was watched: no optimizer of PyTorch has parameters of a model that was called\n"
+    assert not (folder / "idle.run").exists()
+    assert "BadOption: there is no file 'none.py'" in refused(invoked("watch", "none.py"))
