@@ -2,6 +2,7 @@
 
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy
 import pytest
@@ -435,3 +436,14 @@ def test_a_bfloat16_scalar_loads_to_numpy(tmp_path):
     rec = bp.probe(lambda x: x * 3)(torch.tensor(2.5, dtype=torch.bfloat16))
     value = round_trip(rec, tmp_path, to="numpy")["x"].value
     assert (value.shape, value.dtype.name, float(value)) == ((), "float32", 2.5)
+
+
+def test_a_recording_of_format_5_is_read():
+    """It was saved when a recording had one output."""
+    loaded = bp.load(Path(__file__).parent / "golden" / "format_5.recording")
+    assert list(loaded) == ["x", "w", "b", "u", "d", "v", "relu()", "add()"]
+    assert (loaded["x"].grad, loaded["d"].status, loaded.result["name"]) == (2.0, "detached", "toy")
+    assert loaded["u"].partials == {"x": 2.0, "w": 3.0}
+    assert loaded.path_sums.agree
+    assert loaded.output_keys == ()
+    assert bp.explain(loaded, "d").findings[0].source.text.strip() == "d = u.detach()"

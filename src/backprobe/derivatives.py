@@ -11,6 +11,7 @@ from backprobe.errors import BadOption, Unsupported
 from backprobe.probe import probe
 from backprobe.probe.output import SUMMED
 from backprobe.probe.request import spelled_as
+from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.recording import Recording
@@ -40,6 +41,7 @@ def jacobian(target: Any, name: str, *, of: Of = None, backend: str | None = Non
     """
 
     _check_name(name, f"bp.jacobian(f, {written(name)})")
+    refuse_several(of, f"bp.jacobian(f, {name!r}, ", f"bp.jacobian(f, {name!r}, of='ce'), once for each")
 
     def taken(*args: Any, **kwargs: Any) -> Any:
         made = probe(target, [name], of=of, cotangent=SUMMED, partials="full", backend=backend)
@@ -98,6 +100,7 @@ def hvp(target: Any, name: str, vector: Any, *, of: Of = None, backend: str | No
     """
 
     _check_name(name, f"bp.hvp(f, {written(name)}, vector)")
+    refuse_several(of, f"bp.hvp(f, {name!r}, vector, ", f"bp.hvp(f, {name!r}, vector, of='ce'), once for each")
 
     def taken(*args: Any, **kwargs: Any) -> Any:
         made = probe(target, [name], of=of, create_graph=True, backend=backend)

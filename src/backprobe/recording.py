@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
+from numbers import Real
 from typing import Any, NoReturn
 
 from backprobe.errors import AmbiguousName, BadOption, NotSaved, UnknownName
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import cut, kind, written
-from backprobe.record.entries import Entry, GradStatus, Record
+from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
 from backprobe.record.inputs import PathSums
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import nearest, of_graph, split, strip
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
+from backprobe.record.several import of_output
 from backprobe.record.stamp import Stamp
 from backprobe.show import table
 from backprobe.storage.recordings import read, save
+from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import Run
 
 NOT_KEPT = object()
@@ -153,19 +156,71 @@ class Recording(Mapping[str, Entry]):
                 wanted.add(position)
         return {entry.name: entry for at, entry in enumerate(self.record.entries) if at in wanted}
 
-    def grads(self) -> dict[str, Any]:
-        """The gradients that are there, by printed name, in the order of execution."""
+    def grads(self, key: str | None = None) -> dict[str, Any]:
+        """The gradients that are there, by printed name, in the order of execution.
+
+        Of several outputs they are those of the one with this ``key``. Raises BadOption without it, and UnknownName.
+        """
+        if key is not None:
+            return self.of(key).grads()
         known = self._now
-        if isinstance(known, Run):
+        if isinstance(known, Run) and not known.keys:
             return known.grads()
+        refuse_several(self, "rec.grads()", "rec.grads({})")
         return {name: entry.grad for name, entry in self._index.entries.items() if entry.status is GradStatus.OK}
 
+    @property
+    def output_keys(self) -> tuple[str, ...]:
+        """The keys of the outputs, where ``of=`` asked for several; else none."""
+        return tuple(self.record.by_output)
+
+    def of(self, key: str) -> Recording:
+        """The recording of one of several outputs: what a probe of that output alone gives. Raises UnknownName.
+
+        >>> import torch, backprobe as bp
+        >>> rec = bp.probe(lambda x: {"a": x * 2, "b": x * x}, of=["a", "b"])(3.0)
+        >>> rec.output_keys, rec.of("b")["x"].grad, rec.total()["x"].grad, rec.total({"a": 0.5, "b": 1})["x"].grad
+        (('a', 'b'), tensor(6.), tensor(8.), tensor(7.))
+        """
+        record = self.record
+        if str(key) not in record.by_output:
+            raise unknown_output(key, record.by_output, f"rec.of({key!r})")
+        return Recording(of_output(record, str(key)), self._result)
+
+    def total(self, weights: Mapping[str, float] | None = None) -> Recording:
+        """The recording of the sum of several outputs, each times its weight: no backward pass is run for it.
+
+        ``weights`` are by key, and an output that has none is no part of the sum; without them all are, as they are.
+        The output is the entry ``total()``. Raises BadOption and UnknownName.
+        """
+        record = self.record
+        found: Mapping[str, float | None] = dict.fromkeys(record.by_output) if weights is None else weights
+        asked = "rec.total()" if weights is None else f"rec.total({written(weights)})"
+        if not record.by_output:
+            raise BadOption(
+                "the recording is of one output already", asked=asked, found=repr(self),
+                next="bp.probe(f, of=['ce', 'kl']), for several outputs",
+            )  # fmt: skip
+        if not isinstance(weights, Mapping | None) or not found or not all(map(_is_weight, found.values())):
+            raise BadOption(
+                "weights are numbers by the keys of outputs", asked=asked, found=kind(weights),
+                next="rec.total({" + ", ".join(f"{key!r}: 1.0" for key in record.by_output) + "})",
+            )  # fmt: skip
+        for key in found:
+            if key not in record.by_output:
+                raise unknown_output(key, record.by_output, f"rec.total({{{key!r}: ...}})")
+        return Recording(summed(record, found), self._result)
+
     def missing(self) -> dict[str, Entry]:
-        """The entries without a gradient: each has its ``status`` and ``reason``."""
+        """The entries without a gradient, of several outputs of any of them: each has its ``status`` and ``reason``."""
         return {name: entry for name, entry in self._index.entries.items() if entry.status is not GradStatus.OK}
 
     def backward_order(self) -> list[str]:
-        """The names of the entries with a gradient in the order in which the backward pass visits them."""
+        """The names of the entries with a gradient in the order in which the backward pass visits them.
+
+        Raises BadOption for a recording of several outputs, each of which has a pass of its own.
+        """
+        refuse_several(self, "rec.backward_order()", "rec.of({}).backward_order()")
         return [self.record.entries[at].name for at in self.record.backward]
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -244,6 +299,22 @@ class BlockRecording(Recording):
             "a block returns nothing", asked="rec.result", found="the recording of a block",
             why="its values are variables of your own", next="rec.outputs, for what backward() was called on",
         )  # fmt: skip
+
+
+def refuse_several(recording: Recording, asked: str, instead: str) -> None:
+    """Raise BadOption for a recording of several outputs; ``instead`` is what to type, with a key in its braces."""
+    keys = recording.output_keys
+    if keys:
+        raise BadOption(
+            f"the recording is of several outputs: {listed(keys)}", asked=asked,
+            why="each of them has gradients of its own",
+            next=instead.format(repr(keys[0])) + ("" if "rec.of" not in instead else
+            f", or {instead.replace('rec.of({})', 'rec.total()')} for their sum"),
+        )  # fmt: skip
+
+
+def _is_weight(weight: Any) -> bool:
+    return weight is None or (isinstance(weight, Real) and not isinstance(weight, bool))
 
 
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)

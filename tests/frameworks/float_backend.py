@@ -10,7 +10,7 @@ import floats
 import numpy
 from floats import Scalar
 
-from backprobe.backends.facts import Around, Backward, Description, Options, Outcome, Ran
+from backprobe.backends.facts import Around, Backward, Description, Options, Outcome, Ran, Root
 from backprobe.backends.numpy import HostArrays
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.record.containers import exchanged
@@ -82,7 +82,7 @@ class FloatTape(Tape):
         inputs: Mapping[str, Any],
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
-    ) -> tuple[Any, Backward]:
+    ) -> tuple[Any, Sequence[Backward]]:
         def leaf(value: Any) -> Any:
             return Scalar(float(value), is_leaf=True) if isinstance(value, Scalar | float) else value
 
@@ -90,19 +90,18 @@ class FloatTape(Tape):
             name: exchanged(value, leaf, undo) if wrt is None or name in wrt else value
             for name, value in inputs.items()
         })  # fmt: skip
-        return ran.result, differentiate(ran)
+        return ran.result, [differentiate(root, ran.captures) for root in ran.roots]
 
     def release(self) -> None:
         """A scalar is kept by whoever computes with it, and a tape keeps none."""
 
 
-def differentiate(ran: Ran) -> Backward:
+def differentiate(root: Root, captures: Sequence[Capture]) -> Backward:
     """One backward pass; what is captured has its gradient from it."""
-    captures: Sequence[Capture] = ran.captures
-    found = floats.gradients(ran.output, 1.0 if ran.cotangent is None else ran.cotangent.number)
+    found = floats.gradients(root.output, 1.0 if root.cotangent is None else root.cotangent.number)
     position = {id(capture.scalar): at for at, capture in enumerate(captures)}
     outcomes = [_outcome(capture, found.get(id(capture.scalar)), position) for capture in captures]
-    order = [position[id(scalar)] for scalar in floats.ordered(ran.output) if id(scalar) in position]
+    order = [position[id(scalar)] for scalar in floats.ordered(root.output) if id(scalar) in position]
     return Backward(outcomes, tuple(order))
 
 

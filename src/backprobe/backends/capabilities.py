@@ -334,7 +334,7 @@ class Differentiator(ABC):
 
     @abstractmethod
     def differentiate(self, ran: Ran) -> None:
-        """The program is over: run backward, once. The output may be several, as a list, which are summed."""
+        """The program is over: run backward, once from each root."""
 
     @abstractmethod
     def give_up(self, why: Reason) -> None:

@@ -38,6 +38,7 @@ class Options:
     updates: bool = True  # with ``nonfinite``: are parameters looked at when they are written to?
     retain_graph: bool = False  # the program goes on to use its values
     backward: bool = True  # else the program is run, and nothing differentiated
+    several: bool = False  # does backward run from several outputs, one after another?
 
 
 class Description(NamedTuple):
@@ -83,12 +84,22 @@ class Backward:
 
 
 @dataclass(frozen=True)
+class Root:
+    """What one backward pass begins at: the output to differentiate, and its cotangent, None for ones.
+
+    In a block the output may be a list of tensors, which are summed.
+    """
+
+    output: Any
+    cotangent: Any = None
+
+
+@dataclass(frozen=True)
 class Ran:
-    """A program that has run: its result, the output to differentiate, its cotangent, and the captures."""
+    """A program that has run: its result, what is differentiated of it, one backward pass each, and the captures."""
 
     result: Any
-    output: Any
-    cotangent: Any
+    roots: Sequence[Root]
     captures: Sequence[Any]
 
 

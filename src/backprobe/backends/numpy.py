@@ -60,6 +60,21 @@ class HostArrays(Arrays):
         array = self.to_host(tensor)  # types that other packages add, such as bfloat16, print as numbers once widened
         return nested_text((array.astype(numpy.float32) if array.dtype.kind == "V" else array).tolist())
 
+    def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
+        summed = super().weighted([(weight, self.to_host(tensor)) for weight, tensor in terms])
+        return self.from_host(numpy.asarray(summed), str(summed.dtype))  # of numbers alone it is a scalar
+
+    def inner(self, cotangent: Any, tensor: Any) -> Any:
+        one, other = self.to_host(cotangent), self.to_host(tensor)
+        return self._of_dtype(numpy.sum(one.conj() * other).real, one)
+
+    def one(self, like: Any) -> Any:
+        return self._of_dtype(numpy.ones(()), self.to_host(like))
+
+    def _of_dtype(self, number: Any, like: Any) -> Any:
+        dtype = like.real.dtype
+        return self.from_host(numpy.asarray(number, dtype), str(dtype))
+
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:
         array = self.to_host(tensor)
         whole = _memory(array)

@@ -48,13 +48,13 @@ class Tape(Tensors, Callables, Protocol):
         inputs: Mapping[str, Any],
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
-    ) -> tuple[Any, Backward]:
-        """Run a program forward and backward: its result, and what backward gave.
+    ) -> tuple[Any, Sequence[Backward]]:
+        """Run a program forward, and backward from each of its roots: its result, and what each pass gave.
 
         ``inputs`` are what is differentiated, by name: those of a function, or none where the flags of the framework's
         own tensors stand. ``wrt`` names some of them. The program is given them made differentiable; what puts back the
-        old leaves of the caller's own containers is added to ``undo``. Backward runs once, and once more from each
-        capture to its inputs alone where partials are asked for.
+        old leaves of the caller's own containers is added to ``undo``. Backward runs once from each root, and once more
+        from each capture to its inputs alone where partials are asked for.
         """
 
     @abstractmethod
@@ -130,8 +130,8 @@ class BlockTape(Tape, Protocol):
         """A number that grows when more is known about gradients."""
 
     @abstractmethod
-    def backward(self, captures: Sequence[Any]) -> Backward:
-        """What backward has given these captures so far."""
+    def backward(self, captures: Sequence[Any]) -> Sequence[Backward]:
+        """What backward has given these captures so far: once, or once from each root that it was told to run from."""
 
 
 class Blocks(Protocol):

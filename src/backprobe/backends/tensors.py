@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, Protocol
 
 from backprobe.backends.facts import Description, Summary
@@ -82,6 +84,20 @@ class Arrays(Protocol):
 
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...
+
+    # sums of several outputs
+
+    def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
+        """The sum of tensors, each times its weight; None stands for 1."""
+        return reduce(add, [tensor if weight is None else tensor * weight for weight, tensor in terms])
+
+    @abstractmethod
+    def inner(self, cotangent: Any, tensor: Any) -> Any:
+        """Their inner product, the real part of it where they are complex: a tensor of one number."""
+
+    @abstractmethod
+    def one(self, like: Any) -> Any:
+        """The number 1 as a tensor with the dtype and on the device of another, real where that is complex."""
 
     @abstractmethod
     def encode(self, tensor: Any, blobs: dict[str, Any], seen: dict[Any, str]) -> dict[str, Any]:

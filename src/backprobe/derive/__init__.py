@@ -8,7 +8,7 @@ from typing import Any
 from backprobe.backends.discover import load_arrays
 from backprobe.errors import BadOption, installed
 from backprobe.record.brief import kind, written
-from backprobe.recording import Recording
+from backprobe.recording import Recording, refuse_several
 
 
 def derive(recording: Recording, name: str, of: str | None = None) -> Derivation:
@@ -94,6 +94,7 @@ def _check(recording: Any, name: str) -> None:
             asked=f"bp.derive({written(recording)}, {name!r})",
             next="bp.derive(bp.probe(f, partials=True)(x), 'x')",
         )  # fmt: skip
+    refuse_several(recording, f"bp.derive(rec, {name!r})", f"bp.derive(rec.of({{}}), {name!r})")
     if recording.path_sums is None:
         raise BadOption(
             "the recording has no partials", asked=f"bp.derive(rec, {name!r})", found="a recording without partials",

@@ -10,7 +10,7 @@ from backprobe.diff.floor import NoiseFloor
 from backprobe.diff.report import DiffReport, Divergence
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind, written
-from backprobe.recording import Recording, load
+from backprobe.recording import Recording, load, refuse_several
 
 Compared = Recording | str | os.PathLike[str]
 
@@ -61,10 +61,11 @@ def diff(
 
 def _taken(given: Any, which: str) -> Recording:
     """A recording, loaded where its path is given."""
-    if isinstance(given, Recording):
-        return given
     if isinstance(given, str | os.PathLike):
-        return load(given, to="numpy")
+        given = load(given, to="numpy")
+    if isinstance(given, Recording):
+        refuse_several(given, "bp.diff(rec, ...)", "bp.diff(rec.of({}), ...)")
+        return given
     raise BadOption(
         f"diff compares two recordings, and the {which} is {kind(given)}",
         asked=f"bp.diff({written(given)}, ...)" if which == "first" else f"bp.diff(..., {written(given)})",

@@ -16,7 +16,7 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry, GradStatus, Lost, Record
-from backprobe.recording import Recording, load
+from backprobe.recording import Recording, load, refuse_several
 
 LARGE, SMALL = 4, 12
 """A floor is 4 times the largest error that was measured, and up to 16 times that of few elements: these vary more."""
@@ -91,6 +91,8 @@ def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
             asked=f"noise={written(noise)}", found=kind(noise),
             next="noise=[bp.probe(f)(x), bp.probe(f)(x)], run in other ways that are right as well",
         )  # fmt: skip
+    for one in others:
+        refuse_several(one, "noise=rec", "noise=rec.of({})")
     found = measured(reference.record, [one.record for one in others], f"{plural(len(others), 'other recording')}")
     if not found.values:
         raise BadOption(

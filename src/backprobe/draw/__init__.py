@@ -24,7 +24,7 @@ from backprobe.markup import framed, pictured
 from backprobe.record.brief import kind, written
 from backprobe.record.disk import unwritable
 from backprobe.record.graph import Graph
-from backprobe.recording import Recording
+from backprobe.recording import Recording, refuse_several
 from backprobe.show.drawable import Drawable
 
 
@@ -162,6 +162,7 @@ class Drawing:
 def _captions(drawn: Any) -> Captions:
     """The words of what is to be drawn. Raises BadOption."""
     if isinstance(drawn, Recording):
+        refuse_several(drawn, "bp.draw(rec)", "bp.draw(rec.of({}))")
         return Captions(drawn.record, load_arrays(drawn.record.backend))
     drawable = getattr(drawn, "drawable", None) if isinstance(drawn, Report) else None
     if isinstance(drawable, Drawable):

@@ -18,7 +18,7 @@ from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Record
-from backprobe.recording import Recording, entry_of
+from backprobe.recording import Recording, entry_of, refuse_several
 from backprobe.source.frames import forget, variables_in
 
 __all__ = ["explain"]
@@ -69,6 +69,7 @@ def explain(recording: Any, name: Any = None) -> Report:
 
 
 def _explain_recording(recording: Recording, name: Any) -> Report:
+    refuse_several(recording, "bp.explain(rec)", "bp.explain(rec.of({}))")
     if name is None:
         return _explain_whole(recording.record)
     if not isinstance(name, str):

@@ -7,7 +7,7 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
-from backprobe.recording import Recording
+from backprobe.recording import Recording, refuse_several
 
 
 def health(recording: Recording) -> Report:
@@ -34,6 +34,7 @@ def health(recording: Recording) -> Report:
             f"health takes a recording, not {kind(recording)}", asked=f"bp.health({written(recording)})",
             next="bp.health(rec), with rec = bp.probe(model, of='loss')(x)",
         )  # fmt: skip
+    refuse_several(recording, "bp.health(rec)", "bp.health(rec.of({}))")
     from backprobe.health import depth, precision, units, zeros  # which import NumPy
     from backprobe.health.record_arrays import RecordArrays
 

@@ -16,6 +16,7 @@ from backprobe.findings.phrasing import plural
 from backprobe.markup import facts, shown
 from backprobe.probe import probe
 from backprobe.probe.request import name_of, refuse_class, spelled_as
+from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves, refilled
 from backprobe.recording import Recording
@@ -49,6 +50,7 @@ class NoiseRuns:
                 "precision is the name of a dtype", asked=f"precision={written(self.precision)}",
                 found=kind(self.precision), next='precision="bfloat16"',
             )  # fmt: skip
+        refuse_several(self.of, "bp.noise_floor(f, ", "bp.noise_floor(f, of='ce'), once for each")
         self._probe(self.target)  # which refuses its own options
         refuse_class(self.target, "noise_floor")
 

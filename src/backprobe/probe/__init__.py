@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from backprobe.backends.facts import Options
 from backprobe.probe.probe_class import Probe
 from backprobe.probe.request import names_in
+from backprobe.probe.several_outputs import Of, is_several
 
 
 def probe(
     target: Any = None,
     select: str | Sequence[str] | None = None,
     *,
-    of: str | int | Callable[[Any], Any] | None = None,
+    of: Of | Sequence[Of] | Mapping[str, Of] = None,
     wrt: str | Sequence[str] | None = None,
     cotangent: Any = None,
     replace: Mapping[str, Any] | None = None,
@@ -66,6 +67,13 @@ def probe(
     every value at once. ``create_graph`` lets gradients be differentiated again. ``strategy`` is one of ``edges``,
     ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not show which it is.
 
+    Several outputs are a list of such texts, or a dict of texts and functions: backward runs once from each, and
+    ``cotangent`` is then a dict too. ``rec.of(key)`` is the recording of one of them, ``rec.total()`` that of their sum.
+
+    >>> rec = bp.probe(f, of={"a": "return", "v": "v"})(3.0, 2.0, -9.0)
+    >>> rec["x"].grads["a"], rec["x"].grads["v"]
+    (tensor(0.), tensor(2.))
+
     ``replace`` puts other values into the place of named ones, and the program goes on with them: a tensor, a function
     of the value, which is differentiated through, or an entry of another recording, by name or pattern. The entry has
     ``replaced`` and, beside its ``value``, the ``original``. ``replace_grad`` does the same to gradients: what
@@ -94,5 +102,5 @@ def probe(
     Raises BadOption, NoBackend, NoSource, NothingToDifferentiate, BadOutput, NothingMatched, StrategyRefused and
     Unsupported; what the program itself raises comes out as it is, with a note added.
     """
-    options = Options(strategy, values, create_graph, partials, nonfinite)
+    options = Options(strategy, values, create_graph, partials, nonfinite, several=is_several(of))
     return Probe(target, select, of, names_in(wrt), cotangent, replace, replace_grad, options, backend, session)

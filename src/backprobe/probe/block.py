@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from backprobe.backends.capabilities import Differentiator
-from backprobe.backends.facts import Ran
+from backprobe.backends.facts import Ran, Root
 from backprobe.backends.protocol import Backend, Blocks, BlockTape
 from backprobe.backends.refusals import refuse, refuse_options
 from backprobe.backends.tensors import Tensors
@@ -49,7 +49,7 @@ class BlockRun(Form):
         self.frame: FrameType | None = frame
         super().__init__(probe, backend)
         refuse_options_of_block(probe, isinstance(self.tape, Differentiator))
-        self.outputs: dict[int, None] = {}  # the numbers of what the program runs backward from
+        self.outputs: list[int] = []  # the numbers of what the program runs backward from
         self.versions: Versions = {}
         self.installed = ExitStack()
         self.recording = BlockRecording(self._record, self._progress)
@@ -122,13 +122,15 @@ class BlockRun(Form):
         self.doing = "choosing the output of"
         outputs = self.to_differentiate(differentiator)
         numbers = [self._held(output, differentiator.gives) for output in outputs]
-        self.outputs.update(dict.fromkeys(numbers))
+        self.outputs = numbers
         self.hold_unnamed()
         self.doing = "differentiating"
         captures = self.trace.captures(self.trace.schema(numbers))
         tensors = [self.trace.versions.tensors[number] for number in numbers]
-        (differentiated, cotangent) = (tensors[0], outputs[0].cotangent) if len(tensors) == 1 else (tensors, None)
-        differentiator.differentiate(Ran(None, differentiated, cotangent, captures))
+        roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
+        if not self.probe.keys and len(tensors) > 1:  # what the program itself asked gradients of, all together
+            roots = [Root(tensors)]
+        differentiator.differentiate(Ran(None, roots, captures))
 
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         """What is differentiated when the block is over. Raises BadOutput or NothingToDifferentiate."""
@@ -157,7 +159,7 @@ class BlockRun(Form):
     def _began(self, tensors: Sequence[Any]) -> list[Any]:
         """The program runs backward from these tensors: as outputs they have entries whatever is selected."""
         numbers = [self.trace.hold(tensor, "backward()", "") for tensor in tensors]
-        self.outputs.update(dict.fromkeys(numbers))
+        self.outputs += [number for number in dict.fromkeys(numbers) if number not in self.outputs]
         return [self.trace.versions.captures[number] for number in numbers]
 
     def _record(self) -> Run | Record:
@@ -165,9 +167,11 @@ class BlockRun(Form):
         self.trace.repeats.settle()
         self.schema = self.trace.schema(self.outputs)
         with self.tape.quiet():
-            passed = self.tape.backward(self.trace.captures(self.schema))
-        live = self.probe.options.create_graph
-        return self.judged(over(self.trace, self.backend, self.schema, passed, live=live, code=self.code))
+            passes = self.tape.backward(self.trace.captures(self.schema))
+        live, keys = self.probe.options.create_graph, self.probe.keys
+        if len(passes) < len(keys):  # backward has not run
+            passes = [*passes] * len(keys)
+        return self.judged(over(self.trace, self.backend, self.schema, passes, live=live, code=self.code, keys=keys))
 
     def _progress(self) -> tuple[int, ...]:
         """Changes when ``_record`` does."""

@@ -12,6 +12,7 @@ from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 from backprobe.probe.inner_output import named_output
 from backprobe.probe.output import Output, Words, choose
 from backprobe.probe.request import Request
+from backprobe.probe.several_outputs import Asked
 from backprobe.record.reasons import Reason
 from backprobe.source.frames import UNKNOWN, name_in
 from backprobe.tracing.trace import Trace
@@ -40,13 +41,14 @@ def computed_in(frame: FrameType, tape: Tensors, differentiator: Differentiator)
 def outputs_of(
     frame: FrameType, differentiator: Differentiator, probe: Request, trace: Trace, asked: str, framework: str
 ) -> list[Output]:  # fmt: skip
-    """The variable that ``of`` names, a part of it, or another value; else the one that holds what was computed last.
+    """The variables that ``of`` names, parts of them, or other values; else the one that holds what was computed last.
 
     Where no variable will do, as around ``model.fit``, it is what the program itself asked gradients of, all together.
     Raises BadOutput or NothingToDifferentiate.
     """
+    computed = computed_in(frame, trace.tape, differentiator)
     try:
-        return [_output_of(frame, computed_in(frame, trace.tape, differentiator), probe, trace, asked, framework)]
+        return [_output_of(frame, computed, one, trace, asked, framework) for one in probe.asked]
     except (BadOutput, NothingToDifferentiate):
         own = differentiator.targets() if probe.of is None and probe.cotangent is None else ()
         if not own:
@@ -55,21 +57,21 @@ def outputs_of(
 
 
 def _output_of(
-    frame: FrameType, computed: Variables, probe: Request, trace: Trace, asked: str, framework: str
+    frame: FrameType, computed: Variables, one: Asked, trace: Trace, asked: str, framework: str
 ) -> Output:  # fmt: skip
-    words = Words("the block", SCALAR, REAL, framework)
-    if probe.of is None and not computed:
+    words = Words("the block", SCALAR, REAL, framework, one.key)
+    if one.of is None and not computed:
         raise NothingToDifferentiate(
             "the block computes nothing that can be differentiated", asked=asked,
             found="no variable that holds a floating tensor made in the block",
             why="gradients are of a value that the block leaves in a variable, with respect to what it reads",
             next="loss = ..., in the block, from its Variables or from the tensors that it reads",
         )  # fmt: skip
-    of = next(reversed(computed)) if probe.of is None else str(probe.of)
+    of = next(reversed(computed)) if one.of is None else str(one.of)
     name = of.partition(".")[0]
     value = name_in(frame, name)
     held = computed if value is UNKNOWN else Variables({**computed, name: value})
-    return named_output(trace, held, of, probe.cotangent, words) or choose(held, of, probe.cotangent, trace.tape, words)
+    return named_output(trace, held, of, one.cotangent, words) or choose(held, of, one.cotangent, trace.tape, words)
 
 
 def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
@@ -83,5 +85,6 @@ def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
         return None
     if any(one.code == "keras_compiled" for one in tape.not_followed()):
         return Reason("block_not_differentiated", {"why": COMPILED, "next": EAGERLY})
-    found = f" ({error.found})" if isinstance(error, BadOutput) else ""
+    found = f" ({error.asked}: {error.found})" if probe.keys else f" ({error.found})"
+    found = found if isinstance(error, BadOutput) else ""
     return Reason("block_not_differentiated", {"why": error.headline + found, "next": error.next})

@@ -15,6 +15,7 @@ from backprobe.errors import BadOutput, NoBackend, NothingToDifferentiate
 from backprobe.probe.output import Output, choose
 from backprobe.probe.request import Request
 from backprobe.probe.run import Run
+from backprobe.probe.several_outputs import Asked
 from backprobe.record.containers import leaves
 from backprobe.recording import Recording
 from backprobe.source.cell import ABSENT, Cell, refusing_depth
@@ -163,7 +164,7 @@ class CellRun(Run):
             "probe runs it, or give it retain_graph=True"
         )
 
-    def output(self, result: Any) -> Output:
+    def output(self, result: Any, asked: Asked) -> Output:
         self.output_name, tensor = self._chosen(result)
         if not self.tape.is_differentiated(tensor):
             raise NothingToDifferentiate(

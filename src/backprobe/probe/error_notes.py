@@ -93,7 +93,7 @@ def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] =
     schema = run.trace.schema_so_far(numbers, outputs)
     with run.tape.quiet():
         passed = run.tape.unfinished(run.trace.captures(schema))
-    return over(run.trace, run.backend, schema, passed).record(), list(schema.captured)
+    return over(run.trace, run.backend, schema, [passed]).record(), list(schema.captured)
 
 
 def raised(error: BaseException, known: str) -> Reason:

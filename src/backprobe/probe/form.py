@@ -54,7 +54,7 @@ class Form:
 
     def inner_names(self) -> tuple[str, ...]:
         """The names of values that may turn out to be the output, though the program does not return them."""
-        return names_in(self.probe.of)
+        return tuple(name for one in self.probe.asked for name in names_in(one.of))
 
     def opened(self) -> Tape:
         refuse_options(self.backend, self.probe.options)
@@ -108,7 +108,7 @@ class Form:
         """The run, or where ``nonfinite=True`` asks for more, its record with that."""
         if not self.probe.options.nonfinite:
             return run
-        return replace(judged(run.record(), self.backend.arrays), buffers=self.unfit)
+        return run.record(lambda record: replace(judged(record, self.backend.arrays), buffers=self.unfit))
 
     def refuse_missed(self, schema: Schema) -> None:
         """Raise NothingMatched if a selected pattern has matched nothing in the program."""

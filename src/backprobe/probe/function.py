@@ -11,6 +11,7 @@ from backprobe.errors import BadOption, BadOutput, NothingToDifferentiate
 from backprobe.probe.output import Output
 from backprobe.probe.request import bound, name_of
 from backprobe.probe.run import Run
+from backprobe.probe.several_outputs import Asked
 from backprobe.record.containers import leaves
 from backprobe.record.names import nearest
 from backprobe.source.reporting import reporting
@@ -69,10 +70,10 @@ class FunctionRun(Run):
             )  # fmt: skip
         return found
 
-    def output(self, result: Any) -> Output:
+    def output(self, result: Any, asked: Asked) -> Output:
         """The output. Without one, that no argument is floating is the likely cause: parameters may still be."""
         try:
-            return super().output(result)
+            return super().output(result, asked)
         except (BadOutput, NothingToDifferentiate) as error:
             if isinstance(error, NothingToDifferentiate) and self.probe.wrt is not None and not self.probe.wrt:
                 error.why, error.next = "wrt=[] differentiates no argument", "leave out wrt= to differentiate them all"

@@ -14,6 +14,7 @@ from backprobe.backends.refusals import refuse_options
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.output import SUMMED, Words, choose, weighed
 from backprobe.probe.request import Request
+from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.entries import Entry, Lost, Record
 from backprobe.record.names import strip
 from backprobe.record.patterns import Selection, refuse_unmatched, selection
@@ -38,6 +39,10 @@ class GraphRun:
 
     def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
         """Run forward and backward, at once."""
+        refuse_several(
+            self.probe.of, f"bp.probe({self.program.name}, ", f"bp.probe({self.program.name}, of=...), once for each",
+            "a graph runs forward and backward at once, from one output",
+        )  # fmt: skip
         refuse_options(load_backend(self.program.framework), self.probe.options)
         self.program.bind(args, kwargs)
         try:

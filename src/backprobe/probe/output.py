@@ -43,12 +43,25 @@ class Output:
 
 @dataclass(frozen=True)
 class Words:
-    """How messages name the holder of the output, and what they suggest for a scalar, or for a real number."""
+    """How messages name the holder of the output, and what they suggest for a scalar, or for a real number.
+
+    ``key`` is that of the output, if it is one of several.
+    """
 
     holder: str = "the return value"
     scalar: str = "of=lambda result: result[{at}]"
     real: str = "of=lambda result: abs(result)"
     framework: str = ""
+    key: str | None = None
+
+    @property
+    def gradient(self) -> str:
+        """What is asked for."""
+        return "its gradient" if self.key is None else f"the gradient of {self.key!r}"
+
+    def cotangent(self, text: str) -> str:
+        """The option that gives the output this cotangent."""
+        return f"cotangent={text}" if self.key is None else f"cotangent={{{self.key!r}: {text}}}"
 
 
 RETURNED = Words()
@@ -183,21 +196,21 @@ def weighed(tensor: Any, cotangent: Any, tape: Tensors, words: Words = RETURNED)
     if cotangent is None:
         if str(dtype).startswith("complex"):
             raise BadOutput(
-                "the output is complex", asked="its gradient", found=f"dtype {dtype}",
+                "the output is complex", asked=words.gradient, found=f"dtype {dtype}",
                 why="only a real scalar has one gradient",
-                next=f"cotangent=1.0, or {words.real}",
+                next=f"{words.cotangent('1.0')}, or {words.real}",
             )  # fmt: skip
         if shape is not None and math.prod(shape) == 0:
             raise BadOutput(
-                "the output has no elements", asked="its gradient", found=f"shape {shape}",
+                "the output has no elements", asked=words.gradient, found=f"shape {shape}",
                 why="a gradient is the derivative of a number",
                 next="an output that is computed from one element or more",
             )  # fmt: skip
         if shape is None or math.prod(shape) != 1:
             raise BadOutput(
-                "the output is not a scalar", asked="its gradient", found=f"shape {shape}",
+                "the output is not a scalar", asked=words.gradient, found=f"shape {shape}",
                 why="only a scalar has one gradient; any other output needs the vector of a vector-Jacobian product",
-                next=f"cotangent={ONES.get(words.framework, 'numpy.ones({})').format(shape)}, or "
+                next=words.cotangent(ONES.get(words.framework, "numpy.ones({})").format(shape)) + ", or "
                 + words.scalar.format(at=", ".join("0" * len(shape or ()))),
             )  # fmt: skip
         return None

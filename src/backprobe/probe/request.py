@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from backprobe.backends.facts import Options
 from backprobe.errors import BackprobeError, BadOption
+from backprobe.probe.several_outputs import Asked, Of, asked_of, refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
 
@@ -25,7 +27,7 @@ class Request:
 
     target: Any
     select: str | Sequence[str] | None = None
-    of: str | int | Callable[[Any], Any] | None = None
+    of: Of | Sequence[Of] | Mapping[str, Of] = None
     wrt: frozenset[str] | None = None
     cotangent: Any = None
     replace: Mapping[str, Any] | None = None
@@ -36,7 +38,7 @@ class Request:
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
-        options, of = self.options, self.of
+        options = self.options
         for name, value, allowed in (("strategy", options.strategy, STRATEGIES), ("values", options.values, VALUES)):
             if not isinstance(value, str) or value not in allowed:
                 raise BadOption(
@@ -52,10 +54,22 @@ class Request:
                 "create_graph is True or False", asked=f"create_graph={written(options.create_graph)}",
                 next="create_graph=True",
             )  # fmt: skip
-        if isinstance(of, bool) or not (of is None or isinstance(of, str | int) or callable(of)):
-            raise BadOption(
-                f"of is a path, a position or a function, not {kind(of)}", asked=f"of={written(of)}", next="of='loss'"
-            )
+        asked_of(self.of, self.cotangent)
+        if options.strategy != "edges":
+            refuse_several(
+                self.of, f"bp.probe(..., strategy={options.strategy!r}, ", 'strategy="edges"',
+                "the other strategies are for comparison, of one backward pass",
+            )  # fmt: skip
+
+    @cached_property
+    def asked(self) -> tuple[Asked, ...]:
+        """The outputs to differentiate: one without a key, or several."""
+        return asked_of(self.of, self.cotangent)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Those of several outputs."""
+        return tuple(one.key for one in self.asked if one.key is not None)
 
 
 def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from backprobe.backends.facts import Backward, Ran
+from backprobe.backends.facts import Backward, Ran, Root
 from backprobe.errors import BadOutput, NothingToDifferentiate
 from backprobe.probe.error_notes import explain_unconnected, so_far
 from backprobe.probe.form import Form
@@ -15,6 +16,7 @@ from backprobe.probe.inner_output import named_output
 from backprobe.probe.output import Output, Words, choose
 from backprobe.probe.replacements import refuse_never_bound
 from backprobe.probe.request import name_of
+from backprobe.probe.several_outputs import Asked
 from backprobe.recording import Recording
 from backprobe.tracing.schema import Schema
 from backprobe.tracing.transcribe import over
@@ -23,8 +25,8 @@ from backprobe.tracing.transcribe import over
 class Run(Form):
     """One call of a target: forward, and then backward from what it returned."""
 
-    differentiated: int
-    """The number of the value that is differentiated."""
+    differentiated: list[int]
+    """The numbers of the values that are differentiated."""
 
     schema: Schema
 
@@ -57,14 +59,15 @@ class Run(Form):
         if self.replacing is not None and self.replacing.failed is not None:
             raise self.replacing.failed  # the program has caught it
         self.doing = "choosing the output of"
-        output = self.output(result)
+        outputs = [self.output(result, one) for one in self.probe.asked]
         self.doing = "differentiating"
-        self.differentiated = self.hold(output)
+        self.differentiated = [self.hold(output) for output in outputs]
         self.hold_unnamed()
         self.trace.close()
-        self.schema = self.trace.schema([self.differentiated])
-        captures = self.trace.captures(self.schema)
-        return Ran(result, self.trace.versions.tensors[self.differentiated], output.cotangent, captures)
+        self.schema = self.trace.schema(self.differentiated)
+        tensors = [self.trace.versions.tensors[number] for number in self.differentiated]
+        roots = [Root(tensor, output.cotangent) for tensor, output in zip(tensors, outputs, strict=True)]
+        return Ran(result, roots, self.trace.captures(self.schema))
 
     def returned(self, result: Any) -> Any:
         """What the target returned has a name."""
@@ -77,8 +80,11 @@ class Run(Form):
             )  # fmt: skip
         return result
 
-    def _recording(self, result: Any, passed: Backward) -> Recording:
-        ran = over(self.trace, self.backend, self.schema, passed, live=self.probe.options.create_graph, code=self.code)
+    def _recording(self, result: Any, passes: Sequence[Backward]) -> Recording:
+        ran = over(
+            self.trace, self.backend, self.schema, passes, live=self.probe.options.create_graph, code=self.code,
+            keys=self.probe.keys,
+        )  # fmt: skip
         self.refuse_missed(self.schema)
         if self.replacing is not None:
             refuse_never_bound(self.replacing, self.names(self.schema), self.subject())
@@ -95,9 +101,12 @@ class Run(Form):
     def forward(self, inputs: Mapping[str, Any]) -> Any:
         raise NotImplementedError
 
-    def output(self, result: Any) -> Output:
-        words, of, cotangent = Words(framework=self.backend.name), self.probe.of, self.probe.cotangent
+    def output(self, result: Any, asked: Asked) -> Output:
+        """An output that is asked for. Raises BadOutput or NothingToDifferentiate."""
+        words, of, cotangent = Words(framework=self.backend.name, key=asked.key), asked.of, asked.cotangent
         inner = named_output(self.trace, result, of, cotangent, words)
-        return inner or choose(
-            result, of, cotangent, self.tape, words, lambda: self.names(self.trace.schema_so_far(()))
-        )
+        if inner is not None:
+            return inner
+        names = lambda: self.names(self.trace.schema_so_far(()))  # noqa: E731 - a part of the call
+        found = choose(result, of, cotangent, self.tape, words, names)
+        return replace(found, path=asked.leaf, name="of()") if asked.leaf and callable(of) else found

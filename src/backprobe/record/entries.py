@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from backprobe.errors import NoGradient, Overwritten, labelled
+from backprobe.errors import NoGradient, Overwritten, UnknownName, labelled
 from backprobe.markup import facts, shown
 from backprobe.record.brief import brief, path, sizes
 from backprobe.record.inputs import KEPT, Edge, IndirectInput, PathSums, Read
@@ -159,6 +159,78 @@ def _itself(value: Any) -> Any:
     return value
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gradient:
+    """What one of several outputs brought to an entry; the fields are those of an entry that has one output."""
+
+    status: GradStatus
+    why: Reason | None
+    inputs: tuple[Edge, ...]
+    held_grad: Any = field(repr=False, metadata=KEPT)
+    cause: Source | None = None
+    finiteness: Finiteness | None = None
+    leaves_reached: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differentiated:
+    """What a record says of one of several outputs alone; the fields are those of a record that has one."""
+
+    backward: tuple[Position, ...]
+    outputs: tuple[Position, ...]
+    notes: tuple[Note, ...] = ()
+    path_sums: PathSums | None = None
+    used_at: tuple[UsedAt, ...] = ()
+
+
+class Gradients(Mapping[str, Any]):
+    """The gradients of an entry by the key of the output, those that are there; reading another raises NoGradient.
+
+    >>> import torch, backprobe as bp
+    >>> rec = bp.probe(lambda x, w: {"a": x * w, "b": x * 3}, of=["a", "b"])(2.0, 5.0)
+    >>> rec["x"].grads["a"], rec["x"].grads["b"], list(rec["w"].grads), rec["w"].grads.get("b")
+    (tensor(5.), tensor(3.), ['a'], None)
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def __getitem__(self, key: object) -> Any:
+        """Raises NoGradient, and UnknownName where no output has this key."""
+        gradient = self._entry.by_output.get(str(key))
+        if gradient is None:
+            raise unknown_output(key, self._entry.by_output, f"rec[{self._entry.name!r}].grads[{key!r}]")
+        one = self._entry.of_output(str(key))
+        if one.status is not GradStatus.OK:
+            raise one.no_gradient(str(key))
+        return one.held_grad
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, one in self._entry.by_output.items() if one.status is GradStatus.OK)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __contains__(self, key: object) -> bool:
+        return any(str(key) == one for one in self)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The gradient, or the default where this output brought none."""
+        return self[key] if key in self else default  # noqa: SIM401 - it is what dict.get does
+
+    def __repr__(self) -> str:
+        return repr({key: self[key] for key in self})
+
+
+def unknown_output(key: object, keys: Collection[str], asked: str) -> UnknownName:
+    """The error about a key that no output has."""
+    return UnknownName(
+        f"no output has the key {key!r}", asked=asked,
+        found=f"outputs: {', '.join(keys)}" if keys else "a recording of one output, which has no key",
+        next=asked.replace(repr(key), repr(next(iter(keys)))) if keys else "bp.probe(f, of=['ce', 'kl']), for several",
+    )  # fmt: skip
+
+
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
 class Entry:
     """One named value of a recording and the gradient of the output with respect to it.
@@ -180,6 +252,9 @@ class Entry:
     from and that a block was to train, along other paths, but for those that were frozen since; it is False where the
     backend does not know. ``replaced`` says that ``replace=`` put another value into the place of what the program
     computed, and ``replaced_grad`` that ``replace_grad=`` changed the gradient, which is then what flows on from here.
+
+    Where ``of=`` asked for several outputs, ``by_output`` has what each of them brought, by its key, and ``grads`` and
+    ``statuses`` read it. ``status`` is then ``ok`` if any of them brought a gradient.
     """
 
     name: str
@@ -204,6 +279,7 @@ class Entry:
     replaced: bool = False
     held_original: Any = field(default=None, repr=False, metadata=KEPT)
     replaced_grad: bool = False
+    by_output: Mapping[str, Gradient] = field(default_factory=dict, repr=False)
 
     @property
     def reason(self) -> str:
@@ -242,17 +318,55 @@ class Entry:
     def grad(self) -> Any:
         """The gradient of the output with respect to this value, in its shape. Raises ``NoGradient`` if it has none.
 
-        It is read-only by contract: several entries may share its memory.
+        It is read-only by contract: several entries may share its memory. It also raises ``NoGradient`` where there is
+        one of each of several outputs.
         """
+        if self.by_output:
+            raise self._several("grad")
         if self.status is not GradStatus.OK:
-            raise NoGradient(
-                f"{self.name!r} has no gradient: {self.status}",
-                asked=f"rec[{self.name!r}].grad",
-                found="\n".join([self.reason, *self._line_of_cause()]),
-                why=self.status.meaning,
-                next=f"bp.explain(rec, {self.name!r}), or rec[{self.name!r}].grad_or_none for None",
-            )
+            raise self.no_gradient()
         return self.held_grad
+
+    def no_gradient(self, key: str | None = None) -> NoGradient:
+        """The error about a gradient that is not there; of the output with this key, where there are several."""
+        asked, of = f"rec[{self.name!r}]", "" if key is None else f" of {key!r}"
+        read, otherwise = (".grad", ".grad_or_none") if key is None else (f".grads[{key!r}]", f".grads.get({key!r})")
+        recording = "rec" if key is None else f"rec.of({key!r})"
+        return NoGradient(
+            f"{self.name!r} has no gradient{of}: {self.status}", asked=asked + read,
+            found="\n".join([self.reason, *self._line_of_cause()]), why=self.status.meaning,
+            next=f"bp.explain({recording}, {self.name!r}), or {asked}{otherwise} for None",
+        )  # fmt: skip
+
+    def _several(self, part: str) -> NoGradient:
+        """The error about asking for one gradient where there are several."""
+        key, *_ = self.by_output
+        return NoGradient(
+            f"{self.name!r} has a gradient of each of several outputs", asked=f"rec[{self.name!r}].{part}",
+            found=", ".join(f"{key}: {one.status}" for key, one in self.by_output.items()),
+            why="of= named several outputs, and each has a backward pass of its own",
+            next=f"rec[{self.name!r}].grads[{key!r}], or rec.total()[{self.name!r}].grad for that of their sum",
+        )  # fmt: skip
+
+    @property
+    def grads(self) -> Gradients:
+        """The gradients by the key of the output, where ``of=`` asked for several."""
+        return Gradients(self)
+
+    @property
+    def statuses(self) -> Mapping[str, GradStatus]:
+        """The status of each gradient by the key of the output, where ``of=`` asked for several."""
+        return {key: one.status for key, one in self.by_output.items()}
+
+    def of_output(self, key: str) -> Entry:
+        """The entry as it is in the recording of one output alone."""
+        one, finiteness = self.by_output[key], self.finiteness
+        if one.finiteness is not None and finiteness is not None:
+            finiteness = replace(one.finiteness, value=finiteness.value)
+        return replace(
+            self, status=one.status, why=one.why, inputs=one.inputs, held_grad=one.held_grad, cause=one.cause,
+            finiteness=finiteness, leaves_reached=one.leaves_reached, by_output={},
+        )  # fmt: skip
 
     def _line_of_cause(self) -> list[str]:
         source = self.cause or (self.source if self.status in LINES_OF_THEIR_OWN else None)
@@ -276,15 +390,19 @@ class Entry:
         """What is known of it, each with its label."""
         held = self.held
         value = f"lost: {held.reason}" if isinstance(held, Lost) else brief(held)
-        missing = ": ".join(filter(None, (str(self.status), self.reason)))
-        gradient = brief(self.held_grad) if self.status is GradStatus.OK else missing
         return [
             ("also", ", ".join(self.aliases)), ("value", value),
-            ("original", self._original_in_words() if self.replaced else ""), ("gradient", gradient),
+            ("original", self._original_in_words() if self.replaced else ""), ("gradient", self._gradient_in_words()),
             ("line", "" if self.source is None else str(self.source)),
             ("cause", "" if self.cause is None else str(self.cause)),
             ("inputs", ", ".join([edge.name for edge in self.inputs])),
         ]  # fmt: skip
+
+    def _gradient_in_words(self) -> str:
+        if self.by_output:
+            return "\n".join(f"{key}: {self.of_output(key)._gradient_in_words()}" for key in self.by_output)
+        missing = ": ".join(filter(None, (str(self.status), self.reason)))
+        return brief(self.held_grad) if self.status is GradStatus.OK else missing
 
     def _original_in_words(self) -> str:
         held = self.held_original
@@ -293,6 +411,8 @@ class Entry:
     @property
     def grad_or_none(self) -> Any:
         """The gradient, or None where there is none."""
+        if self.by_output:
+            raise self._several("grad_or_none")
         return self.held_grad if self.status is GradStatus.OK else None
 
     @property
@@ -320,7 +440,8 @@ class Record:
     ``updates``, in the blocks of PyTorch. ``framework`` is the one that the program is written in; ``backend`` has the
     arrays, which may be others after loading. ``none_given`` are gradients that the program's own tapes returned as
     None. ``training`` is what became of the parameters that a block was to train, where that is known; ``used_at`` is
-    what the source says of entries without a gradient, where nothing is recorded of it.
+    what the source says of entries without a gradient, where nothing is recorded of it. Where ``of=`` asked for several
+    outputs, ``by_output`` has what is of one of them alone, by its key.
     """
 
     backend: str
@@ -340,3 +461,4 @@ class Record:
     none_given: tuple[NoneGiven, ...] = ()
     training: Training | None = None
     used_at: tuple[UsedAt, ...] = ()
+    by_output: Mapping[str, Differentiated] = field(default_factory=dict)

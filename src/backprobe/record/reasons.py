@@ -138,6 +138,7 @@ SENTENCES = {
     "data_reshaped": "its data was replaced by another tensor's of another shape or dtype",
     "overwritten_since": "it was modified in place after the recording was over",
     "overwritten_unseen": "it was modified in place by a call that backprobe cannot see into",
+    "term_lost": "an output that it is the sum of is lost",
     # notes about a recording
     "not_followed": "{name} was not followed: {why}",
     "block_not_read": "the variables of {name} were not recorded: {why}",

@@ -13,7 +13,6 @@ BOUNDARY = re.compile(r"(?=[./:])")
 Forms = tuple[str, str, str]
 """One thing in words: in full, shorter, and shortest."""
 
-TITLES = ("name", "value", "gradient", "source")
 LEVELS = ((0, 0), (1, 2), (2, 2))
 """Which forms of value and gradient go together: a gradient has the shape of its value."""
 
@@ -24,16 +23,20 @@ class Row:
 
     names: tuple[str, ...]
     value: Forms
-    gradient: Forms  # or in each form why there is none
+    gradients: tuple[Forms, ...]  # of each output; or in each form why there is none
     place: str
     statement: str
     ok: bool
 
     @property
-    def cells(self) -> tuple[str, str, str, str]:
-        """The four columns in full; a name has a line of its own."""
+    def cells(self) -> tuple[str, ...]:
+        """The columns in full; a name has a line of its own."""
         source = f"{self.place}  {self.statement}" if self.place else ""
-        return "\n".join(self.names), self.value[0], self.gradient[0], source
+        return "\n".join(self.names), self.value[0], *(forms[0] for forms in self.gradients), source
+
+    def shown(self, at: int, level: int) -> str:
+        """One of the gradients in a form, or why there is none in the shortest."""
+        return self.gradients[at][LEVELS[level][1] if self.ok else -1]
 
 
 @dataclass(frozen=True)
@@ -42,44 +45,50 @@ class Columns:
 
     name: int
     value: int
-    gradient: int
+    gradients: tuple[int, ...]
     source: int  # 0 for none
     level: int
+    titles_in_full: tuple[str, ...]
 
     @classmethod
-    def fitting(cls, rows: Sequence[Row], width: int) -> Columns:
+    def fitting(cls, rows: Sequence[Row], width: int, titles: tuple[str, ...]) -> Columns:
         """The widest forms beside which the names have room; beside which some of them have; or the shortest."""
         longest = max((len(name) for row in rows for name in row.names), default=0)
-        longest = max(longest, len(TITLES[0]))
+        longest = max(longest, len(titles[0]))
         rooms = []
-        for value, gradient in LEVELS:
-            of_value = max([len(TITLES[1]), *(len(row.value[value]) for row in rows)])
-            shown = (row.gradient[gradient if row.ok else -1] for row in rows)
-            of_gradient = max([len(TITLES[2]), *map(len, shown)])
-            rooms.append((width - of_value - of_gradient - 2 * GAP, of_value, of_gradient))
+        for level, (value, _) in enumerate(LEVELS):
+            of_value = max([len(titles[1]), *(len(row.value[value]) for row in rows)])
+            of_gradients = tuple([
+                max([len(title), *(len(row.shown(at, level)) for row in rows)]) for at, title in enumerate(titles[2:-1])
+            ])  # fmt: skip
+            taken = of_value + sum(of_gradients) + (1 + len(of_gradients)) * GAP
+            rooms.append((width - taken, of_value, of_gradients))
         fits = [at for at, (room, *_) in enumerate(rooms) if room >= longest]
         enough = [at for at, (room, *_) in enumerate(rooms) if room >= LEAST_NAME]
         level = (fits or enough or [len(rooms) - 1])[0]
-        room, of_value, of_gradient = rooms[level]
-        name = min(longest, max(room, len(TITLES[0])))
+        room, of_value, of_gradients = rooms[level]
+        name = min(longest, max(room, len(titles[0])))
         left = room - name - GAP
         places = max((len(row.place) for row in rows), default=0)
-        return cls(name, of_value, of_gradient, left if left >= max(places, len(TITLES[3])) else 0, level)
+        source = left if left >= max(places, len(titles[-1])) else 0
+        return cls(name, of_value, of_gradients, source, level, titles)
 
     @property
     def titles(self) -> list[str]:
-        return [TITLES[0].ljust(self.name), TITLES[1].ljust(self.value), TITLES[2].ljust(self.gradient),
-                *([TITLES[3]] if self.source else [])]  # fmt: skip
+        *shown, source = self.titles_in_full
+        widths = (self.name, self.value, *self.gradients)
+        return [*map(str.ljust, shown, widths), *([source] if self.source else [])]
 
     def cells(self, row: Row, name: str) -> list[str]:
         """The cells of the first line of a row, each as wide as its column. Why there is no gradient may go on."""
-        value, gradient = LEVELS[self.level]
-        shown = [name.ljust(self.name), row.value[value].ljust(self.value)]
-        if not row.ok and len(row.gradient[0]) > self.gradient and self.source:
-            return [*shown, cut(row.gradient[0], self.gradient + GAP + self.source)]
-        words = row.gradient[gradient] if row.ok or len(row.gradient[0]) > self.gradient else row.gradient[0]
-        shown.append(words.ljust(self.gradient))
-        return [*shown, cut(row.cells[3], self.source)] if self.source else shown
+        value, _ = LEVELS[self.level]
+        shown, why = [name.ljust(self.name), row.value[value].ljust(self.value)], row.gradients[-1][0]
+        if not row.ok and len(self.gradients) == 1 and len(why) > self.gradients[0] and self.source:
+            return [*shown, cut(why, self.gradients[0] + GAP + self.source)]
+        for at, width in enumerate(self.gradients):
+            fits = not row.ok and len(row.gradients[at][0]) <= width
+            shown.append((row.gradients[at][0] if fits else row.shown(at, self.level)).ljust(width))
+        return [*shown, cut(row.cells[-1], self.source)] if self.source else shown
 
 
 def cut(text: str, width: int) -> str:

@@ -18,7 +18,7 @@ from backprobe.markup import row as html_row
 from backprobe.markup import table as html_table
 from backprobe.record.brief import place
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
-from backprobe.show.columns import ALIAS, GAP, TITLES, Columns, Row, elided
+from backprobe.show.columns import ALIAS, GAP, Columns, Forms, Row, elided
 from backprobe.show.printing import echo
 from backprobe.show.text import forms, outputs, path_sums, printable
 
@@ -48,17 +48,27 @@ def _row(entry: Entry, arrays: Arrays) -> Row:
     except Overwritten:
         lost = "not kept" if entry.held.why == entry.why else "overwritten"
         value = lost, lost, lost
-    if entry.status is GradStatus.OK:
-        gradient = forms(entry.grad, arrays)
-    else:
-        reason = f"{entry.status}: {entry.reason}" if entry.reason else str(entry.status)
-        gradient = printable(reason), str(entry.status), str(entry.status)
+    several = tuple([_gradient(entry.of_output(key), arrays, "") for key in entry.by_output])
     where = statement = ""
     if entry.source is not None:
         where = printable(place(entry.source.file, entry.source.line))
         statement = printable(entry.source.text.replace("\n", " "))
     own = (names[0], *(ALIAS + name for name in names[1:]))
-    return Row(own, value, gradient, where, statement, entry.status is GradStatus.OK)
+    gradients = several or (_gradient(entry, arrays, entry.reason),)
+    return Row(own, value, gradients, where, statement, entry.status is GradStatus.OK)
+
+
+def _gradient(entry: Entry, arrays: Arrays, reason: str) -> Forms:
+    """The gradient of one output, or its status, with the reason in the longest form where there is room for it."""
+    if entry.status is GradStatus.OK:
+        return forms(entry.grad, arrays)
+    status = str(entry.status)
+    return printable(f"{status}: {reason}" if reason else status), status, status
+
+
+def titles(record: Record) -> tuple[str, ...]:
+    """Those of the columns: several outputs have one each."""
+    return "name", "value", *(map(printable, record.by_output) if record.by_output else ("gradient",)), "source"
 
 
 def footer(record: Record) -> list[str]:
@@ -77,6 +87,7 @@ def footer(record: Record) -> list[str]:
     lines.append(outputs(record))
     if record.path_sums is not None:
         lines.append(path_sums(record.path_sums))
+    lines += [f"{key}: {path_sums(one.path_sums)}" for key, one in record.by_output.items() if one.path_sums]
     return [printable(line) for line in lines + [f"note: {note}" for note in record.notes]]
 
 
@@ -91,7 +102,7 @@ class Fitted:
         from rich.text import Text
 
         head, tail, left = rows(self.record, self.most)
-        columns = Columns.fitting([*head, *tail], options.max_width)
+        columns = Columns.fitting([*head, *tail], options.max_width, titles(self.record))
         names = iter(elided([name for row in (*head, *tail) for name in row.names], columns.name))
         yield Text((" " * GAP).join(columns.titles).rstrip(), "bold", no_wrap=True)
         for row in (*head, None, *tail):
@@ -100,7 +111,7 @@ class Fitted:
                     yield Text(_more(left), "dim")
                 continue
             cells = columns.cells(row, next(names))
-            styles = ("cyan", "", "" if row.ok else "yellow", "dim")
+            styles = ("cyan", "", *("" if row.ok else "yellow" for _ in row.gradients), "dim")
             made = Text(" " * GAP, no_wrap=True, overflow="ellipsis").join(map(Text, cells, styles))
             made.rstrip()
             yield made
@@ -136,9 +147,9 @@ def plain(record: Record, most: int | None = MOST_ROWS) -> str:
     """The table in columns of spaces."""
     head, tail, left = rows(record, most)
     above, below = _lines(head), _lines(tail)
-    widths = [max(map(len, column)) for column in zip(TITLES, *above, *below, strict=True)]
+    widths = [max(map(len, column)) for column in zip(titles(record), *above, *below, strict=True)]
     laid = [[(" " * GAP).join(map(str.ljust, line, widths)).rstrip() for line in part]
-            for part in ([TITLES, *above], below)]  # fmt: skip
+            for part in ([titles(record), *above], below)]  # fmt: skip
     return "\n".join([*laid[0], *([_more(left)] if left else []), *laid[1], *footer(record)])
 
 
@@ -155,7 +166,7 @@ def html(record: Record, most: int | None = MOST_ROWS) -> Html:
     head, tail, left = rows(record, most)
     more = [html_row(_more(left))] if left else []
     body = [*map(_html_row, head), *more, *map(_html_row, tail)]
-    return shown(html_table(TITLES, body), *(element("div", line, class_="note") for line in footer(record)))
+    return shown(html_table(titles(record), body), *(element("div", line, class_="note") for line in footer(record)))
 
 
 def _html_row(row: Row) -> Html:

@@ -64,7 +64,9 @@ def printable(text: str) -> str:
 
 def outputs(record: Record) -> str:
     """The names of what was differentiated, in a sentence."""
-    names = ", ".join(record.entries[at].name for at in record.outputs)
+    of_keys = [(key, record.entries[at].name) for key, one in record.by_output.items() for at in one.outputs]
+    several = [name if key == name else f"{name} ({key})" for key, name in of_keys]
+    names = ", ".join(several or [record.entries[at].name for at in record.outputs])
     return f"gradients are of {names}" if names else "no gradients: nothing that was recorded was differentiated"
 
 

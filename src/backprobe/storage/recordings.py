@@ -21,10 +21,12 @@ from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.brief import kind
 from backprobe.record.disk import unwritable
 from backprobe.record.entries import Record
-from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit
+from backprobe.storage.schema import UNFIT, Decoder, Encoder, Misfit, of_one_output
 
 FORMAT = "backprobe recording"
-VERSION = 5
+VERSION = 6
+READABLE = (5, VERSION)
+"""Format 5 knew one output alone."""
 DATA, BYTES = "recording.json", "storage.safetensors"
 OPENING = json.dumps({"format": FORMAT})[:-1]  # how every recording.json begins, of any version
 
@@ -177,11 +179,11 @@ def _checked(folder: Path) -> dict[str, Any]:
     if not isinstance(envelope, dict) or envelope.get("format") != FORMAT:
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
     version = envelope.get("version")
-    if version != VERSION:
+    if version not in READABLE:
         is_older = isinstance(version, int) and version < VERSION
         raise _bad(
             folder, "it was written by another version of backprobe",
-            f"format version {version}, this backprobe reads {VERSION}",
+            f"format version {version}, this backprobe reads {' and '.join(map(str, READABLE))}",
             "run the program again and save it with this backprobe, or load it with the one that wrote it" if is_older
             else "pip install -U backprobe",
         )  # fmt: skip
@@ -194,7 +196,7 @@ def _checked(folder: Path) -> dict[str, Any]:
         raise _bad(folder, "it is incomplete or damaged", f"{DATA}: {error}") from error
     if not isinstance(data, dict):
         raise _bad(folder, "it is not a recording", f"{DATA} holds something else")
-    return data
+    return data if version == VERSION else of_one_output(data)
 
 
 def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:

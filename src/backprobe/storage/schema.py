@@ -237,6 +237,10 @@ class Decoder:
 
     def _check_tensors(self, entry: Entry, where: str) -> None:
         held = {"held_grad": entry.held_grad}
+        for key, one in entry.by_output.items():
+            self._check_tensors(entry.of_output(key), f"{where}.by_output[{key!r}]")
+            if one.status is GradStatus.OK and one.held_grad is None:
+                raise _misfit(None, "a tensor", f"{where}.by_output[{key!r}].held_grad")
         if entry.status is not GradStatus.NOT_TENSOR and not isinstance(entry.held, Lost):
             held["held_value"] = entry.held
         for nth, edge in enumerate(entry.inputs):
@@ -244,6 +248,15 @@ class Decoder:
         for name, tensor in held.items():
             if tensor is not None and not self.arrays.is_tensor(tensor):
                 raise _misfit(tensor, "a tensor", f"{where}.{name}")
+
+
+def of_one_output(data: dict[str, Any]) -> dict[str, Any]:
+    """The plain data of a record in a format that knew one output alone."""
+    entries = data.get("entries")
+    for entry in entries if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            entry.setdefault("by_output", {})
+    return {"by_output": {}, **data}
 
 
 def _checked(data: Any, kind: type, where: str) -> Any:

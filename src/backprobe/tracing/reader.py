@@ -195,7 +195,7 @@ class Reader:
             return
         local, leaf = ("of()", "") if path is None else (name, path)
         value = self.naming.output(self.root.id, local, leaf, number, is_known, site, self.root)
-        if path is not None and value.site is site and not value.expression:
+        if local != "of()" and path is not None and value.site is site and not value.expression:
             explain(value, site.origin.at(path), self.at_return, self.naming.parameters, self.naming.renewed)
 
     def held_at(self, number: int, site: Site, file: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from backprobe.cuts.histories import histories
 from backprobe.cuts.missing_edges import causes, places
 from backprobe.record.entries import Entry, GradStatus, Record, plain_text
 from backprobe.record.reasons import Note, Reason
+from backprobe.record.several import joined
 from backprobe.record.stamp import Stamp, stamp
 from backprobe.tracing.assemble import Assembler
 from backprobe.tracing.module_code import NO_CODE, ModuleCode, with_uses
@@ -27,8 +28,8 @@ class Run:
 
     schema: Schema
     backend: Backend
-    passed: Backward
-    """It refers to the captures of the schema's entries, by position."""
+    passes: Sequence[Backward]
+    """One, or one for each of several outputs. They refer to the captures of the schema's entries, by position."""
 
     plain: Sequence[Any]
     notes: tuple[Note, ...]
@@ -42,18 +43,28 @@ class Run:
     originals: Sequence[Any] = ()
     """What was replaced."""
 
+    keys: Sequence[str] = ()
+    """Those of several outputs."""
+
     def __len__(self) -> int:
         return len(self.schema.templates)
 
     def grads(self) -> dict[str, Any]:
         """The gradients that are there, by printed name, in the order of execution."""
-        names = self.schema.names.of_entries
-        captured = zip(self.schema.captured, gradients(self.passed.outcomes), strict=True)
+        (passed,), names = self.passes, self.schema.names.of_entries
+        captured = zip(self.schema.captured, gradients(passed.outcomes), strict=True)
         return {names[entry][0]: gradient for entry, (there, gradient) in captured if there}
 
-    def record(self) -> Record:
-        """The run as a record."""
-        schema, passed = self.schema, self.passed
+    def record(self, looked_at: Callable[[Record], Record] = lambda record: record) -> Record:
+        """The run as a record; what is made of each pass is looked at by itself, before all are joined."""
+        outputs = self.schema.output_entries
+        if not self.keys:
+            return looked_at(self._of_pass(self.passes[0], outputs))
+        each = enumerate(zip(self.keys, self.passes, strict=True))
+        return joined({key: looked_at(self._of_pass(passed, outputs[at : at + 1])) for at, (key, passed) in each})
+
+    def _of_pass(self, passed: Backward, outputs: Sequence[int]) -> Record:
+        schema = self.schema
         assembler = Assembler(schema.names, schema.captured, self.backend.arrays.version)
         outcomes = iter(enumerate(passed.outcomes))
         entries = [
@@ -65,7 +76,7 @@ class Run:
             passed,
             backend=self.backend.name,
             framework=self.backend.name,
-            outputs=schema.output_entries,
+            outputs=outputs,
             unseen=[name for name in schema.seen if name not in schema.names.positions],
             notes=self.notes,
             stamp=self.stamp,
@@ -109,14 +120,15 @@ class Run:
 
 
 def over(
-    trace: Trace, backend: Backend, schema: Schema, passed: Backward, *, live: bool = False,
-    code: ModuleCode = NO_CODE,
+    trace: Trace, backend: Backend, schema: Schema, passes: Sequence[Backward], *, live: bool = False,
+    code: ModuleCode = NO_CODE, keys: Sequence[str] = (),
 ) -> Run:  # fmt: skip
     """The run of a trace as it is now, with what backward gave the captures of its schema's entries.
 
-    ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model.
+    ``live`` values are the program's own tensors, which it may change later; ``code`` is that of a model, and ``keys``
+    are those of several outputs.
     """
-    arrays, tensors = backend.arrays, trace.versions.tensors
+    arrays, tensors, passed = backend.arrays, trace.versions.tensors, passes[0]  # values are the same in all of them
     described = {
         at: arrays.describe(outcome.value if arrays.is_tensor(outcome.value) else tensors[schema.numbers[at]])
         for at, outcome in (enumerate(passed.outcomes) if live else unusual(passed.outcomes))
@@ -124,7 +136,7 @@ def over(
     }  # fmt: skip
     notes = tuple(trace.notes | dict.fromkeys(schema.notes))
     originals = [] if trace.replacing is None else [kept() for kept in trace.replacing.originals]
-    return Run(schema, backend, passed, list(trace.log.plain), notes, stamp(), described, code, originals)
+    return Run(schema, backend, passes, list(trace.log.plain), notes, stamp(), described, code, originals, keys)
 
 
 def _with_histories(record: Record) -> Record:

@@ -10,6 +10,7 @@ import numpy
 
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.backends.numpy import HostArrays
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import Unsupported
 
 
@@ -23,6 +24,14 @@ class JaxArrays(HostArrays):
 
     def version(self, tensor: Any) -> int | None:
         return 0  # arrays keep their contents
+
+    weighted = Arrays.weighted  # in JAX, for what is traced has no numbers
+
+    def inner(self, cotangent: Any, tensor: Any) -> Any:
+        return jnp.sum(jnp.conj(cotangent) * tensor).real
+
+    def one(self, like: Any) -> Any:
+        return jnp.ones((), like.real.dtype)
 
     def to_host(self, tensor: Any) -> Any:
         if isinstance(tensor, jax.core.Tracer):

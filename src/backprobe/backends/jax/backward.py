@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-from backprobe.backends.facts import Backward, Options, Outcome, Ran
+from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root
 from backprobe.backends.immutable import path_sums, too_large
 from backprobe.backends.jax.linearized import LinearProgram
 from backprobe.backends.jax.primitives import Tap
@@ -28,12 +28,18 @@ Edges = tuple[tuple[Edge, ...], Reason | None]
 
 def differentiate(
     options: Options, derivative: Callable[..., Any], inputs: Sequence[Any], outputs: int, ran: Ran
-) -> Backward:
+) -> list[Backward]:
+    """One backward pass from each root, which are the first outputs of the program."""
+    captured = {tap.key for tap in ran.captures}
+    first = LinearProgram(derivative, inputs, outputs, captured)
+    programs = [first if not at else first.of_output(at) for at in range(len(ran.roots))]
+    return [_passed(options, program, root, ran.captures) for program, root in zip(programs, ran.roots, strict=True)]
+
+
+def _passed(options: Options, program: LinearProgram, root: Root, captures: Sequence[Tap]) -> Backward:
     """One backward pass; then, where partials are asked for, one short pass from each captured value to its inputs."""
-    captures: Sequence[Tap] = ran.captures
     position = {tap.key: at for at, tap in enumerate(captures)}
-    program = LinearProgram(derivative, inputs, outputs, position)
-    cotangent = jnp.ones(ran.output.shape, ran.output.dtype) if ran.cotangent is None else ran.cotangent
+    cotangent = jnp.ones(root.output.shape, root.output.dtype) if root.cotangent is None else root.cotangent
     gradients = program.gradients(_conjugate(cotangent))
     skipped = {tap.key for tap in captures if _was_skipped(tap)}
     outcomes, notes = [], []
@@ -46,7 +52,7 @@ def differentiate(
         outcomes.append(_outcome(tap, program, gradients, edges))
         notes += [(at, why) for why in (note, _partly(tap)) if why is not None]
     order = tuple(position[key] for key in program.live if key in position)
-    output = next((at for at, tap in enumerate(captures) if tap.tapped is ran.output), None)
+    output = next((at for at, tap in enumerate(captures) if tap.tapped is root.output), None)
     is_traced = any(isinstance(outcome.grad, jax.core.Tracer) for outcome in outcomes)  # inside a jit, without numbers
     sums = path_sums(outcomes, output) if options.partials and not is_traced else None
     return Backward(outcomes, order, sums, tuple(notes))

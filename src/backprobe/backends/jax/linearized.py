@@ -8,6 +8,7 @@ still and perturbing them one at a time gives the local partials.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -39,7 +40,14 @@ class LinearProgram:
             if equation.primitive is mark_p and equation.params["key"] in captured
         }
         self.marked = {at: key for key, at in self.marks.items()}
-        self.connected = private.without_dead_code(self.jaxpr)  # to the output: the others lead nowhere
+        self.connected = private.without_dead_code(self.jaxpr, 0)  # to the output: the others lead nowhere
+
+    def of_output(self, at: int) -> LinearProgram:
+        """The same program, differentiated at another of its outputs."""
+        other = copy(self)
+        vars(other).pop("live", None)
+        other.connected = private.without_dead_code(self.jaxpr, at)
+        return other
 
     @cached_property
     def live(self) -> list[int]:

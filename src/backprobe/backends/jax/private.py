@@ -161,9 +161,9 @@ def linear_jaxpr(derivative: Any, inputs: Sequence[Any], outputs: int) -> tuple[
     return closed.jaxpr, closed.consts
 
 
-def without_dead_code(jaxpr: Any) -> Any:
-    """A jaxpr of the first output alone, with all inputs."""
-    return dce_jaxpr(jaxpr, [at == 0 for at in range(len(jaxpr.outvars))], instantiate=True)[0]
+def without_dead_code(jaxpr: Any, output: int) -> Any:
+    """A jaxpr of one output alone, with all inputs."""
+    return dce_jaxpr(jaxpr, [at == output for at in range(len(jaxpr.outvars))], instantiate=True)[0]
 
 
 def with_params(jaxpr: Any, params_of: Callable[[Any], Mapping[str, Any] | None]) -> Any:

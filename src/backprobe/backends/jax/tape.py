@@ -70,19 +70,19 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         inputs: Mapping[str, Any],
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
-    ) -> tuple[Any, Backward]:
+    ) -> tuple[Any, Sequence[Backward]]:
         lifted = Lifted(inputs, wrt)
         found: list[tuple[Any, Ran]] = []
         failed: list[BackprobeError] = []
 
         def differentiated(seed: Any, *tracers: Any) -> list[Any]:
-            """The output, and the other values too: JAX keeps nothing of what leads to no output."""
+            """The outputs, and the other values too: JAX keeps nothing of what leads to no output."""
             self.seed, self.level = seed, private.trace_of(seed)
             self.around = list(traces_around(self.level))
             try:
                 ran = program(lifted.filled([self.tap(tracer) for tracer in tracers]))
                 found.append((exchange(ran.result, partial(concrete, self.level)), ran))
-                return [self._home(ran.output), *self._carried(ran.captures)]
+                return [*(self._home(root.output) for root in ran.roots), *self._carried(ran.captures)]
             except (BadOutput, NothingToDifferentiate) as error:  # what flowed where is known when JAX is done
                 failed.append(error)
                 return [seed, *self._carried(list(dict.fromkeys(self.taps.values())))]
@@ -97,7 +97,7 @@ class JaxTape(calls.JaxCallables, JaxReplaces, Tape, Staging):
         ((result, ran),) = found
         if not self.options.backward:
             linear = LinearProgram(derivative, given, len(outputs), {tap.key for tap in ran.captures})
-            return result, undifferentiated(linear, ran.captures)
+            return result, [undifferentiated(linear, ran.captures)]
         return result, differentiate(self.options, derivative, given, len(outputs), ran)
 
     def _carried(self, captures: Sequence[Tap]) -> list[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Backward, Options, Outcome, Ran
+from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.cuts import Severed
 from backprobe.backends.tensorflow.operation_log import Key, OperationLog
@@ -22,14 +22,20 @@ NOT_CONNECTED, ASSIGNED = Reason("no_path"), Reason("assigned")
 WRITTEN_SINCE, MIXED = Reason("written_since"), Reason("variable_read_unseen")
 
 
-def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> Backward:
+def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ran: Ran) -> list[Backward]:
+    """Run backward once from each root."""
+    return [_passed(tape, log, taps, options, root, ran.captures) for root in ran.roots]
+
+
+def _passed(
+    tape: Any, log: OperationLog, taps: Taps, options: Options, root: Root, captures: Sequence[Capture]
+) -> Backward:
     """Run backward once; what each capture got, and the order in which backward visits them."""
-    captures: Sequence[Capture] = ran.captures
     recorded = by_key(captures)
-    gradients = _gradients(tape, log, ran, recorded)
+    gradients = _gradients(tape, log, root, captures, recorded)
     found = [_found(capture, gradients.get(capture.key), log) for capture in captures]
     links = _links(log, captures, recorded, [status for status, _ in found])
-    cut = _assigned([each for each, (_, why) in zip(captures, found, strict=True) if why is NOT_CONNECTED], ran, log)
+    cut = _assigned([each for each, (_, why) in zip(captures, found, strict=True) if why is NOT_CONNECTED], root, log)
     outcomes = [
         Outcome(
             status, ASSIGNED if capture in cut else why, capture.value,
@@ -40,15 +46,15 @@ def differentiate(tape: Any, log: OperationLog, taps: Taps, options: Options, ra
     ]  # fmt: skip
     order = _visited(log, captures, outcomes)
     if options.partials:
-        return local_partials(tape, taps, ran, outcomes, links, order, full=options.partials == "full")
+        return local_partials(tape, taps, root, captures, outcomes, links, order, full=options.partials == "full")
     return Backward(outcomes, order)
 
 
-def _assigned(lost: Sequence[Capture], ran: Ran, log: OperationLog) -> dict[Capture, Severed]:
+def _assigned(lost: Sequence[Capture], root: Root, log: OperationLog) -> dict[Capture, Severed]:
     """The assignments that cut values off from the output: no line tells where the Variable is an attribute."""
     if not lost or not log.is_written:
         return {}
-    targets = ran.output if isinstance(ran.output, list) else [ran.output]
+    targets = root.output if isinstance(root.output, list) else [root.output]
     found: dict[int, Severed] = {}
     for severed in log.cuts.severed_behind(log.before(map(identity, targets))):
         if severed.by is CutBy.ASSIGNED:
@@ -66,11 +72,13 @@ def sources(log: OperationLog, captures: Sequence[Capture], recorded: Mapping[Ke
     return [log.sources(c.number, recorded) if c.is_followed and not c.is_variable else [] for c in captures]
 
 
-def _gradients(tape: Any, log: OperationLog, ran: Ran, recorded: Mapping[Key, int]) -> dict[Key, Any]:
+def _gradients(
+    tape: Any, log: OperationLog, root: Root, captures: Sequence[Capture], recorded: Mapping[Key, int]
+) -> dict[Key, Any]:
     """What the tape gives with respect to each capture that it follows, by key; one that is not connected has None."""
-    sources = {key: _sources(ran.captures[at], log) for key, at in recorded.items()}
+    sources = {key: _sources(captures[at], log) for key, at in recorded.items()}
     flat = [one for several in sources.values() for one in several]  # a list: nests are flattened in Python
-    given = iter(tape.gradient(ran.output, flat, output_gradients=ran.cotangent))
+    given = iter(tape.gradient(root.output, flat, output_gradients=root.cotangent))
     return {key: _sum([next(given) for _ in several]) for key, several in sources.items()}
 
 

@@ -40,7 +40,7 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.recording = ExitStack()
-        self.passed: Backward | None = None
+        self.passes: Sequence[Backward] = ()
         self.why_not = NOT_RUN
         self.user_tapes = UserTapes(self.log, self.version)
         self.given: list[Given] = []
@@ -112,8 +112,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
     def differentiate(self, ran: Ran) -> None:
         self.recording.close()
         self.settle(ran.captures)
-        passed = differentiate(self.gradients, self.log, self.taps, self.options, ran)
-        self.passed = self._asked(passed, ran.captures)
+        passes = differentiate(self.gradients, self.log, self.taps, self.options, ran)
+        self.passes = [self._asked(passed, ran.captures) for passed in passes]
 
     def _asked(self, passed: Backward, captures: Sequence[Capture]) -> Backward:
         """With the gradients that the program asked its own tapes for, and what became of its Variables."""
@@ -129,13 +129,13 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
 
     @property
     def progress(self) -> int:
-        return int(self.passed is not None or self.why_not is not NOT_RUN)
+        return int(bool(self.passes) or self.why_not is not NOT_RUN)
 
-    def backward(self, captures: Sequence[Capture]) -> Backward:
-        return self.passed or self.unfinished(captures)
+    def backward(self, captures: Sequence[Capture]) -> Sequence[Backward]:
+        return self.passes or [self.unfinished(captures)]
 
     def release(self) -> None:
         self.recording.close()
-        self.passed = None
+        self.passes = ()
         self.given.clear()
         super().release()

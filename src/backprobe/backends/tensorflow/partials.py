@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from backprobe.backends.facts import Backward, Outcome, Ran
+from backprobe.backends.facts import Backward, Outcome, Root
 from backprobe.backends.immutable import path_sums, too_large
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
@@ -18,11 +18,10 @@ from backprobe.record.reasons import Reason
 
 
 def local_partials(
-    tape: Any, taps: Taps, ran: Ran, outcomes: Sequence[Outcome], links: Sequence[Sequence[int]],
-    order: tuple[int, ...], *, full: bool,
+    tape: Any, taps: Taps, root: Root, captures: Sequence[Capture], outcomes: Sequence[Outcome],
+    links: Sequence[Sequence[int]], order: tuple[int, ...], *, full: bool,
 ) -> Backward:  # fmt: skip
     """One pass from each capture back to its direct inputs, while all other captures let nothing through."""
-    captures: Sequence[Capture] = ran.captures
     numbers = frozenset(capture.number for capture in captures if not capture.is_variable)
     notes: list[tuple[int, Reason]] = []
     found = []
@@ -34,7 +33,7 @@ def local_partials(
             outcome = replace(outcome, inputs=tuple(edges))
         found.append(outcome)
     taps.stopped = frozenset()
-    output = next(at for at, capture in enumerate(captures) if capture.source is ran.output)
+    output = next(at for at, capture in enumerate(captures) if capture.source is root.output)
     return Backward(found, order, path_sums(found, output), tuple(notes))
 
 

@@ -162,7 +162,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         inputs: Mapping[str, Any],
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
-    ) -> tuple[Any, Backward]:
+    ) -> tuple[Any, Sequence[Backward]]:
         with self.recorded() as tape:
 
             def watch(tensor: Any) -> Any:
@@ -173,7 +173,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
             ran = program(lift(inputs, wrt, undo, watch))
         self.settle(ran.captures)
         if not self.options.backward:
-            return ran.result, self.unfinished(ran.captures)
+            return ran.result, [self.unfinished(ran.captures)]
         return ran.result, differentiate(tape, self.log, self.taps, self.options, ran)
 
     def undifferentiated(self) -> list[tuple[Reason, Source]]:
@@ -199,7 +199,7 @@ class TensorflowTape(TensorflowCallables, TensorflowReplaces, Tape, Versions):
         """What runs within this context is on the gradient tape, and in the log."""
         with (
             private.hearing_operations(self.log.operation, self.log.recorded),
-            tf.GradientTape(persistent=bool(self.options.partials)) as self.gradients,
+            tf.GradientTape(persistent=bool(self.options.partials or self.options.several)) as self.gradients,
         ):
             yield self.gradients
 

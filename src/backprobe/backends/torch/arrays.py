@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from backprobe.backends.tensors import Arrays
@@ -23,6 +25,15 @@ class TorchArrays(Arrays):
     to_text = staticmethod(tensors.to_text)
     encode = staticmethod(tensors.encode)
     decode = staticmethod(tensors.decode)
+
+    def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
+        return super().weighted(sorted(terms, key=lambda term: term[1].layout is not torch.strided))  # dense + sparse
+
+    def inner(self, cotangent: Any, tensor: Any) -> Any:
+        return (cotangent.conj() * tensor).sum().real
+
+    def one(self, like: Any) -> Any:
+        return torch.ones((), dtype=like.real.dtype, device=like.device)
 
     def version(self, tensor: Any) -> int | None:
         return None if tensor.is_inference() else int(tensor._version)  # those of inference mode count no writes

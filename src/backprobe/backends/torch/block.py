@@ -40,6 +40,7 @@ from backprobe.backends.torch.capture import (
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, key
+from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.pipelines import Pipelines
 from backprobe.backends.torch.scaling import Begun, Scaled, multiple, scales
@@ -110,6 +111,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of something
         self.scaled, self.pipelines = Scaled(), Pipelines()
         self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
+        self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
 
     # while the block runs
@@ -370,7 +372,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
     def unfinished(self, captures: Sequence[Capture]) -> Backward:
         return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
 
-    def backward(self, captures: Sequence[Capture]) -> Backward:
+    def backward(self, captures: Sequence[Capture]) -> list[Backward]:
         self.settle(captures)
         if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
             self._look_at_leaves(captures)
@@ -403,7 +405,7 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         notes = (*notes, *hooks_noted(captures, there))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
         passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates, training=training)
-        return passed if self.births is None else self.births.added_to(passed, _with_edges(captures))
+        return [passed if self.births is None else self.births.added_to(passed, _with_edges(captures))]
 
     def _unusual(
         self, captures: Sequence[Capture], lacking: Sequence[int], values: Sequence[Any],
@@ -476,8 +478,10 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return GradStatus.NOT_CONNECTED, NO_PATH, None
 
     def release(self) -> None:
+        if self.births is not None:
+            self.keep_hooks(self.births)
         super().release()
         self.scaled.stop()
         self.pipelines.stop()
-        self.passed, self.passing, self.updates, self.census = None, Passing(False), None, Census()
+        self.passed, self.passing, self.updates, self.census, self.births = None, Passing(False), None, Census(), None
         del self.take, self.take_of_leaf

@@ -18,7 +18,7 @@ from torch.autograd.graph import Node, get_gradient_edge
 from torch.utils._python_dispatch import _disable_current_modes
 
 from backprobe.backends.capabilities import Versions, Writes
-from backprobe.backends.facts import Around, Backward, Effect, Options, Ran
+from backprobe.backends.facts import Around, Backward, Effect, Options, Ran, Root
 from backprobe.backends.patching import original
 from backprobe.backends.protocol import Tape
 from backprobe.backends.refusals import refuse_cotangent
@@ -72,7 +72,6 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.hooked: Hooked = {}
         self.changed: dict[Key, None] = {}  # see ``TorchReplaces``
         self.hooks: list[Any] = []  # in the program's graph: in turns the dictionary that holds one, and its key
-        self.births = Births(self.quiet) if options.nonfinite else None
 
     def quiet(self) -> AbstractContextManager[Any]:
         return quiet()
@@ -348,19 +347,32 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         inputs: Mapping[str, Any],
         wrt: frozenset[str] | None,
         undo: list[Callable[[], None]],
-    ) -> tuple[Any, Backward]:
+    ) -> tuple[Any, Sequence[Backward]]:
         start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
         ran = program(lift(inputs, wrt, undo))
         self.settle(ran.captures)
         if not self.options.backward:
-            return ran.result, self.unfinished(ran.captures)
+            return ran.result, [self.unfinished(ran.captures)]
         self.mark_changed(ran.captures)
-        if self.births is not None:
-            self.births.listen_to_one_pass(ran.output)
-        keeps = self.options.retain_graph or graph.is_older(ran.output, start)
+        keeps = self.options.retain_graph or any(graph.is_older(root.output, start) for root in ran.roots)
+        last = ran.roots[-1]
+        passes = [self._passed(root, ran.captures, keeps or root is not last) for root in ran.roots]
+        return ran.result, passes
+
+    def _passed(self, root: Root, captures: Sequence[Capture], keeps: bool) -> Backward:
+        """Run backward once."""
+        births = Births(self.quiet) if self.options.nonfinite else None
+        if births is not None:
+            births.listen_to_one_pass(root.output)
+            self.keep_hooks(births)
         options = replace(self.options, retain_graph=keeps)
-        passed = differentiate(options, self.hooked, ran.output, ran.cotangent, ran.captures)
-        return ran.result, passed if self.births is None else self.births.added_to(passed, ran.captures)
+        passed = differentiate(options, self.hooked, root.output, root.cotangent, captures)
+        return passed if births is None else births.added_to(passed, captures)
+
+    def keep_hooks(self, births: Births) -> None:
+        """These hooks are taken off when the recording is over."""
+        for handle in births.handles:
+            self.hooks += (handle.hooks_dict_ref(), handle.id)
 
     freed: Sequence[BackwardCall] = ()  # by the program's own calls that were seen
     passed: Passing | None = None  # in those calls
@@ -388,13 +400,11 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
 
     def release(self) -> None:
         """Keep no tensor, hook or node any longer."""
-        for handle in self.births.handles if self.births is not None else ():
-            self.hooks += (handle.hooks_dict_ref(), handle.id)
         hooks = iter(self.hooks)
         for held, at in zip(hooks, hooks, strict=True):  # as ``handle.remove()`` does, which takes five times as long
             if held is not None:
                 held.pop(at, None)
-        self.births, self.steps = None, Steps()
+        self.steps = Steps()
         for held in vars(self).values():
             if isinstance(held, dict | list):
                 held.clear()

@@ -1,0 +1,110 @@
+"""The option ``of``: one output to differentiate, or several by key, each with its own cotangent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
+from backprobe.record.names import nearest, quote
+
+Of = str | int | Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An output that is asked for, and the key that its gradients get; None for the only one."""
+
+    key: str | None
+    of: Of
+    cotangent: Any = None
+
+    @property
+    def leaf(self) -> str:
+        """What its value is called below ``of()``, if a function computes it and it has no name in the program."""
+        return "" if self.key is None else f".{quote(self.key)}"
+
+
+def is_several(of: Any) -> bool:
+    """Does it name several outputs?"""
+    return isinstance(of, Mapping | list | tuple)
+
+
+def refuse_several(of: Any, asked: str, instead: str, why: str = "it is about one output") -> None:
+    """Raise BadOption where ``of`` names several outputs."""
+    if is_several(of):
+        raise BadOption(
+            "several outputs are for bp.probe", asked=asked + f"of={written(of)})", found=kind(of), why=why,
+            next=instead,
+        )  # fmt: skip
+
+
+def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
+    """The outputs that ``of`` and ``cotangent`` ask for. Raises BadOption.
+
+    >>> asked_of(["ce", "kl"], {"kl": 2.0})
+    (Asked(key='ce', of='ce', cotangent=None), Asked(key='kl', of='kl', cotangent=2.0))
+    """
+    if not is_several(of):
+        _check_one(of, "of")
+        return (Asked(None, of, cotangent),)
+    found = dict(of) if isinstance(of, Mapping) else _by_text(of)
+    if not found:
+        raise BadOption("of names no output", asked=f"of={of!r}", next="of='loss', or of=['ce', 'kl'] for several")
+    for key, one in found.items():
+        if not isinstance(key, str):
+            raise BadOption(
+                "the keys of several outputs are texts", asked=f"of={written(of)}", found=kind(key),
+                next="of={'ce': lambda result: result[0], 'kl': lambda result: result[1]}",
+            )  # fmt: skip
+        _check_one(one, f"of[{key!r}]", is_part=True)
+    cotangents = _cotangents(found, cotangent)
+    return tuple(Asked(key, one, cotangents.get(key)) for key, one in found.items())
+
+
+def _by_text(of: Sequence[Any]) -> dict[str, Any]:
+    """The outputs of a list, whose texts are the keys."""
+    for one in of:
+        if callable(one):
+            raise BadOption(
+                "a function among several outputs needs a key", asked=f"of=[{', '.join(map(written, of))}]",
+                why="the key is what its gradients are asked for by", next=f"of={{'loss': {written(one)}, ...}}",
+            )  # fmt: skip
+        _check_one(one, "of", is_part=True)
+    found = {str(one): one for one in of}
+    if len(found) < len(of):
+        raise BadOption(
+            "of names an output twice", asked=f"of={list(of)!r}", why="its gradients would have one key",
+            next=f"of={list(found)!r}",
+        )  # fmt: skip
+    return found
+
+
+def _check_one(of: Any, option: str, *, is_part: bool = False) -> None:
+    if isinstance(of, bool) or not (isinstance(of, str | int) or callable(of) or (of is None and not is_part)):
+        several = "" if is_part else ", or a list or dict of these"
+        raise BadOption(
+            f"{option} is a path, a position or a function{several}, not {kind(of)}", asked=f"{option}={written(of)}",
+            next="of='loss'",
+        )  # fmt: skip
+
+
+def _cotangents(of: Mapping[str, Any], cotangent: Any) -> Mapping[str, Any]:
+    if cotangent is None:
+        return {}
+    spelled = "cotangent={" + ", ".join(f"{key!r}: ..." for key in of) + "}"
+    if not isinstance(cotangent, Mapping):
+        raise BadOption(
+            "several outputs have a cotangent each", asked=f"cotangent={written(cotangent)}", found=kind(cotangent),
+            why="each has a backward pass of its own; one that is a scalar needs none", next=spelled,
+        )  # fmt: skip
+    for key in cotangent:
+        if key not in of:
+            close = nearest(str(key), of) or list(of)
+            raise BadOption(
+                f"cotangent has the key {key!r}, and no output has it", asked=f"cotangent={{{key!r}: ...}}",
+                found=f"outputs: {', '.join(of)}", next=f"cotangent={{{close[0]!r}: ...}}",
+            )  # fmt: skip
+    return cotangent

@@ -1,0 +1,195 @@
+"""Several outputs in one record: joined from those of each of them, and taken apart again, or summed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Protocol
+
+from backprobe.record.entries import Differentiated, Entry, Gradient, GradStatus, Lost, Record
+from backprobe.record.inputs import Edge, PathSums
+from backprobe.record.nonfinite import Finiteness
+from backprobe.record.reasons import Reason
+
+Weights = Mapping[str, float | None]
+TOTAL = "total()"
+"""What the sum is called. It has the parentheses of what has no name in the program."""
+
+
+class Arithmetic(Protocol):
+    """What a sum of outputs needs of the tensors of a recording."""
+
+    def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
+        """The sum of tensors, each times its weight; None stands for 1."""
+
+    def inner(self, cotangent: Any, tensor: Any) -> Any:
+        """Their inner product, the real part of it where they are complex: a tensor of one number."""
+
+    def one(self, like: Any) -> Any:
+        """The number 1 as a tensor with the dtype and on the device of another."""
+
+    def describe(self, tensor: Any) -> tuple[tuple[int, ...] | None, str | None, str | None]:
+        """Shape, dtype and device."""
+
+
+def joined(records: Mapping[str, Record]) -> Record:
+    """One record of a run, from those of its outputs: values, names and lines are the same in all of them."""
+    first = next(iter(records.values()))
+    every = zip(*(record.entries for record in records.values()), strict=True)
+    return replace(
+        first,
+        entries=tuple([_joined(dict(zip(records, entries, strict=True))) for entries in every]),
+        backward=(),
+        outputs=tuple(dict.fromkeys(at for record in records.values() for at in record.outputs)),
+        notes=tuple(dict.fromkeys(note for record in records.values() for note in record.notes)),
+        path_sums=None,
+        used_at=(),
+        by_output={
+            key: Differentiated(
+                backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums,
+                used_at=one.used_at,
+            )
+            for key, one in records.items()
+        },
+    )  # fmt: skip
+
+
+def _joined(entries: Mapping[str, Entry]) -> Entry:
+    """One entry, whose status is that of an output which brought a gradient, if one did."""
+    shown = next((one for one in entries.values() if one.status is GradStatus.OK), next(iter(entries.values())))
+    edges = {edge.at: replace(edge, contribution=None) for one in entries.values() for edge in one.inputs}
+    finiteness = None if shown.finiteness is None else Finiteness(shown.finiteness.value, None)
+    return replace(
+        shown, inputs=tuple([edges[at] for at in sorted(edges)]), held_grad=None, finiteness=finiteness,
+        by_output={key: _gradient(one) for key, one in entries.items()},
+    )  # fmt: skip
+
+
+def _gradient(entry: Entry) -> Gradient:
+    return Gradient(
+        status=entry.status, why=entry.why, inputs=entry.inputs, held_grad=entry.held_grad, cause=entry.cause,
+        finiteness=entry.finiteness and replace(entry.finiteness, value=None), leaves_reached=entry.leaves_reached,
+    )  # fmt: skip
+
+
+def of_output(record: Record, key: str) -> Record:
+    """The record of one of several outputs."""
+    one = record.by_output[key]
+    return replace(
+        record, entries=tuple([entry.of_output(key) for entry in record.entries]), by_output={},
+        backward=one.backward, outputs=one.outputs, notes=one.notes, path_sums=one.path_sums, used_at=one.used_at,
+    )  # fmt: skip
+
+
+def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
+    """The record of the sum of some outputs, each times its weight. By linearity no backward pass is needed.
+
+    The sum has an entry of its own, which the outputs flow into; it has none where an output has no gradient itself.
+    """
+    entries = [_summed(entry, weights, arithmetic) for entry in record.entries]
+    parts = [record.by_output[key] for key in weights]
+    there = [at for at, entry in enumerate(entries) if entry.status is GradStatus.OK]
+    summed = replace(
+        record,
+        entries=tuple(entries),
+        backward=tuple(reversed(there)),  # as one pass from the sum would visit them: the one made last first
+        outputs=tuple(dict.fromkeys(at for part in parts for at in part.outputs)),
+        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        path_sums=_worst([part.path_sums for part in parts]),
+        used_at=tuple(dict.fromkeys(one for part in parts for one in part.used_at)),
+        by_output={},
+    )
+    terms = _terms(record, weights)
+    return _with_total(summed, terms, arithmetic) if terms else summed
+
+
+def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) -> Record:
+    """The record, with the entry of the sum as the output."""
+    at = len(record.entries)
+    full = next(name for nth in count() if (name := f":{TOTAL}#{nth}") not in record.names)
+    printed = TOTAL if full == f":{TOTAL}#0" else full
+    entry = _total(terms, record.path_sums is not None, arithmetic, printed)
+    return replace(
+        record, entries=(*record.entries, entry), names={**record.names, full: at},
+        printed={**record.printed, full: printed}, backward=(at, *record.backward), outputs=(at,),
+    )  # fmt: skip
+
+
+def _summed(entry: Entry, weights: Weights, arithmetic: Arithmetic) -> Entry:
+    """An entry with the sum of the gradients that some outputs brought."""
+    found = [(weight, entry.of_output(key)) for key, weight in weights.items()]
+    there = [(weight, one) for weight, one in found if one.status is GradStatus.OK]
+    if not there:
+        return found[0][1]
+    shown = there[0][1]
+    operations = [one.finiteness.made for _, one in there if one.finiteness is not None and one.finiteness.made]
+    made = tuple(dict.fromkeys(operation for own in operations for operation in own))
+    return replace(
+        shown,
+        held_grad=arithmetic.weighted([(weight, one.held_grad) for weight, one in there]),
+        inputs=_summed_edges([(weight, edge) for weight, one in there for edge in one.inputs], arithmetic),
+        finiteness=shown.finiteness and replace(shown.finiteness, made=made or shown.finiteness.made),
+    )
+
+
+def _summed_edges(edges: Sequence[tuple[float | None, Edge]], arithmetic: Arithmetic) -> tuple[Edge, ...]:
+    """Edges with what flows along them from the sum; a local partial is the same whatever the output is."""
+    flows: dict[int, list[tuple[float | None, Any]]] = {}
+    for weight, edge in edges:
+        flows.setdefault(edge.at, []).extend([(weight, edge.contribution)] if edge.contribution is not None else [])
+    known = {edge.at: edge for _, edge in reversed(edges)}
+    return tuple([
+        replace(known[at], contribution=arithmetic.weighted(flows[at]) if flows[at] else None) for at in sorted(flows)
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Term:
+    """One output of a sum: its position and weight, and its entry as it is in its own recording."""
+
+    at: int
+    weight: float | None
+    output: Entry
+
+    @property
+    def is_known(self) -> bool:
+        return not isinstance(self.output.held, Lost)
+
+
+def _terms(record: Record, weights: Weights) -> list[_Term]:
+    """The outputs of a sum. The gradient of each is its cotangent."""
+    found = [_Term(at, weight, record.entries[at].of_output(key))
+             for key, weight in weights.items() for at in record.by_output[key].outputs]  # fmt: skip
+    return found if all(term.output.status is GradStatus.OK for term in found) else []
+
+
+def _total(terms: Sequence[_Term], has_partials: bool, arithmetic: Arithmetic, name: str) -> Entry:
+    """The entry of the sum: of each output the inner product with its cotangent, times its weight."""
+    numbers = [(term.weight, arithmetic.inner(term.output.held_grad, term.output.held))
+               for term in terms if term.is_known]  # fmt: skip
+    value = arithmetic.weighted(numbers) if len(numbers) == len(terms) else Lost(Reason("term_lost"))
+    one = arithmetic.one(terms[0].output.held_grad)
+    _, dtype, device = arithmetic.describe(one)
+    edges = []
+    for at in dict.fromkeys(term.at for term in terms):
+        own = [(term.weight, term.output.held_grad) for term in terms if term.at == at]
+        flow = arithmetic.weighted(own) if has_partials else None
+        edges.append(Edge(at, flow, flow, name=next(term.output.name for term in terms if term.at == at)))
+    return Entry(
+        name=name, aliases=(), status=GradStatus.OK, why=None, shape=(), dtype=dtype, device=device, source=None,
+        op=TOTAL, inputs=tuple(edges), reads=(), held_value=value, held_grad=one,
+    )  # fmt: skip
+
+
+def _worst(sums: Sequence[PathSums | None]) -> PathSums | None:
+    """What is known of the sum's path sums: where those of each output agree, those of the sum do."""
+    found = [one for one in sums if one is not None]
+    if not found:
+        return None
+    worst = max(found, key=lambda one: one.difference)
+    unjudged = {at: name for one in found for at, name in zip(one.unjudged_at, one.unjudged, strict=True)}
+    return replace(
+        worst, judged=max(one.judged for one in found), agree=all(one.agree for one in found),
+        unjudged=tuple(unjudged.values()), unjudged_at=tuple(unjudged),
+    )  # fmt: skip

@@ -1,0 +1,15 @@
+"""The record of a weighted sum of several outputs, with NaN and Inf counted again where that was asked for."""
+
+from __future__ import annotations
+
+from backprobe.backends.discover import load_arrays
+from backprobe.record.entries import Record
+from backprobe.record.several import Weights, total
+from backprobe.tracing.finiteness import judged
+
+
+def summed(record: Record, weights: Weights) -> Record:
+    """The record of the sum of some outputs, each times its weight; None stands for 1."""
+    arrays = load_arrays(record.backend)
+    found = total(record, weights, arrays)
+    return judged(found, arrays) if any(entry.finiteness is not None for entry in record.entries) else found
