@@ -68,7 +68,7 @@ def probe(
     ``retain_grad``, ``hooks`` and ``separate``. ``backend`` is needed only where the arguments do not show which it is.
 
     Several outputs are a list of such texts, or a dict of texts and functions: backward runs once from each, and
-    ``cotangent`` is then a dict too. ``rec.of(key)`` is the recording of one of them, ``rec.total()`` that of their sum.
+    ``cotangent`` is then a dict too. ``rec.of(key)`` is the recording of one of them, ``rec.total()`` of their sum.
 
     >>> rec = bp.probe(f, of={"a": "return", "v": "v"})(3.0, 2.0, -9.0)
     >>> rec["x"].grads["a"], rec["x"].grads["v"]

@@ -54,7 +54,7 @@ class Form:
 
     def inner_names(self) -> tuple[str, ...]:
         """The names of values that may turn out to be the output, though the program does not return them."""
-        return tuple(name for one in self.probe.asked for name in names_in(one.of))
+        return tuple([name for one in self.probe.asked for name in names_in(one.of)])
 
     def opened(self) -> Tape:
         refuse_options(self.backend, self.probe.options)

@@ -54,8 +54,8 @@ class Request:
                 "create_graph is True or False", asked=f"create_graph={written(options.create_graph)}",
                 next="create_graph=True",
             )  # fmt: skip
-        asked_of(self.of, self.cotangent)
-        if options.strategy != "edges":
+        several = self.asked[0].key is not None
+        if several and options.strategy != "edges":
             refuse_several(
                 self.of, f"bp.probe(..., strategy={options.strategy!r}, ", 'strategy="edges"',
                 "the other strategies are for comparison, of one backward pass",
@@ -66,10 +66,10 @@ class Request:
         """The outputs to differentiate: one without a key, or several."""
         return asked_of(self.of, self.cotangent)
 
-    @property
+    @cached_property
     def keys(self) -> tuple[str, ...]:
         """Those of several outputs."""
-        return tuple(one.key for one in self.asked if one.key is not None)
+        return tuple([one.key for one in self.asked if one.key is not None])
 
 
 def names_in(wrt: str | Sequence[str] | None) -> frozenset[str] | None:

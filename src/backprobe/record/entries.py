@@ -349,7 +349,7 @@ class Entry:
         )  # fmt: skip
 
     @property
-    def grads(self) -> Gradients:
+    def grads(self) -> Mapping[str, Any]:
         """The gradients by the key of the output, where ``of=`` asked for several."""
         return Gradients(self)
 
