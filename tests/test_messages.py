@@ -45,6 +45,10 @@ def rec():
     return bp.probe(toy)(2.0, 3.0)
 
 
+def two():
+    return bp.probe(several, of=["loss", "aux"])(one())
+
+
 WRONG = {
     "of=, and one tensor": lambda: bp.probe(vector, of="loss")(one()),
     "of='', and one tensor": lambda: bp.probe(vector, of="")(one()),
@@ -52,7 +56,17 @@ WRONG = {
     "of=, and None": lambda: bp.probe(nothing, of="y")(one()),
     "of= a function that returns None": lambda: bp.probe(several, of=lambda result: None)(one()),
     "of=True": lambda: bp.probe(several, of=True),
-    "of= a list": lambda: bp.probe(several, of=["loss", "aux"]),
+    "of= an empty list": lambda: bp.probe(several, of=[]),
+    "of= None in a list": lambda: bp.probe(several, of=["loss", None]),
+    "of= a function in a list": lambda: bp.probe(several, of=["loss", lambda result: result["aux"]]),
+    "of= an output twice": lambda: bp.probe(several, of=["loss", "loss"]),
+    "one cotangent of two": lambda: bp.probe(several, of=["loss", "aux"], cotangent=1.0),
+    "a cotangent of no output": lambda: bp.probe(several, of=["loss", "aux"], cotangent={"losses": 1.0}),
+    "one gradient of two": lambda: two()["x"].grad,
+    "no gradient of one of two": lambda: two()["return.aux"].grads["loss"],
+    "an output that is not there": lambda: two().of("losses"),
+    "draw two outputs": lambda: bp.draw(two()),
+    "a sum with texts": lambda: two().total({"loss": "1"}),
     "no output": lambda: bp.probe(nothing)(one()),
     "two outputs": lambda: bp.probe(several)(one()),
     "no elements": lambda: bp.probe(vector)(torch.zeros(0)),
