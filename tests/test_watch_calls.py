@@ -278,3 +278,30 @@ def test_a_full_disk_ends_the_watching_and_not_the_training(model, tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
     with bp.open_run(tmp_path) as run:
         assert run.steps.tolist() == [0, 1]
+
+
+class Distance(nn.Module):
+    """Of the rows of a batch of two; its derivative is infinite where they are the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return (self.layer(x) - self.layer(x).flip(0)).square().sum(1).sqrt()
+
+
+def test_the_first_nan_stops_a_guarded_training_and_its_step_is_in_the_run(tmp_path):
+    torch.manual_seed(0)
+    model = Distance()
+    optimizer, (first, second) = sgd(model), batches(2, 2)
+    with pytest.raises(bp.NotFinite, match="the derivative of sqrt is infinite at 0"):
+        with bp.watch(model, tmp_path, optimizer=optimizer, guard=True):
+            trained(model, optimizer, [first, second, torch.ones(2, 3), first])
+    with bp.open_run(tmp_path) as run:
+        assert run.steps.tolist() == [0, 1, 2]
+        assert run.at(2)["layer"]["grad.nan"] == 4
+        assert run.at(2)["layer"]["value.count"] == run.at(1)["layer"]["value.count"] == 4  # the call made again is not
+        assert run.attempts[0]["guard"] is True
+    assert not torch.nn.modules.module._global_forward_hooks
+    assert not torch.nn.modules.module._global_forward_pre_hooks

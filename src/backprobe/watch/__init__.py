@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from backprobe.backends.discover import find_backend, is_model
 from backprobe.backends.refusals import refuse
 from backprobe.backends.watches import Watching, WatchOptions
-from backprobe.errors import BadOption
+from backprobe.errors import BadOption, NotFinite
 from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
@@ -38,6 +39,7 @@ def watch(
     optimizer: Any = None,
     scaler: Any = None,
     histogram: int = 0,
+    guard: bool = False,
     start_step: int | None = None,
     rank: int | None = None,
 ) -> Watch:
@@ -70,6 +72,9 @@ def watch(
     With ``histogram=n``, magnitudes are counted in those steps that are multiples of n, a bin for each power of two:
     ``run.histogram(name)`` reads them. They show what overflows and underflows a dtype.
 
+    With ``guard``, the first NaN or Inf raises NotFinite, as in ``bp.guard(model)``; the step in which that happens is
+    in the run, as far as it came.
+
     Each ``every``-th step is measured. A step is complete as the next begins. After each ``flush_every`` complete ones,
     and when none has come for a second, they are on disk. If the folder has a run already, this one goes on after its
     last step, or at ``start_step``.
@@ -82,7 +87,7 @@ def watch(
     _check_options(asked, locals())
     optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
     options = WatchOptions(select, values, gradients, parameters, updates, clipping, optimizers, scaler)
-    pace = {"every": every, "flush_every": flush_every, "histogram": histogram}
+    pace = {"every": every, "flush_every": flush_every, "histogram": histogram, "guard": guard}
     return Watch(model, Path(run_dir), options, pace, start_step, rank)
 
 
@@ -94,7 +99,7 @@ def _check_options(asked: str, given: Mapping[str, Any]) -> None:
             "run_dir is the path of a folder", asked=asked, found=kind(folder) if folder != "" else "no text",
             next="bp.watch(model, 'runs/exp1')",
         )  # fmt: skip
-    for name in ("values", "gradients", "parameters", "updates", "clipping"):
+    for name in ("values", "gradients", "parameters", "updates", "clipping", "guard"):
         if not isinstance(given[name], bool):
             raise BadOption(f"{name} is True or False", asked=f"{name}={written(given[name])}", next=f"{name}=True")
     for name, least in (("every", 1), ("flush_every", 1), ("histogram", 0), ("start_step", 0), ("rank", 0)):
@@ -127,6 +132,7 @@ class Watch:
         self._watching: Watching | None = None
         self._background: Background | None = None
         self._warned = False
+        self._opened = ExitStack()
 
     def __enter__(self) -> Watch:
         asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
@@ -143,6 +149,7 @@ class Watch:
         watches = backend.watches or refuse(backend, "watches", asked)
         from backprobe.storage.runs.writer import RunWriter
         from backprobe.watch.background import Background
+        from backprobe.watch.guarded import guarding
         from backprobe.watch.steps import Steps
 
         rank = watches.rank() if self._rank is None else self._rank
@@ -160,7 +167,11 @@ class Watch:
         self._background = Background(writer, self._pace["flush_every"])
         self._watches, self._listener, self._watching = watches, listener, watching
         try:
-            watching.__enter__()
+            with ExitStack() as opened:
+                opened.enter_context(watching)
+                if self._pace["guard"]:
+                    opened.enter_context(guarding(self._model, backend, listener, asked))
+                self._opened = opened.pop_all()
         except BaseException:
             self._background.close()
             raise
@@ -174,7 +185,9 @@ class Watch:
                 "this watch is not open", asked="run.__exit__(...)", found="a watch that was never entered",
                 next="with bp.watch(model, folder) as run:",
             )  # fmt: skip
-        self._watching.stop()
+        if isinstance(error, NotFinite):
+            self._listener.end()  # the step that it ended, as far as it came
+        self._opened.close()
         self._listener.stop()
         self._background.close()
         self._warn()

@@ -1,0 +1,33 @@
+"""A watched training that stops at the first NaN or Inf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.backends.watches import StepListener
+from backprobe.guard.allowed import Allowed
+from backprobe.guard.model_guard import ModelGuard
+
+
+def guarding(model: Any, backend: Backend, steps: StepListener, asked: str) -> AbstractContextManager[object]:
+    """A guard around a model that is watched. The call that it makes again, for its report, is not counted."""
+    guards = backend.guards or refuse(backend, "guards", asked)
+    listener = ModelGuard(model, backend, Allowed(())).listener()
+
+    def unheard(explain: Callable[..., None]) -> Callable[..., None]:
+        def explained(*args: Any) -> None:
+            was_measured, steps.is_measured = steps.is_measured, False
+            try:
+                explain(*args)
+            finally:
+                steps.is_measured = was_measured
+
+        return explained
+
+    quiet = replace(listener, called=unheard(listener.called), differentiated=unheard(listener.differentiated))
+    return guards.listening(model, quiet)
