@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy
@@ -145,3 +146,12 @@ def test_a_run_without_steps(tmp_path):
     with bp.open_run(written(tmp_path, [], [])) as run:
         assert str(run.report()).endswith("no loss was logged, so none was checked: run.log(loss=loss)")
         assert run.report().data["steps"] == []
+
+
+def test_a_plot_without_matplotlib_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with bp.open_run(folder) as run:
+        for plot in (lambda: run.plot("grad.rms"), lambda: run.plot_flow(step=3)):
+            assert message(bp.NotInstalled, plot).endswith("  next:  pip install 'backprobe[plot]'")
+        assert message(bp.BadOption, lambda: run.plot("grad.rmz")).endswith("next:  run.plot('grad.rms')")
+        assert message(bp.UnknownStep, lambda: run.plot_flow(step=7)).endswith("next:  run.at(5)")

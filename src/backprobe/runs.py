@@ -205,6 +205,28 @@ class Run:
             lambda: {"run": folder, **data.of_run(reader), **data.of_report(self.alerts)},
         )
 
+    def plot(self, field: str = "grad.rms") -> Any:
+        """A field of all names over the steps, as a ``matplotlib`` figure: a heat map on a logarithmic scale.
+
+        ``run.plot("grad.rms").savefig("run.png")`` writes it. Raises BadOption and NotInstalled.
+        """
+        from backprobe.charts.plots import heat_map
+
+        kind = self._kind(field, f"run.plot({cut(written(field))})")
+        return heat_map(self._reader, [name for name, one in self._reader.rows() if one == kind], field)
+
+    def plot_flow(self, step: int | None = None) -> Any:
+        """The rms of values and gradients across depth, at a step or the last, as a ``matplotlib`` figure.
+
+        Raises UnknownStep and NotInstalled.
+        """
+        from backprobe.charts.plots import flow
+
+        own, rows = self._reader.parameters(), self._reader.rows()
+        names = dict.fromkeys(name for name, kind in rows if kind in ("value", "grad"))
+        chosen = self.at(step if step is not None else int(self.steps[-1]) if len(self.steps) else 0)
+        return flow([name for name in names if name not in own] or list(names), chosen.step, chosen)
+
     def to_arrow(self) -> Any:
         """The whole run as a ``pyarrow.Table``: a row for each step, name and kind, with all statistics.
 
