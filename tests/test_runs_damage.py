@@ -16,9 +16,10 @@ import pytest
 
 import backprobe as bp
 from asked import message
+from backprobe.record.exponents import exponents
 from backprobe.storage.runs import layout
 from commands import printed, python
-from written_runs import fill, rms, rows, step, writer
+from written_runs import fill, matrix, rms, rows, step, writer
 
 WRITING = """
     import sys
@@ -242,6 +243,43 @@ def test_a_damaged_run_gives_an_error_or_its_numbers(tmp_path):
                 run.at(3)
         except bp.BackprobeError:
             pass
+
+
+BLOBS = {"steps": ("info", "data"), "chunks": ("info",), "columns": ("data",), "exponents": ("counts",)}
+
+
+def read_all(folder):
+    """Each way of reading."""
+    with bp.open_run(folder) as run:
+        run.steps, run.series("a", "grad.rms"), run.grid("grad.min"), [run.at(step) for step in run.steps]
+        return run.histogram("a").counts
+
+
+@pytest.mark.parametrize("chunk", [4, 1000], ids=["chunks of 4", "no chunks"])
+def test_a_blob_that_was_damaged_is_an_error(tmp_path, chunk, monkeypatch):
+    """Of numbers that SQLite has no reason to doubt."""
+    monkeypatch.setattr(layout, "MOST_STEPS", chunk)
+    one = writer(tmp_path)
+    one.add_rows(rows(["a"], ["grad"]))
+    for number in range(6):
+        one.append(layout.StepData(number, matrix(number, 1), exponents={0: exponents(matrix(number, 1))}))
+        one.commit()
+    assert read_all(tmp_path).sum() > 0
+    found = 0
+    for table, columns in BLOBS.items():
+        for column in columns:
+            key = "step" if table == "exponents" else "id"
+            for at, blob in one.connection.execute(f"SELECT {key}, {column} FROM {table}").fetchall():
+                place = len(blob) - 8
+                damaged = blob[:place] + bytes([blob[place] ^ 1]) + blob[place + 1 :]
+                change = f"UPDATE {table} SET {column} = ? WHERE {key} = ?"
+                one.connection.execute(change, (damaged, at))
+                assert "their checksum differs" in message(bp.BadRun, lambda: read_all(tmp_path)), (table, at)
+                one.connection.execute(change, (blob, at))
+                found += 1
+    assert found >= 18
+    assert read_all(tmp_path).sum() > 0
+    one.close()
 
 
 def test_opening_a_run_leaves_no_file_behind(tmp_path):

@@ -10,6 +10,8 @@ names that come later get later places, and a step that has none of their number
 
 - ``exponents`` has a row for each histogram, by row and step.
 
+Each row of numbers is written behind a sum of its bits (``sealed``), so that damage is an error and no wrong number.
+
 So ``at`` reads one blob or one chunk, and a series reads a few numbers of each chunk. How many steps are in a chunk is
 chosen so that it holds about ``CHUNK_BYTES``: reading one step of a chunk costs that much, and so does a series in the
 newest steps.
@@ -18,7 +20,7 @@ newest steps.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +32,7 @@ from backprobe.record.exponents import Exponents
 from backprobe.record.statistics import COLUMNS, NOTHING
 
 APPLICATION = 0x62707277  # "bprw"
-VERSION = 2
+VERSION = 3
 PAGE = 16384
 CHUNK_BYTES = 4 << 20
 MOST_STEPS = 1024  # in a chunk
@@ -113,3 +115,37 @@ def blank(height: int) -> Matrix:
 def steps_in_chunk(height: int) -> int:
     """How many steps of so many rows are put together."""
     return min(MOST_STEPS, max(1, CHUNK_BYTES // (8 * len(COLUMNS) * max(1, height))))
+
+
+# numbers that are sealed
+
+SEAL = numpy.dtype("<u8")
+SEED = numpy.uint64(0x9E3779B97F4A7C15)  # so that zeros all over do not fit
+
+
+def seals(rows: NDArray[Any]) -> NDArray[numpy.uint64]:
+    """A sum of the bits of each row, whose numbers have eight bytes."""
+    bits = numpy.ascontiguousarray(rows).view(SEAL).reshape(len(rows), -1)
+    return numpy.asarray(bits.sum(axis=1, dtype=SEAL) + SEED)
+
+
+def sealed(rows: NDArray[Any]) -> bytes:
+    """Rows of numbers as a blob: the sums of all rows, and then the rows."""
+    return seals(rows).tobytes() + rows.tobytes()
+
+
+def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[Any]:
+    """The rows of a blob. Raises ValueError where they are not what was written."""
+    found = numpy.frombuffer(blob, SEAL, height)
+    rows = numpy.frombuffer(blob, dtype, offset=height * SEAL.itemsize).reshape(height, -1)
+    if not numpy.array_equal(found, seals(rows)):
+        raise ValueError("its numbers are not those that were written: their checksum differs")
+    return rows
+
+
+def unsealed_row(read: Callable[[int, int], bytes], size: int, height: int, place: int) -> NDArray[numpy.float64]:
+    """One row of a blob of this size, read without the others: ``read`` gives so many bytes from a place on."""
+    width = size // height - SEAL.itemsize
+    seal = read(place * SEAL.itemsize, SEAL.itemsize)
+    (row,) = unsealed(seal + read(height * SEAL.itemsize + place * width, width), 1)
+    return numpy.asarray(row)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from backprobe.record.exponents import Exponents
 from backprobe.record.statistics import COLUMNS
-from backprobe.storage.runs.layout import INFO, Attempt, Matrix, RowKey, column_id, nothing
+from backprobe.storage.runs.layout import INFO, Attempt, Matrix, RowKey, column_id, nothing, unsealed, unsealed_row
 from backprobe.storage.runs.opening import not_a_run, opened
 from backprobe.storage.schema import UNFIT
 
@@ -126,11 +126,9 @@ class RankFile:
         chunks = self.connection.execute(
             "SELECT id, attempt, info, height FROM chunks WHERE id > ? ORDER BY id", (max(known, default=-1),)
         )
-        found += [
-            Stored(at, True, attempt, numpy.frombuffer(info, INFO), height) for at, attempt, info, height in chunks
-        ]
+        found += [Stored(at, True, attempt, unsealed(info, 1, INFO)[0], height) for at, attempt, info, height in chunks]
         steps = self.connection.execute("SELECT id, attempt, info FROM steps ORDER BY id")
-        return found + [Stored(at, False, attempt, numpy.frombuffer(info, INFO)) for at, attempt, info in steps]
+        return found + [Stored(at, False, attempt, unsealed(info, 1, INFO)[0]) for at, attempt, info in steps]
 
     # numbers
 
@@ -170,20 +168,23 @@ class RankFile:
 
     def _step(self, stored: Stored) -> Matrix:
         data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
-        return numpy.frombuffer(data, numpy.float64).reshape(len(COLUMNS), -1)
+        return unsealed(data, len(COLUMNS))
 
     def _column(self, stored: Stored, column: str) -> Matrix:
         """A column of a chunk: rows × steps, or rows × 1 where it does not change."""
         at = column_id(stored.id, column)
         data = self.connection.execute("SELECT data FROM columns WHERE id = ?", (at,)).fetchone()[0]
-        return numpy.frombuffer(data, numpy.float64).reshape(stored.height, -1)
+        return unsealed(data, stored.height)
 
     def _one_row(self, stored: Stored, column: str, place: int) -> Matrix:
         """One row of it, without the others."""
         with self.connection.blobopen("columns", "data", column_id(stored.id, column), readonly=True) as blob:
-            width = len(blob) // stored.height
-            blob.seek(place * width)
-            return numpy.frombuffer(blob.read(width), numpy.float64)
+
+            def read(start: int, size: int) -> bytes:
+                blob.seek(start)
+                return blob.read(size)
+
+            return unsealed_row(read, len(blob), stored.height, place)
 
     def at(self, step: int) -> tuple[Any, int, dict[tuple[str, str], tuple[float, ...]]] | None:
         """The info of a step, its attempt, and its rows by name and kind; None where it is not there."""
@@ -215,7 +216,7 @@ class RankFile:
                 )
                 for step, low, smallest, counts in rows:
                     if read.get(step) == attempt:
-                        found[step] = Exponents(low, numpy.frombuffer(counts, numpy.int64), smallest)
+                        found[step] = Exponents(low, unsealed(counts, 1, numpy.int64)[0], smallest)
         return found
 
     def _matrix(self, stored: Stored, within: int) -> Matrix:

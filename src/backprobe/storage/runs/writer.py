@@ -25,7 +25,9 @@ from backprobe.storage.runs.layout import (
     blank,
     column_id,
     file_of,
+    sealed,
     steps_in_chunk,
+    unsealed,
 )
 from backprobe.storage.runs.lock import WriteLock
 from backprobe.storage.runs.opening import check_version, not_a_run
@@ -75,7 +77,7 @@ class RunWriter:
                 run(f"PRAGMA user_version = {VERSION}")
             self._begin_attempt({**facts, "journal": self.journal})
             run("COMMIT")
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, ValueError) as error:
             raise not_a_run(self.path, asked, error) from error
 
     def _journal(self) -> str:
@@ -90,7 +92,7 @@ class RunWriter:
         self.attempt = run("SELECT coalesce(max(attempt) + 1, 0) FROM attempts").fetchone()[0]
         run("INSERT INTO attempts VALUES (?, ?)", (self.attempt, json.dumps(facts)))
         blobs = [info for table in ("steps", "chunks") for (info,) in run(f"SELECT info FROM {table}")]
-        self.next_step = max((int(numpy.frombuffer(blob, INFO)["step"].max()) + 1 for blob in blobs), default=0)
+        self.next_step = max((int(unsealed(blob, 1, INFO)["step"].max()) + 1 for blob in blobs), default=0)
         self.height = 0
         self.new_rows: list[RowKey] = []
         self.new_aliases: dict[str, str] = {}
@@ -157,7 +159,7 @@ class RunWriter:
         self.connection.executemany(
             "INSERT INTO steps VALUES (?, ?, ?, ?)",
             [
-                (at, self.attempt, one.info().tobytes(), one.matrix.tobytes())
+                (at, self.attempt, sealed(one.info()[None]), sealed(one.matrix))
                 for at, one in enumerate(steps, self.next_id)
             ],
         )
@@ -166,7 +168,7 @@ class RunWriter:
         self.connection.executemany(
             "INSERT OR REPLACE INTO exponents VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (self.attempt, place, step.step, one.low, one.smallest, one.counts.tobytes())
+                (self.attempt, place, step.step, one.low, one.smallest, sealed(one.counts[None]))
                 for step in self.pending
                 for place, one in step.exponents.items()
             ],
@@ -176,11 +178,11 @@ class RunWriter:
         info = numpy.concatenate([one.info() for one in steps])
         together = numpy.stack([_of_height(one.matrix, height) for one in steps], axis=2)  # columns × rows × steps
         self.connection.execute(
-            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", (chunk, self.attempt, len(steps), height, info.tobytes())
+            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", (chunk, self.attempt, len(steps), height, sealed(info[None]))
         )
         for column, numbers in zip(COLUMNS, together, strict=True):
             kept = numbers[:, :1] if (numbers == numbers[:, :1]).all() else numbers
-            self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), kept.tobytes()))
+            self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), sealed(kept)))
 
     def close(self) -> None:
         """Commit, and let others write. Where nobody reads at this moment, the file needs no log from now on."""
