@@ -24,7 +24,8 @@ from models import SIZES, Program, gpt2
 
 import backprobe as bp
 
-STEPS, PAIRS = 5, 10
+STEPS, PAIRS = 10, 10
+"""Of ten steps in a row, after the first, ``every=10`` measures one."""
 
 
 def main(sizes: list[str]) -> None:

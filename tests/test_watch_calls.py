@@ -1,6 +1,7 @@
 """Which calls and numbers of a watched training are counted, and what becomes of them on disk."""
 
 import copy
+import threading
 import warnings
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
+from watch_long import files, objects, train
 
 import backprobe as bp
 from asked import message
@@ -305,3 +307,12 @@ def test_the_first_nan_stops_a_guarded_training_and_its_step_is_in_the_run(tmp_p
         assert run.attempts[0]["guard"] is True
     assert not torch.nn.modules.module._global_forward_hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
+
+
+def test_a_long_training_holds_no_more_than_a_short_one(tmp_path):
+    """What is in memory of a run are the steps that are not yet put together: as many at both looks."""
+    held = []
+    train(tmp_path, [1030, 2054], lambda step: held.append((objects(), threading.active_count(), files())))
+    (objects_before, *before), (objects_after, *after) = held
+    assert after == before
+    assert objects_after - objects_before < 100  # of a thousand steps
