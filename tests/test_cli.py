@@ -165,8 +165,8 @@ def test_backend(folder):
 def test_save_refuses_what_is_there_and_what_cannot_be_made(folder):
     (folder / "letter").write_text("dear")
     for target, text in (
-        ("letter", "BadOption: letter is not a recording, so it is not overwritten\n  asked: rec.save('letter')\n"),
-        ("letter/rec", "BadOption: the recording cannot be written to letter/rec\n  asked: rec.save('letter/rec')\n"),
+        ("letter", "BadOption: letter is not a recording, so it is not overwritten\n"),
+        ("letter/rec", "BadOption: the recording cannot be written to letter/rec\n"),
     ):
         code, out, err = ran("toy.py:f", "x=3", "w=2", "b=1", "--save", target)
         assert code == 2
@@ -237,7 +237,7 @@ def test_a_whole_script(folder):
     assert refused(ran("toy.py", "x=1")) == (
         "BadOption: toy.py is a whole script, and this takes a function in it\n"
         "  asked: backprobe probe toy.py\n"
-        "  why:   a script computes more values than can be shown at once\n"
+        "  why:   what is called with the arguments given here is one function\n"
         "  next:  backprobe probe toy.py:f x=3, for a function f in it; backprobe explain toy.py or backprobe health "
         "toy.py, which take the script; or with bp.probe() as rec: around one step in it\n"
     )
@@ -257,9 +257,10 @@ def test_a_file_that_is_no_python(folder):
         (["toy.py:K", "x=1"], "BadOption: an int is neither a function nor a model\n"),
         (["toy.py:", "x=1"], "BadOption: toy.py has no function ''\n"),
         (["toy.py:pair", "x=1", "--of", "7"],
-         "BadOutput: the return value has nothing at '7'\n  asked: of='7'\n"),
+         "BadOutput: the return value has nothing at '7'\n  asked: backprobe probe toy.py:pair x=1 --of 7\n"),
         (["toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "y"],
-         "BadOption: 'y' is not an argument of f\n  asked: wrt=['y']\n  found: arguments: x, w, b\n"),
+         "BadOption: 'y' is not an argument of f\n"
+         "  asked: backprobe probe toy.py:f x=3.0 w=2.0 b=1.0 --wrt y\n  found: arguments: x, w, b\n"),
         (["toy.py:vector", "x=[1.0, 2]", "--cotangent", "[1, 2, 3]"],
          "BadOutput: the cotangent's shape differs from the output's\n"),
         (["pure.py:f", "x=3", "--backend", "bogus"], "NoBackend: there is no backend 'bogus'\n"),
@@ -271,6 +272,36 @@ def test_a_file_that_is_no_python(folder):
 )  # fmt: skip
 def test_what_is_refused(words, said, folder):
     assert refused(ran(*words)).startswith(said)
+
+
+ASKED = [
+    (["probe", "toy.py:f", "x=1"], "  next:  x=... w=... b=...\n"),
+    (["probe", "toy.py:K"], "  next:  backprobe probe toy.py:f x=3, for a function f in toy.py\n"),
+    (["probe", "toy.py:f", "x=3", "w=2", "b=1", "-s", "uu"], "  next:  --select u\n"),
+    (["explain", "toy.py:f", "uu", "x=3", "w=2", "b=1"], "  next:  u\n"),
+    (["draw", "toy.py:f", "toy.svg", "x=3", "w=2", "b=1", "--open", "q"], "  next:  leave out --open\n"),
+    (["draw", "toy.py:f", "x=3", "w=2"], "  next:  backprobe draw toy.py:f toy.svg x=3 w=2\n"),
+    (["derive", "toy.py:f", "uu", "x=3", "w=2", "b=1"], "  next:  u\n"),
+    (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--bounds", "x=3"],
+     "  next:  --bounds 'x=(-1.0, 1.0)', or --bounds x=None, which leaves it as it is\n"),
+    (["provoke", "toy.py:f", "x=3", "w=2", "b=1", "--steps", "0"], "  next:  --steps 100\n"),
+    (["explain", "toi.py"],
+     "  next:  backprobe explain toy.py, or backprobe explain toy.py:f x=3 for a function in a file\n"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "next"), ASKED, ids=lambda one: " ".join(one) if isinstance(one, list) else "")
+def test_what_was_asked_is_what_was_typed_and_so_is_what_to_type_next(words, next, folder):
+    err = refused(invoked(*words))
+    assert f"\n  asked: {shlex.join(['backprobe', *words[: 2 if words[1] == 'toi.py' else None]])}\n" in err
+    assert err.endswith(next)
+
+
+def test_help_fits_a_terminal_of_80_columns():
+    for verb in ([], *([name] for name in main.commands)):
+        text = invoked(*verb, "--help")[1]
+        assert max(map(len, text.splitlines())) <= 80, text
+        assert "..." not in text.replace("...]", "").replace("]...", ""), text
 
 
 def test_a_misspelled_option(folder):
@@ -372,7 +403,8 @@ def test_draw(folder):
     ("words", "said"),
     [
         (["no/such/toy.svg", *ARGUMENTS], "BadOption: the drawing cannot be written to no/such/toy.svg\n"),
-        ([*ARGUMENTS], "BadOption: a drawing is saved as .svg, .png or .html\n"),
+        ([*ARGUMENTS], "BadOption: no file to draw into\n"),
+        (["x=3.pdf", *ARGUMENTS], "BadOption: a drawing is saved as .svg, .png or .html\n"),
         (["toy.svg", *ARGUMENTS, "--direction", "up"], 'BadOption: direction is "right" or "down"\n'),
         (["toy.svg", *ARGUMENTS, "--depth", "0"], "BadOption: depth is "),
         (["toy.svg", *ARGUMENTS, "--depth", "two"], "BadOption: Invalid value for '--depth'"),
@@ -436,7 +468,9 @@ def test_a_saved_recording_is_read_as_the_function_would_be(folder):
         for verb in (["explain"], ["explain", value], ["health"], ["derive", "x"]):
             asked = verb[1:]
             live = invoked(verb[0], program, *asked, *words, *(["--partials", "true"] if verb[0] != "explain" else []))
-            assert invoked(verb[0], "saved", *asked) == live, (program, verb)
+            code, out, err = invoked(verb[0], "saved", *asked)
+            same = [re.sub("asked: .*", "", text) for text in (err, live[2])]
+            assert (code, out, same[0]) == (*live[:2], same[1]), (program, verb)
         assert invoked("draw", program, "live.svg", *words) == (0, "the circuit: live.svg\n", "")
         assert invoked("draw", "saved", "read.svg") == (0, "the circuit: read.svg\n", "")
         assert (folder / "live.svg").read_text() == (folder / "read.svg").read_text()

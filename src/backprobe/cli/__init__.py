@@ -66,7 +66,8 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
 
     \b
     backprobe probe toy.py:f x=3 w=2 b=1
-    backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]' --save toy.recording
+    backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]'
+    backprobe probe toy.py:f x=3 w=2 b=1 --save toy.recording
 
     A value is a Python literal, or a text without quotes. A list of numbers becomes a tensor, and so does
     randn(2,3), zeros(2,3), ones(2,3) or @file.npy. If nothing is floating point, integers are taken as floating
@@ -168,7 +169,7 @@ def health(program: str, words: tuple[str, ...], **options: Any) -> NoReturn:
     \b
     backprobe health toy.py:f x=3 w=2 b=1
     backprobe health toy.recording
-    backprobe health train.py --lr 0.1           the first iteration of a whole script
+    backprobe health train.py --lr 0.1    the first iteration of a whole script
 
     The exit status is 1 if something was found.
     """
@@ -198,6 +199,11 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
 
     A function is recorded with --partials true, so that edges have numbers.
     """
+    if "=" in path and not Path(path).suffix:
+        raise BadOption(
+            "no file to draw into", asked=programs.asked(program, path, *words),
+            next=programs.asked(program, "toy.svg", path, *words),
+        )  # fmt: skip
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
     bp.draw(programs.recorded(program, words, by_default="true", **options), path, **drawn)
@@ -230,7 +236,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
     echo(str(bp.derive(recording, name, *of)))
 
 
-@main.command()
+@main.command(short_help="Compare two recordings: where do they first disagree?")
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 @probing

@@ -29,7 +29,8 @@ def arguments(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise BadOption(f"{text!r} is not of the form NAME=VALUE", asked=text, next="x=3")
+            example = f"{text}=3" if text.isidentifier() else "x=3"
+            raise BadOption(f"{text!r} is not of the form NAME=VALUE", asked=text, next=example)
         if name in found:
             raise BadOption(f"{name!r} is given twice", asked=" ".join(texts), next=text)
         found[name] = argument(name, value)

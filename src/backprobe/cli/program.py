@@ -129,7 +129,7 @@ def load(program: str) -> Any:
     if not colon and Path(program).is_file() and program.endswith(".py"):
         raise BadOption(
             f"{program} is a whole script, and this takes a function in it", asked=asked(program),
-            why="a script computes more values than can be shown at once",
+            why="what is called with the arguments given here is one function",
             next=f"{asked(f'{program}:f', 'x=3')}, for a function f in it; backprobe explain {program} or "
             f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
         )  # fmt: skip
@@ -163,10 +163,16 @@ def load(program: str) -> Any:
 
 def _meant(text: str, name: str) -> str:
     """What was probably meant by the name of a file that is not there."""
+    file = similar_file(text)
+    return f"{file}:{name}" if file else "toy.py:f"
+
+
+def similar_file(text: str) -> str | None:
+    """The Python file whose name is most like that of one that is not there."""
     folder = Path(text).parent
     there = [one.stem for one in folder.glob("*.py")] if folder.is_dir() else []
     close = nearest(Path(text).stem, there)
-    return f"{folder / close[0]}.py:{name}" if close else "toy.py:f"
+    return f"{folder / close[0]}.py" if close else None
 
 
 def _imported(text: str, program: str) -> ModuleType:

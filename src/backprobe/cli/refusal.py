@@ -16,6 +16,8 @@ from backprobe.errors import BackprobeError, BadOption
 from backprobe.record.names import nearest
 from backprobe.show.printing import echo
 
+TYPED = "backprobe.typed"
+"""In a command's context: the command line."""
 INTERRUPTED = "backprobe.interrupted"
 """In a command's context: Ctrl-C has ended the program."""
 STOPPED = 130
@@ -39,7 +41,7 @@ class Verb(click.Command):
     """A command whose bad input is refused with one of our errors."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        typed = spelled(self.name, *args)
+        typed = ctx.meta[TYPED] = spelled(self.name, *args)
         try:
             return super().parse_args(ctx, args)
         except click.exceptions.NoArgsIsHelpError:
@@ -52,8 +54,10 @@ class Verb(click.Command):
         try:
             result = super().invoke(ctx)
         except BackprobeError as error:
-            if not _is_own(error) and not error.next.startswith("backprobe "):
-                error.next = for_shell(error.next)
+            if not _is_own(error):
+                error.asked = ctx.meta[TYPED]
+                if not error.next.startswith("backprobe "):
+                    error.next = for_shell(error.next)
             raise Refusal(error) from error
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import backprobe as bp
-from backprobe.cli.program import asked
+from backprobe.cli.program import asked, similar_file
 from backprobe.cli.program_error import RAISED, show
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED
@@ -52,7 +52,7 @@ def _check(file: str, options: dict[str, Any]) -> None:
     if not Path(file).is_file():
         raise BadOption(
             f"there is no script {file!r}", asked=asked(file),
-            next=f"{asked('train.py')}, or {asked('toy.py:f x=3')} for a function in a file",
+            next=f"{asked(similar_file(file) or 'train.py')}, or {asked('toy.py:f', 'x=3')} for a function in a file",
         )  # fmt: skip
     for name in (name.replace("_", "-") for name, value in options.items() if value):
         raise BadOption(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-VALUED = "of|wrt|strategy|values|backend|direction|depth|cotangent"
+VALUED = "of|wrt|strategy|values|backend|direction|depth|cotangent|seed|steps"
 LAMBDA = re.compile(r",? or of=lambda .*")  # which no shell can give
 SPELLED = (
     (re.compile(r"cotangent=(?:torch|tf|jnp)\.ones\(\((.*?),?\)\)"), r"--cotangent 'ones(\1)'"),
@@ -31,6 +31,13 @@ SPELLED = (
     (re.compile(r"noise=\[.*\]"), "--noise FOLDER"),
     (re.compile(r"^(?:rec\[|bp\.\w+\(rec, )'([^']*)'[\])]$"), r"\1"),
     (re.compile(r"^bp\.\w+\([^()]*\)\(([^()]*=\.\.\.)\)$"), lambda one: one[1].replace(", ", " ")),
+    (re.compile(r"bp\.(\w+)\(f\)\(x\), with f a function or a model"),
+     r"backprobe \1 toy.py:f x=3, for a function f in toy.py"),
+    (re.compile(r"^bounds=\{'([^']*)': (\(.*?\))\}, or None for .*"),
+     r"--bounds '\1=\2', or --bounds \1=None, which leaves it as it is"),
+    (re.compile(r"^bounds=\{'([^']*)': (\(.*?\))\}"), r"--bounds '\1=\2'"),
+    (re.compile(r"^bp\.explain\(rec, '([^']*)'\), or .*"), r"backprobe explain, with \1 behind the program"),
+    (re.compile(r"^bp\.draw\(rec\)$"), "leave out --open"),
     (re.compile(r"\bpath='([^']*)'"), r"\1"),
     (re.compile(r"rec\.save\('([^']*)', overwrite=True\)"), r"--save \1 --overwrite"),
     (re.compile(r"rec\.save\('([^']*)'\)"), r"--save \1"),
