@@ -264,7 +264,10 @@ def diff(first: str, second: str, words: tuple[str, ...], as_json: bool, strict:
     _answer(report, strict, json.dumps(report.data, indent=2) if as_json else None)
 
 
-@main.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@main.command(
+    short_help="Run a script, and record what its models do.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.option("--into", metavar="FOLDER", help="The folder for the runs; the default is the script's name with .run.")
 @click.option("--append", is_flag=True, help="Go on after the last step where there is a run already.")
 @click.option("--every", type=int, default=1, show_default=True, metavar="N", help="Measure each N-th step.")
@@ -287,7 +290,7 @@ def watch(script: str, words: tuple[str, ...], into: str | None, append: bool, *
     watched(script, words, into, append, **options)
 
 
-@main.command()
+@main.command(short_help="Show the run of a watched training, and its alerts.")
 @click.argument("run", metavar="RUN")
 @click.option("--name", metavar="NAME", help="Every field of this name over all steps.")
 @click.option("--step", type=int, metavar="N", help="All names at this step.")
