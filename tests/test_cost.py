@@ -12,10 +12,10 @@ from backprobe.tracing import schema
 
 MOST = {
     (BlockForm, OUTPUTS): 1_060,
-    (BlockForm, EVERYTHING): 7_350,
-    (ModelForm, OUTPUTS): 2_990,
+    (BlockForm, EVERYTHING): 7_340,
+    (ModelForm, OUTPUTS): 2_980,
     (ModelForm, EVERYTHING): 9_600,
-    (FunctionForm, EVERYTHING): 6_880,
+    (FunctionForm, EVERYTHING): 6_820,
 }
 """The most calls of Python functions beyond those of the bare step, builtins not counted: of a GPT-2 with 2 layers, and
 of a function with 200 values. Newer Pythons count fewer, since comprehensions are no functions there."""

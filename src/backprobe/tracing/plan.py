@@ -26,6 +26,7 @@ class Plan:
         self.kinds: dict[Any, ScopeKind] = {}
         self.schemas: list[Any] = []  # see ``backprobe.tracing.schema``, the last used first
         self.followed: dict[Any, tuple[set[Any], set[Any]]] = {}  # see ``backprobe.tracing.followed_calls``
+        self.chosen: dict[Any, Any] = {}  # what a backend has made of these for one shape of a model
         self.bare: dict[type, set[type]] = {}  # by class of tape: types that are neither its tensors nor containers
         self.copies = Copies()
         self.wants_output = Decisions(lambda path: selection.wants_return(quote_path(path)))

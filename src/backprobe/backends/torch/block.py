@@ -6,8 +6,9 @@ A prehook on the node of each captured edge notes what arrives there, after the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import lru_cache, partial
+from itertools import count, filterfalse
 from types import CodeType, FrameType
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import Node, get_gradient_edge
 
 from backprobe.backends.capabilities import Late, Recompute
-from backprobe.backends.facts import Around, Backward, Options, Outcome
+from backprobe.backends.facts import Backward, Options, Outcome
 from backprobe.backends.outcomes import Outcomes
 from backprobe.backends.protocol import BlockTape
 from backprobe.backends.torch import graph
@@ -38,6 +39,7 @@ from backprobe.backends.torch.capture import (
     gradient_edge,
 )
 from backprobe.backends.torch.checkpoints import IN_VAIN, computing_again, in_vain, to_compute_again
+from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
@@ -50,7 +52,6 @@ from backprobe.backends.torch.strategies import (
     edges,
     hooks_noted,
     outcome,
-    usual_values,
     with_leaves,
 )
 from backprobe.backends.torch.tape import BEHIND_AUTOGRAD, TOGETHER, UPDATED, TorchTape
@@ -110,7 +111,6 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         self.leaves: list[SharedLeaf] = []  # if they do
         self.multiples: list[Begun] = []  # the roots of backward() that are a multiple of something
         self.scaled, self.pipelines = Scaled(), Pipelines()
-        self.updates: Updates | None = None  # while the block is open, with ``nonfinite``
         self.births = Births(self.quiet) if options.nonfinite else None
         self.census = Census(self.passing)
 
@@ -164,21 +164,13 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         seed = torch.ones_like(capture.tensor) if cotangent is None else cotangent
         self.passing.add(capture.number, seed)
 
-    def capture(
-        self, tensor: Tensor, around: Callable[[], Around] | None, previous: Capture | None = None,
-        through: bool = False,
-    ) -> Capture:  # fmt: skip
-        capture = super().capture(tensor, around, previous, through)
-        if self.passing.begun:
-            capture.calls = self.passing.begun
-        if self.updates is not None:
-            self.updates.look(None)
-            self.updates.newest = capture
-        if capture.unfollowed is not None and self.is_floating(tensor):
-            capture.part = self.to_be_repeated()
-            capture.in_vain = in_vain() if capture.part is not None else None
+    def _note_without_history(self, capture: Capture) -> None:
+        super()._note_without_history(capture)
+        if self.is_floating(capture.tensor):
+            if capture.unfollowed is not None and capture.unfollowed.mode:
+                capture.part = self.to_be_repeated()
+                capture.in_vain = in_vain() if capture.part is not None else None
             self.waiting[capture] = None
-        return capture
 
     def _overwritten_unseen(self, capture: Capture) -> None:
         """What a parameter is updated with after backward() leaves its gradient as it is, until another comes."""
@@ -373,39 +365,44 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
         return super().unfinished(_with_edges([_with_history(capture) for capture in captures]))
 
     def backward(self, captures: Sequence[Capture]) -> list[Backward]:
-        self.settle(captures)
-        if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
-            self._look_at_leaves(captures)
-        updates = () if self.updates is None else self.updates.found(captures)
-        arrived = self.passing.arrived
-        touched = self.passing.touched()
-        captures = [
-            c if (c.edge is not None or (c.leaf is not None and not c.leaf.is_unclear))
-            and c.again is None and c.number not in touched else self._judged(c, touched)
-            for c in captures
-        ]  # fmt: skip
-        recorded = graph.by_edge(captures)
-        inputs = graph.all_inputs(captures, recorded)
-        versions = self.versions([c.tensor for c in captures])
-        values = usual_values(captures, versions, self.options.create_graph)
-        grads = [
-            None if c.opaque is not None or c.writes or c.geometry is not None else arrived.get(c.number)
-            for c in captures
-        ]  # fmt: skip
+        columns = self._settled(captures)
+        updates = () if self.updates is None else self.updates.found(columns.captures)
+        captures, numbers, arrived = columns.captures, columns.numbers, self.passing.arrived
+        versions, inputs = self.versions(columns.tensors), columns.inputs()
+        values = columns.values(versions, self.options.create_graph)
+        grads = [*map(arrived.get, numbers)]
+        for at in columns.rare():
+            if (c := captures[at]).opaque is not None or c.writes or c.geometry is not None:
+                grads[at] = None
         lacking = [at for at, gradient in enumerate(grads) if gradient is None or values[at] is None]
         judged = self.census.judged(self.passing.calls)
         unusual = self._unusual(captures, lacking, values, grads, inputs, judged)
-        outcomes = Outcomes(values, grads, inputs, [c.tensor.is_leaf for c in captures], versions, unusual)
-        there = [at for at in range(len(captures)) if at not in unusual or unusual[at].status is GradStatus.OK]
-        places: dict[int, list[int]] = {}
-        for at in there:
-            places.setdefault(captures[at].number, []).append(at)
-        visited = tuple([at for number in arrived for at in places.get(number, ())])
-        numbers, notes = self._scales(captures, recorded, grads) if self.multiples else ((), ())
-        notes = (*notes, *hooks_noted(captures, there))
+        outcomes = Outcomes(values, grads, inputs, columns.leaves(), versions, unusual)
+        there = [*filterfalse(unusual.__contains__, range(len(captures)))]
+        there += [at for at, one in unusual.items() if one.status is GradStatus.OK]
+        scaled, notes = self._scales(captures, grads) if self.multiples else ((), ())
+        notes = (*notes, *hooks_noted(captures, sorted({*columns.hooked()}.intersection(there))))
         training = None if judged is None else self.census.found(judged, captures, inputs, bool(self.unseen()))
-        passed = Backward(outcomes, visited, notes=notes, scales=numbers, updates=updates, training=training)
+        visited = self._in_order(there, numbers)
+        passed = Backward(outcomes, visited, notes=notes, scales=scaled, updates=updates, training=training)
         return [passed if self.births is None else self.births.added_to(passed, _with_edges(captures))]
+
+    def _settled(self, captures: Sequence[Capture]) -> Columns:
+        """The captures as backward left them."""
+        columns = self.settle(captures)
+        if self.leaves and self.passing.passes.keys() <= {UNNUMBERED}:
+            self._look_at_leaves(captures)
+        touched = self.passing.touched()
+        found = [
+            c if c.edge is not None and not c.is_rare and not touched else self._judged(c, touched) for c in captures
+        ]  # fmt: skip
+        return columns if found == captures else Columns.of(found)
+
+    def _in_order(self, there: Sequence[int], numbers: Sequence[int]) -> tuple[int, ...]:
+        """Those of some captures that backward came to, in the order in which it did."""
+        order = dict(zip(self.passing.arrived, count(), strict=False))
+        ranks: list[Any] = [*map(order.get, numbers)]
+        return tuple(sorted([at for at in sorted(there) if ranks[at] is not None], key=ranks.__getitem__))
 
     def _unusual(
         self, captures: Sequence[Capture], lacking: Sequence[int], values: Sequence[Any],
@@ -430,14 +427,15 @@ class TorchBlockTape(TorchTape, BlockTape, Late, Recompute):
             found[at] = outcome(capture, grads[at], edges(inputs[at]), live, why)
         return with_leaves(captures, found, self._begun_at(), set() if judged is None else judged.spared())
 
-    def _scales(self, captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]], grads: Sequence[Any]) -> Any:
+    def _scales(self, captures: Sequence[Capture], grads: Sequence[Any]) -> Any:
+        recorded = graph.by_edge(captures)
         leaves = graph.by_edge(_with_edges(captures))
         derivatives = {at: grad for at, grad in enumerate(grads) if grad is not None} if self._is_alone() else {}
         return scales(self.multiples, captures, {**leaves, **recorded}, derivatives, self.scaled)
 
     def _judged(self, capture: Capture, touched: Collection[int]) -> Capture:
         """A capture as backward left it. One whose gradient was written into after it arrived is opaque."""
-        if capture.again is not None or capture.edge is None:
+        if capture.is_rare or capture.leaf is not None:
             capture = _with_history(capture)
         return capture.but(opaque=Reason("gradient_overwritten")) if capture.number in touched else capture
 

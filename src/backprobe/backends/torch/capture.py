@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,23 +17,33 @@ from backprobe.record.reasons import Reason
 from backprobe.record.source import Source
 
 
+def rare(name: str) -> Any:
+    """An attribute that few captures have: with it set, they are ``is_rare``."""
+
+    def put(capture: Capture, value: Any) -> None:
+        setattr(capture, f"_{name}", value)
+        capture.is_rare = True
+
+    return property(attrgetter(f"_{name}"), put)
+
+
 class Capture:
-    """One tensor at one version. What most captures do not have is an attribute of the class.
+    """One tensor at one version."""
 
-    What is set of many is set of all at once: Python then needs no dictionary for each of them.
-    """
+    RARE = ("again", "geometry", "in_vain", "is_changed", "opaque", "part", "snapshot", "writes")
+    USUAL = (
+        "alias", "calls", "edge", "is_rare", "leaf", "number", "status", "tensor", "unfollowed", "version", "why"
+    )  # fmt: skip
+    __slots__ = (*USUAL, *[f"_{name}" for name in RARE])
 
-    status: GradStatus = GradStatus.OK  # why there is no edge, decided when the program is over
-    why: Reason | None = None
-    opaque: Reason | None = None  # why the gradient at the edge would not be this version's
-    snapshot: Tensor | None = None
-    part: Any = None  # of the program, that runs here without a history and is computed again with one
-    again: Capture | None = None  # what it is there
-    in_vain: Source | None = None  # the line of the checkpoint that will not compute it again
-    geometry: Geometry | None = None  # set where the edge is that of the base, and this is a view of it
-    writes: tuple[ViewWrite, ...] = ()
-    calls: int = 0  # of backward() before it got its name
-    is_changed: bool = False  # does a hook of ours change its gradient?
+    opaque: Reason | None = rare("opaque")  # why the gradient at the edge would not be this version's
+    snapshot: Tensor | None = rare("snapshot")
+    part: Any = rare("part")  # of the program, that runs here without a history and is computed again with one
+    again: Capture | None = rare("again")  # what it is there
+    in_vain: Source | None = rare("in_vain")  # the line of the checkpoint that will not compute it again
+    geometry: Geometry | None = rare("geometry")  # set where the edge is that of the base, and this is a view of it
+    writes: tuple[ViewWrite, ...] = rare("writes")
+    is_changed: bool = rare("is_changed")  # does a hook of ours change its gradient?
 
     def __init__(self, tensor: Tensor, version: int, alias: Tensor | None) -> None:
         self.tensor, self.version, self.alias = tensor, version, alias
@@ -39,6 +51,11 @@ class Capture:
         self.leaf: ListenedLeaf | None = None  # where no edge is held, but the tensor itself listened to
         self.number = -1  # of what has arrived at either for this version
         self.unfollowed: Unfollowed | None = None
+        self.calls = 0  # of backward() before it got its name
+        self.status = GradStatus.OK  # why there is no edge, decided when the program is over
+        self.why: Reason | None = None
+        self._opaque = self._snapshot = self._part = self._again = self._in_vain = self._geometry = None
+        self._writes, self._is_changed, self.is_rare = (), False, False
 
     @property
     def is_followed(self) -> bool:
@@ -47,13 +64,13 @@ class Capture:
 
     def but(self, **changed: Any) -> Capture:
         """Another like this one."""
-        other = Capture.__new__(Capture)
-        vars(other).update(vars(self) | changed)
+        other = copy(self)
+        for name, value in changed.items():
+            setattr(other, name, value)
         return other
 
 
-@dataclass(frozen=True, slots=True)
-class Unfollowed:
+class Unfollowed(NamedTuple):
     """A tensor without history, when it got its name: what will say why it has none."""
 
     mode: str  # that switched gradients off, if one did
@@ -107,11 +124,12 @@ WRITTEN_IN_PYTHON = torch._C._FunctionBase
 """Nodes that may be freed while an edge to them is held."""
 
 TOKENS = (None,) * (len(GradientEdge._fields) - 2)  # newer releases: what keeps the node alive
+make = tuple.__new__
 
 
 def edge_at(node: Node, number: int) -> GradientEdge:
     """``GradientEdge(node, number)``, without the function that a named tuple is made by."""
-    return tuple.__new__(GradientEdge, (node, number, *TOKENS))
+    return make(GradientEdge, (node, number, *TOKENS))
 
 
 def gradient_edge(tensor: Tensor) -> GradientEdge | None:

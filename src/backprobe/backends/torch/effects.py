@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.facts import Effect
-from backprobe.backends.torch.models import parts
+from backprobe.backends.torch.structure import structure
 from backprobe.record.containers import leaves
 
 PYTHONS = (
@@ -139,7 +139,7 @@ def _position(code: CodeType, name: str) -> int | None:
 def effects_of(module: torch.nn.Module) -> dict[torch.nn.Module, Effect]:
     """What calling a module and each module in it may do, by one walk."""
     found: dict[torch.nn.Module, Effect] = {}
-    for _, part in reversed(parts(module)):  # those inside it come before it
+    for part in reversed(structure(module).modules):  # those inside it come before it
         writes = bool(getattr(part, "inplace", False))
         for child in part._modules.values():
             writes = writes or (child is not None and found.get(child) is Effect.WRITES)

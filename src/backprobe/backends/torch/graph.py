@@ -62,38 +62,34 @@ def inputs(edge: GradientEdge | None, recorded: Mapping[Key, Sequence[int]]) -> 
     return sorted(found)
 
 
-def all_inputs(captures: Sequence[Capture], recorded: Mapping[Key, Sequence[int]]) -> list[tuple[int, ...]]:
-    """``inputs`` of many captures, leaves among them: in one loop, for a program may have thousands.
+def all_inputs(
+    edges: Sequence[GradientEdge | None], recorded: Mapping[Key, int], leaves: Mapping[int, int]
+) -> list[tuple[int, ...]]:
+    """``inputs`` of many edges, leaves among them: in one loop, for a program may have thousands.
 
-    A leaf that was written in place is captured several times: what was computed later uses the last one before it.
+    ``recorded`` are those at edges, ``leaves`` are by the identity of the tensor.
     """
-    leaves: dict[int, int] = {}
-    versions: dict[int, list[int]] = {}
-    for at, capture in enumerate(captures):
-        if capture.leaf is not None and leaves.setdefault(id(capture.tensor), at) != at:
-            versions.setdefault(leaves[id(capture.tensor)], []).append(at)
-    every = []
-    for number, capture in enumerate(captures):
-        found: dict[int, None] = {}
+    get = recorded.get
+    every: list[tuple[int, ...]] = []
+    for edge in edges:
+        if edge is None:
+            every.append(())
+            continue
+        found: set[int] = set()
         visited: set[Node] = set()
-        pending = [] if capture.edge is None else [capture.edge[0]]
-        while pending:
-            pairs: Any = pending.pop().next_functions
-            for pair in pairs:
-                follower = pair[0]
-                if follower is None:
-                    continue
-                known = recorded.get(pair)
-                if known:
-                    found[known[0]] = None
-                elif type(follower) is ADDING:
-                    if leaves and (leaf := leaves.get(id(follower.variable))) is not None:
-                        found[leaf] = None
-                elif follower not in visited:
-                    visited.add(follower)
-                    pending.append(follower)
-        if versions:
-            found = {max((at for at in versions.get(first, ()) if at < number), default=first): None for first in found}
+        pending: list[Any] = [*edge[0].next_functions]
+        for pair in pending:  # which grows
+            known = get(pair)
+            if known is not None:
+                found.add(known)
+                continue
+            follower = pair[0]
+            if type(follower) is ADDING:
+                if leaves and (known := leaves.get(id(follower.variable))) is not None:
+                    found.add(known)
+            elif follower is not None and follower not in visited:
+                visited.add(follower)
+                pending += follower.next_functions
         every.append(tuple(sorted(found)))
     return every
 

@@ -14,10 +14,10 @@ from torch.nn.parameter import is_lazy
 from backprobe.backends.guards import Found, PassedCall
 from backprobe.backends.random_states import Kept
 from backprobe.backends.torch.capture import version
-from backprobe.backends.torch.models import is_compiled, parameters
-from backprobe.backends.torch.models import parts as parts_of
+from backprobe.backends.torch.models import is_compiled
 from backprobe.backends.torch.nonfinite import unfit
 from backprobe.backends.torch.recheck import random_states
+from backprobe.backends.torch.structure import structure
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.containers import leaves, refilled
 from backprobe.record.reasons import Reason
@@ -31,9 +31,9 @@ class GuardedModule:
 
     def __init__(self, module: Module, path: str) -> None:
         self.module, self.path = module, path
-        known = parts_of(module)
-        self.parts = [part for _, part in known]
-        self.parameters: list[tuple[str, Parameter]] = list(parameters(module, known))
+        known = structure(module)
+        self.parts = known.modules
+        self.parameters: list[tuple[str, Parameter]] = known.parameters
         self.copies: dict[int, tuple[Tensor, int, Tensor]] = {}  # by identity of the buffer: it, its version, a copy
 
     def buffers(self) -> list[tuple[Module, str, Tensor]]:

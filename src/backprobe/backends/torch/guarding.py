@@ -28,8 +28,8 @@ from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.graph import all_nodes, leaves
 from backprobe.backends.torch.guarded_calls import COMPILED, GuardedModule, State, TorchGuardedCall, floating
 from backprobe.backends.torch.loss_scalers import is_handled, scales_noted
-from backprobe.backends.torch.models import parts
 from backprobe.backends.torch.nonfinite import unfit
+from backprobe.backends.torch.structure import parts
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from backprobe.backends.capabilities import ModelCall, ModuleObserver
 from backprobe.backends.patching import Patched, original, replaced
+from backprobe.backends.torch.structure import MOST_SHAPES, Shape, Structure, structure
 from backprobe.errors import Unsupported
 from backprobe.record.reasons import Reason
 
@@ -43,20 +44,23 @@ class TorchModelCall(ModelCall):
         return self.model.forward
 
     @cached_property
-    def parts(self) -> list[tuple[str, Module]]:
-        return parts(self.model)
+    def structure(self) -> Structure:
+        return structure(self.model)
 
     def module_paths(self) -> Iterable[str]:
         idle = Module.forward  # what a container such as ModuleList has
-        return [path for path, module in self.parts if getattr(type(module), "forward", None) is not idle]
+        kinds = {kind for kind in map(type, self.structure.modules) if getattr(kind, "forward", None) is not idle}
+        return [path for path, module in self.structure.parts if type(module) in kinds]
 
     def parameter_paths(self) -> Iterable[str]:
-        return [path for path, _ in parameters(self.model, self.parts)]
+        return [path for path, _ in self.structure.parameters]
 
     def hidden_paths(self) -> Mapping[str, Reason]:
-        if not any(issubclass(kind, ScriptModule) for kind in {type(module) for _, module in self.parts}):
+        kinds = {*map(type, self.structure.modules)}
+        if not any(issubclass(kind, ScriptModule) for kind in kinds):
             return {}
-        inside = tuple(path and path + "." for path, module in self.parts if isinstance(module, ScriptModule))
+        parts = self.structure.parts
+        inside = tuple(path and path + "." for path, module in parts if isinstance(module, ScriptModule))
         hidden = Reason("script_module")
         return {path: hidden for path in self.module_paths() if path and path.startswith(inside)}
 
@@ -79,32 +83,27 @@ class TorchModelCall(ModelCall):
         self.exchanged.clear()
 
 
-def parts(model: Module) -> list[tuple[str, Module]]:
-    """``named_modules(remove_duplicate=False)``, which walks the model with a generator inside a generator."""
-    if type(model).named_modules is not Module.named_modules:
-        return list(model.named_modules(remove_duplicate=False))
-    found: list[tuple[str, Module]] = []
-    pending = [("", model)]
-    while pending:
-        part = pending.pop()
-        found.append(part)
-        path, module = part
-        if module._modules:
-            for name, child in reversed([*module._modules.items()]):
-                if child is not None:
-                    pending.append((f"{path}.{name}" if path else name, child))
-    return found
+@dataclass(frozen=True, eq=False)
+class _Chosen:
+    """What of the models of one shape a selection asks for: paths, and which of the modules they are of."""
 
+    outputs: Sequence[tuple[int, str]]
+    locals: Sequence[tuple[int, str]]
+    parameters: Sequence[tuple[int, str, str]]
 
-def parameters(model: Module, known: Sequence[tuple[str, Module]]) -> list[tuple[str, Parameter]]:
-    """``named_parameters(remove_duplicate=False)``, of these parts of the model."""
-    if type(model).named_parameters is not Module.named_parameters:
-        return [*model.named_parameters(remove_duplicate=False)]
-    return [
-        (f"{path}.{name}" if path else name, parameter)
-        for path, module in known if module._parameters
-        for name, parameter in module._parameters.items() if parameter is not None
-    ]  # fmt: skip
+    @classmethod
+    def of(cls, shape: Shape, observer: ModuleObserver) -> _Chosen:
+        found: _Chosen | None = observer.known.get(shape)
+        if found is None:
+            if len(observer.known) > MOST_SHAPES:
+                observer.known.clear()
+            paths = [*enumerate(shape.paths)]
+            found = observer.known[shape] = cls(
+                [(at, path) for at, path in paths if observer.wants_output(path)],
+                [(at, path) for at, path in paths if observer.wants_locals(path)],
+                [held for held in shape.parameters if observer.wants_parameter(held[2])],
+            )
+        return found
 
 
 @contextmanager
@@ -121,16 +120,14 @@ def observing(
     """
     reporter = _Reporter(model, observer, [] if later is None else later)
     rewritten = [
-        (module, "forward", reporting) for module, path in reporter.known.items()
-        if observer.wants_locals(path)
-        and (reporting := observer.rewritten(path, original(module, "forward"))) is not None
+        (module, "forward", reporting) for module, path in reporter.exchanged.items()
+        if (reporting := observer.rewritten(path, original(module, "forward"))) is not None
     ]  # fmt: skip
     with ExitStack() as installed:
         installed.enter_context(replaced(rewritten, is_dynamo_compiling))
-        for module in reporter.known:
-            if module._forward_hooks and module in reporter.paths:
-                handle = module.register_forward_hook(partial(reporter.returned, reporter.paths.pop(module)))
-                installed.callback(handle.remove)
+        for module in [module for module in reporter.paths if module._forward_hooks]:
+            handle = module.register_forward_hook(partial(reporter.returned, reporter.paths.pop(module)))
+            installed.callback(handle.remove)
         installed.callback(reporter.rest)
         reporter.listen()
         yield
@@ -145,6 +142,7 @@ class _Reporter:
         self.known: dict[Module, str] = {}  # the modules of this model, each by its first path
         self.foreign: WeakSet[Module] = WeakSet()  # those that are none of this model's
         self.paths: dict[Module, list[str]] = {}  # of the modules that are heard here
+        self.exchanged: dict[Module, str] = {}  # those whose forwards are to report, by their first paths
         self.handles: list[Any] = []
         self.calls, self.executed = observer.calls, observer.executed
         self.look()
@@ -175,14 +173,15 @@ class _Reporter:
             return output
         if "inplace" in vars(module) and vars(module)["inplace"]:
             self.observer.written(args)
-        if module not in self.known and module not in self.foreign:
+        paths = self.paths.get(module)
+        if paths is None:
+            if module in self.known or module in self.foreign:
+                return output
             self.foreign.add(module)
             self.look()
-        paths = self.paths.get(module)
-        if not paths:
-            return output
+            paths = self.paths.get(module, [])
         if self.calls is not None:
-            frame: FrameType | None = sys._getframe(1)
+            frame: FrameType | None = sys._getframe(3)  # this, and two functions of PyTorch at least, are above it
             while frame is not None and frame.f_code.co_filename == CALLED_IN:
                 frame = frame.f_back
             if frame is not None:
@@ -202,19 +201,22 @@ class _Reporter:
 
     def look(self) -> None:
         """Walk the model for modules that are not known: the program may have put some in since."""
-        new = [(path, part) for path, part in parts(self.model) if part not in self.known]
-        observer = self.observer
-        for path, parameter in parameters(self.model, new) if new else ():
-            if observer.wants_parameter(path):
-                instead = observer.parameter(path, parameter)
-                if instead is not parameter:
-                    self.exchange(path, parameter, instead)
-        for path, part in new:
-            self.known.setdefault(part, path)
-            if part._parameters and "forward" not in vars(part):
-                observer.kinds[path] = type(part)
-            if observer.wants_output(path):
-                self.paths.setdefault(part, []).append(path)
+        now, before, observer = structure(self.model), self.known, self.observer
+        modules, paths = now.modules, now.shape.paths
+        chosen = _Chosen.of(now.shape, observer)
+        self.known = dict(zip(reversed(modules), reversed(paths), strict=True)) | before
+        for path, parameter in now.held([one for one in chosen.parameters if modules[one[0]] not in before]):
+            instead = observer.parameter(path, parameter)
+            if instead is not parameter:
+                self.exchange(path, parameter, instead)
+        for at in now.shape.holders:
+            if modules[at] not in before and "forward" not in vars(modules[at]):
+                observer.kinds[paths[at]] = type(modules[at])
+        for at, path in chosen.outputs:
+            if modules[at] not in before:
+                self.paths.setdefault(modules[at], []).append(path)
+        if not before:  # a forward that runs already is not exchanged
+            self.exchanged = {modules[at]: path for at, path in chosen.locals if self.known[modules[at]] == path}
 
     def _stand_aside(self, compiled: Module) -> None:
         """While a compiled module runs: hooks on all modules would have Dynamo compile it once more, with them."""
@@ -280,33 +282,27 @@ def refuse(
     target: Any, asked: str, kinds: Sequence[Refusal] = (COMPILED, *WRAPPERS), words: Refusal | None = None
 ) -> None:
     """Raise Unsupported if a function, a model or a module in it is of a refused kind, in its words or in others."""
-    for part in _distinct(target) if isinstance(target, Module) else [target]:
+    for part in _doubtful(target) if isinstance(target, Module) else [target]:
         kind = _refused_kind(part)
         if kind is not None and kind in kinds:
             headline, why, next = words or kind
             raise Unsupported(headline, asked=asked, found=type(part).__name__, why=why, next=next)
 
 
-def _distinct(model: Module) -> Iterable[Module]:
-    """One module of each type, and those that are not only what their type makes them."""
-    usual: dict[Any, Module] = {}
-    own = []
-    for _, module in parts(model):
-        if "forward" in vars(module) or module._compiled_call_impl is not None:
-            own.append(module)
-        else:
-            usual.setdefault(type(module), module)
-    return [*usual.values(), *own]
+def _doubtful(model: Module) -> list[Module]:
+    """The modules of a model that are not only what their type makes them, and one of each type that is not known."""
+    modules = structure(model).modules
+    own = [one for one in modules if "forward" in (held := vars(one)) or "_compiled_call_impl" in held]
+    usual: dict[Any, Module] = {type(one): one for one in modules if one not in own} if own else {}
+    usual = usual or dict(zip(map(type, modules), modules, strict=True))
+    return [*[one for kind, one in usual.items() if FREE.get(kind) is not getattr(kind, "forward", None)], *own]
 
 
 def _refused_kind(part: Any) -> Refusal | None:
     if not isinstance(part, Module):
         return COMPILED if is_compiled(part) else None
-    kind: Any = type(part)
+    found, kind = _kind_of_module(part), type(part)
     is_usual = "forward" not in vars(part) and part._compiled_call_impl is None
-    if is_usual and kind in FREE and FREE[kind] is getattr(kind, "forward", None):
-        return None  # nearly all
-    found = _kind_of_module(part)
     if found is None and is_usual and len(FREE) < MOST_FREE and "<locals>" not in kind.__qualname__:
         FREE[kind] = getattr(kind, "forward", None)
     return found

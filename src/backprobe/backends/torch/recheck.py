@@ -24,6 +24,7 @@ from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.graph import has_custom
 from backprobe.backends.torch.module_copies import BACKWARD_HOOKS, GLOBAL_HOOKS, HOOKS, Lent, ModuleCopy
 from backprobe.backends.torch.precision import Coarsest
+from backprobe.backends.torch.structure import parts
 from backprobe.backends.torch.tape import is_wrapped
 from backprobe.backends.torch.unaccounted_nodes import Coverage, now
 from backprobe.record.containers import leaves
@@ -159,7 +160,7 @@ class TorchRecheck(Recheck):
     def paths(self, model: Any) -> Mapping[int, str]:
         if not isinstance(model, torch.nn.Module):
             return {}
-        return {id(module): path for path, module in reversed(models.parts(model))}
+        return {id(module): path for path, module in reversed(parts(model))}
 
     def opens(self, function: Any) -> bool:
         if not isinstance(function, torch.nn.Module):

@@ -81,7 +81,8 @@ class TorchReplaces(Replaces):
     def mark_changed(self, captures: Sequence[Capture]) -> None:
         """Note which captures have a changed gradient: a tensor that was written since knows nothing of its hooks."""
         for capture in captures if self.changed else ():
-            capture.is_changed = capture.edge is not None and key(capture.edge) in self.changed
+            if capture.edge is not None and key(capture.edge) in self.changed:
+                capture.is_changed = True
 
     def runs_again(self) -> bool:
         return any(frame.f_code in CHECKPOINT for frame in callers(sys._getframe()))

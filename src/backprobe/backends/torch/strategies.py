@@ -21,7 +21,7 @@ from backprobe.backends.torch.gradient_hooks import arrive
 from backprobe.backends.torch.graph import by_edge, key
 from backprobe.backends.torch.partials import Partials, local_partials
 from backprobe.backends.torch.replaced_values import users_hooks
-from backprobe.backends.torch.tensors import ORDINARY, describe, is_there
+from backprobe.backends.torch.tensors import describe, is_there
 from backprobe.errors import BadOption, StrategyRefused, Unsupported
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Lost
@@ -126,26 +126,6 @@ def outcome(
         status, why, cause = missing
         return Outcome(status, why, value, inputs=inputs, cause=cause, is_leaf=capture.tensor.is_leaf, version=own)
     return Outcome(GradStatus.OK, None, value, gradient, inputs, is_leaf=capture.tensor.is_leaf, version=own)
-
-
-def usual_values(captures: Sequence[Capture], versions: Sequence[int], live: bool) -> list[Any]:
-    """The values that can be shown as they are; None for one that ``outcome`` has to look at.
-
-    ``versions`` are those that the tensors have now.
-    """
-    found: list[Any] = [None] * len(captures)
-    for at, capture in enumerate(captures):
-        tensor, alias = capture.tensor, capture.alias
-        if alias is None or capture.snapshot is not None or versions[at] != capture.version:
-            continue
-        if type(tensor) not in ORDINARY or tensor.layout is not torch.strided or tensor.is_nested:
-            continue
-        if not alias.data_ptr():  # freed, empty, or of a device without memory
-            continue
-        if tensor.is_leaf and (tensor.shape != alias.shape or tensor.dtype is not alias.dtype):
-            continue
-        found[at] = tensor if live else alias
-    return found
 
 
 def _value(capture: Capture, live: bool) -> Any:

@@ -27,9 +27,11 @@ from backprobe.backends.torch.arguments import lift
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture, Unfollowed, ViewWrite, gradient_edge, memory, version
 from backprobe.backends.torch.checkpoints import IN_VAIN, in_vain
+from backprobe.backends.torch.columns import Columns
 from backprobe.backends.torch.graph import Key, key
 from backprobe.backends.torch.nonfinite_operations import Births
 from backprobe.backends.torch.optimizer_steps import Steps
+from backprobe.backends.torch.parameter_updates import Updates
 from backprobe.backends.torch.replaced_values import TorchReplaces
 from backprobe.backends.torch.strategies import Hooked, differentiate, edges, outcome
 from backprobe.backends.torch.tensors import ORDINARY, Geometry, describe, is_floating, is_there, same_content
@@ -44,6 +46,7 @@ UNSEEN = -1  # no version of any tensor: what was written to this memory is not 
 STRIDED = torch.strided
 dispatch_modes = torch._C._len_torch_dispatch_stack
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+NOTHING_PASSED = Passing(False)
 VERSION = vars(torch._C.TensorBase)["_version"].__get__
 
 
@@ -71,6 +74,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         self.updated: dict[Capture, None] = {}  # written behind autograd, with nothing come to them since
         self.hooked: Hooked = {}
         self.changed: dict[Key, None] = {}  # see ``TorchReplaces``
+        self.passing = NOTHING_PASSED  # in a block, the passes of its program
+        self.updates: Updates | None = None  # while a block is open, with ``nonfinite``
         self.hooks: list[Any] = []  # in the program's graph: in turns the dictionary that holds one, and its key
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -119,7 +124,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     ) -> Capture:  # fmt: skip
         if dispatch_modes():  # which would see a tensor being detached
             with self.quiet():
-                return TorchTape.capture(self, tensor, around, previous, through)
+                return self.capture(tensor, around, previous, through)
         if is_wrapped(tensor):
             capture = Capture(tensor, version(tensor), None)
             capture.status, capture.why = GradStatus.OPAQUE, Reason("func_transform")
@@ -129,21 +134,33 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         except RuntimeError:  # see ``version``
             now = 0
         capture = Capture(tensor, now, tensor.detach())
+        capture.calls = self.passing.begun
         if self.copies:
             capture.snapshot = capture.alias.clone()  # type: ignore[union-attr]  # a capture that is written has its alias
         if tensor.requires_grad:
             self._take_edge(capture, previous, through)
         if capture.edge is None and capture.leaf is None:
-            capture.unfollowed = self.undecided[capture] = self._unfollowed(tensor)
-            capture.in_vain = in_vain() if capture.unfollowed.mode else None
+            self._note_without_history(capture)
         if type(tensor) not in self.ordinary:
             self.has_subclasses = True
         self.unplaced.append(capture)
+        if self.updates is not None:
+            self.updates.look(None)
+            self.updates.newest = capture
         return capture
+
+    def _note_without_history(self, capture: Capture) -> None:
+        tensor = capture.tensor
+        found = Unfollowed(_mode(), tensor.requires_grad, self._is_beside(tensor))
+        capture.unfollowed = self.undecided[capture] = found
+        if found.mode:
+            capture.in_vain = in_vain()
 
     def decide(self, capture: Capture, around: Around) -> None:
         found = self.undecided.pop(capture)
         capture.status, capture.why = self._why_no_edge(capture, found, *around)
+        if not capture.is_rare:
+            return  # nearly all
         if capture.status is GradStatus.NO_GRAD and capture.in_vain is not None:
             capture.status, capture.why = GradStatus.DETACHED, IN_VAIN
         elif capture.part is None:
@@ -207,13 +224,15 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
             return GradStatus.FROZEN, Reason("frozen_no_grad", {"mode": found.mode})
         return GradStatus.FROZEN, Reason("frozen")
 
-    def _unfollowed(self, tensor: Tensor) -> Unfollowed:
-        is_beside = False
-        if self.is_floating(tensor):
-            self._place()
-            for one in self.by_memory.get(memory(tensor), ()):
-                is_beside = is_beside or one.is_followed
-        return Unfollowed(_mode(), tensor.requires_grad, is_beside)
+    def _is_beside(self, tensor: Tensor) -> bool:
+        """Does it share its memory with a capture that has a history?"""
+        if not self.is_floating(tensor):
+            return False
+        self._place()
+        for one in self.by_memory.get(memory(tensor), ()):  # noqa: SIM110  # a generator is called once for each
+            if one.edge is not None or one.leaf is not None:
+                return True
+        return False
 
     def late_edge(self, capture: Capture) -> None:
         """``requires_grad_()`` may have come after the name did."""
@@ -350,7 +369,8 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
     ) -> tuple[Any, Sequence[Backward]]:
         start = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]  # has no stub
         ran = program(lift(inputs, wrt, undo))
-        self.settle(ran.captures)
+        with self.quiet():
+            self.settle(ran.captures)
         if not self.options.backward:
             return ran.result, [self.unfinished(ran.captures)]
         self.mark_changed(ran.captures)
@@ -383,7 +403,7 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         found = [outcome(c, None, edges(graph.inputs(c.edge, recorded)), False, missing) for c in captures]
         return Backward(found, ())
 
-    def settle(self, captures: Sequence[Capture]) -> None:
+    def settle(self, captures: Sequence[Capture]) -> Columns:
         """The program is over: what can be known only now."""
         for capture in self.exposed:
             if capture not in self.updated and not capture.opaque and _is_written_past(capture):
@@ -391,12 +411,11 @@ class TorchTape(TorchReplaces, Tape, Versions, Writes):
         for capture in captures:
             if capture.unfollowed is not None and capture.tensor.requires_grad:
                 self.late_edge(capture)
-            tensor, alias = capture.tensor, capture.alias
-            if alias is None or tensor.is_leaf or (type(tensor) is Tensor and tensor.layout is STRIDED
-                    and not tensor.is_nested and tensor.data_ptr() == alias.data_ptr()):  # fmt: skip
-                continue  # nearly all
-            if _is_exchanged(capture):
+        columns = Columns.of(captures)
+        for capture in columns.moved():
+            if not capture.tensor.is_leaf and _is_exchanged(capture):
                 capture.opaque = Reason("data_replaced")
+        return columns
 
     def release(self) -> None:
         """Keep no tensor, hook or node any longer."""

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
 
-from backprobe.backends.torch.models import parts
 from backprobe.backends.torch.optimizer_steps import parameters
 from backprobe.backends.torch.parameter_updates import variables
+from backprobe.backends.torch.structure import parts
 from backprobe.backends.user_lines import users_frames
 from backprobe.record.training import Unregistered
 

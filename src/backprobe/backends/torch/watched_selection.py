@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.nn import Module, Parameter
 
-from backprobe.backends.torch.models import parameters, parts
+from backprobe.backends.torch.structure import structure
 from backprobe.errors import BadName, Unsupported
 from backprobe.record.names import COUNT, outside, quote_path
 from backprobe.record.patterns import Selection, refuse_unmatched, selection, texts_of
@@ -23,12 +23,12 @@ def unwrapped(model: Module) -> Module:
 
 def watched_parts(model: Module) -> list[tuple[str, Module]]:
     """The modules of a model by their paths, as if none was compiled."""
-    return [(_bare(path), part) for path, part in parts(model) if not isinstance(part, OptimizedModule)]
+    return [(_bare(path), part) for path, part in structure(model).parts if not isinstance(part, OptimizedModule)]
 
 
 def watched_parameters(model: Module) -> list[tuple[str, Parameter]]:
     """Its parameters by their paths, as if none was compiled."""
-    return [(_bare(path), parameter) for path, parameter in parameters(model, parts(model))]
+    return [(_bare(path), parameter) for path, parameter in structure(model).parameters]
 
 
 def _bare(path: str) -> str:

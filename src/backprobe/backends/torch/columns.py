@@ -1,0 +1,125 @@
+"""Many captures in columns: what is the same of nearly all is looked at without a line of Python for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, compress
+from operator import attrgetter, itemgetter, ne, not_
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
+
+from backprobe.backends.torch.capture import Capture, ListenedLeaf
+from backprobe.backends.torch.graph import Key, all_inputs
+from backprobe.backends.torch.tensors import ORDINARY
+
+FIELDS, RARE = attrgetter("tensor", "alias", "version", "number", "edge", "leaf"), attrgetter("is_rare")
+KEY: Any = itemgetter(0, 1)  # of an edge
+FORM, PLACE = attrgetter("shape", "dtype"), Tensor.data_ptr
+BASE = vars(torch._C.TensorBase)
+IS_LEAF, HOOKS, LAYOUT, IS_NESTED = (
+    BASE["is_leaf"].__get__, BASE["_backward_hooks"].__get__, BASE["layout"].__get__, BASE["is_nested"].__get__
+)  # fmt: skip
+STRIDED = {torch.strided}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Columns:
+    """What captures hold. No mode of the program sees what is read of their tensors."""
+
+    captures: Sequence[Capture]
+    tensors: Sequence[Tensor]
+    aliases: Sequence[Any]
+    versions: Sequence[int]
+    """When they were captured."""
+
+    numbers: Sequence[int]
+    edges: Sequence[GradientEdge | None]
+    listened: Sequence[ListenedLeaf | None]
+
+    @classmethod
+    def of(cls, captures: Sequence[Capture]) -> Columns:
+        fields: Any = zip(*map(FIELDS, captures), strict=True) if captures else [()] * 6
+        return cls(captures, *fields)
+
+    def where(self, selectors: Iterable[Any]) -> Iterator[int]:
+        """The positions at which something is true."""
+        return compress(range(len(self.captures)), selectors)
+
+    def rare(self) -> list[int]:
+        """Those that have something which most do not."""
+        return [*self.where(map(RARE, self.captures))]
+
+    def first_at_edges(self) -> dict[Key, int]:
+        """The first capture at each edge: a whole tensor before views that were written in place and share its edge."""
+        followed = [*self.where(self.edges)]
+        views = {at for at in self.rare() if self.captures[at].geometry is not None}
+        if views:
+            followed = [at for at in followed if at not in views] + [at for at in followed if at in views]
+        followed.reverse()  # the last one that is put in stays
+        return dict(zip(map(KEY, map(self.edges.__getitem__, followed)), followed, strict=True))
+
+    def inputs(self) -> list[tuple[int, ...]]:
+        """What flows into each with no other one between.
+
+        A leaf that was written in place is captured several times: what was computed later uses the last one before it.
+        """
+        listened = [*self.where(self.listened)]
+        leaves: dict[int, int] = {}
+        versions: dict[int, list[int]] = {}
+        for at in listened:
+            first = leaves.setdefault(id(self.tensors[at]), at)
+            if first != at:
+                versions.setdefault(first, []).append(at)
+        found = all_inputs(self.edges, self.first_at_edges(), leaves)
+        for number, sources in enumerate(found if versions else ()):
+            latest = {max((at for at in versions.get(one, ()) if at < number), default=one) for one in sources}
+            found[number] = tuple(sorted(latest))
+        return found
+
+    def leaves(self) -> list[bool]:
+        """Is each a leaf of the graph?"""
+        return [*map(IS_LEAF, self.tensors)]
+
+    def hooked(self) -> list[int]:
+        """Those on whose tensors there are hooks."""
+        return [*self.where(map(HOOKS, self.tensors))]
+
+    def are_plain(self) -> bool:
+        """Are all of them dense, and of no type that may answer for itself?"""
+        kinds = {*map(type, self.tensors), *map(type, self.aliases)}
+        return kinds <= ORDINARY and {*map(LAYOUT, self.tensors)} <= STRIDED and not any(map(IS_NESTED, self.tensors))
+
+    def moved(self) -> list[Capture]:
+        """Those whose tensors may lie elsewhere than when they were captured."""
+        if not self.are_plain():
+            return [*self.captures]
+        return [*compress(self.captures, map(ne, map(PLACE, self.tensors), map(PLACE, self.aliases)))]
+
+    def values(self, versions: Sequence[int], live: bool) -> list[Any]:
+        """The values that can be shown as they are; None for one that ``outcome`` has to look at.
+
+        ``versions`` are those that the tensors have now.
+        """
+        if not self.are_plain():
+            return self._values_of_plain(versions, live)
+        found: list[Any] = [*(self.tensors if live else self.aliases)]
+        leaves = self.leaves()
+        forms = map(ne, map(FORM, compress(self.tensors, leaves)), map(FORM, compress(self.aliases, leaves)))
+        for at in chain(
+            self.where(map(ne, self.versions, versions)),
+            self.where(map(not_, map(PLACE, self.aliases))),  # freed, empty, or of a device without memory
+            compress(self.where(leaves), forms),
+            [at for at in self.rare() if self.captures[at].snapshot is not None],
+        ):
+            found[at] = None
+        return found
+
+    def _values_of_plain(self, versions: Sequence[int], live: bool) -> list[Any]:
+        plain = [at for at, capture in enumerate(self.captures) if Columns.of([capture]).are_plain()]
+        some = Columns.of([self.captures[at] for at in plain])
+        found = dict(zip(plain, some.values([versions[at] for at in plain], live), strict=True))
+        return [found.get(at) for at in range(len(self.captures))]

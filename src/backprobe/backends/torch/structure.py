@@ -1,0 +1,142 @@
+"""The modules and parameters of a model, found by a walk that makes no name: those are made once for each shape.
+
+Every block walks its model a few times, for any module may have been exchanged since. What two models of one shape
+have in common, as a model at two times, is known by the names of their modules and parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter, methodcaller
+from typing import Any
+
+from torch.nn import Module, Parameter
+
+CHILDREN, PARAMETERS = attrgetter("_modules"), attrgetter("_parameters")
+NAMES, VALUES = methodcaller("keys"), methodcaller("values")
+MOST_SHAPES = 1024
+
+Names = tuple[tuple[str, ...], ...]
+"""Of each module, the names under which it holds others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What models have in common whose modules and parameters have the same names. It holds no module."""
+
+    paths: tuple[str, ...]
+    """Of the modules, in the order of ``named_modules``."""
+
+    order: tuple[int, ...]
+    """Where each of these is in a walk from level to level."""
+
+    parameters: tuple[tuple[int, str, str], ...]
+    """Of each parameter: which module has it, its name there, and its path."""
+
+    holders: tuple[int, ...]
+    """Which modules have parameters."""
+
+
+SHAPES: dict[tuple[Names, Names], Shape] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A model as it is now."""
+
+    modules: Sequence[Module]
+    """In the order of ``named_modules(remove_duplicate=False)``."""
+
+    shape: Shape
+
+    @property
+    def parts(self) -> list[tuple[str, Module]]:
+        """Paths and modules."""
+        return [*zip(self.shape.paths, self.modules, strict=True)]
+
+    @property
+    def parameters(self) -> list[tuple[str, Parameter]]:
+        """``named_parameters(remove_duplicate=False)``."""
+        return self.held(self.shape.parameters)
+
+    def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
+        """The paths of some parameters, and those that are there: under the name of one a module may hold None."""
+        modules = self.modules
+        return [
+            (path, parameter) for at, name, path in wanted
+            if (parameter := modules[at]._parameters[name]) is not None
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _OwnStructure(Structure):
+    """A model that says itself which modules and parameters it has."""
+
+    given: Mapping[str, Parameter]
+
+    def held(self, wanted: Sequence[tuple[int, str, str]]) -> list[tuple[str, Parameter]]:
+        return [(path, self.given[path]) for _, _, path in wanted]
+
+
+def structure(model: Module) -> Structure:
+    """Walk a model, from level to level."""
+    kind = type(model)
+    if kind.named_modules is not Module.named_modules or kind.named_parameters is not Module.named_parameters:
+        return _own_structure(model)
+    found: list[Module] = []
+    names: list[tuple[str, ...]] = []
+    level: list[Any] = [model]
+    while level:
+        found += level
+        children: Any = [*map(CHILDREN, level)]
+        level = [*chain.from_iterable(map(VALUES, filter(None, children)))]
+        if None in level:
+            children = [{name: one for name, one in held.items() if one is not None} for held in children]
+            level = [one for one in level if one is not None]
+        names += map(tuple, map(NAMES, children))
+    key = tuple(names), tuple(map(tuple, map(NAMES, map(PARAMETERS, found))))
+    shape = SHAPES.get(key)
+    if shape is None:
+        if len(SHAPES) > MOST_SHAPES:
+            SHAPES.clear()
+        shape = SHAPES[key] = _shape(*key)
+    return Structure([*map(found.__getitem__, shape.order)], shape)
+
+
+def _shape(children: Names, parameters: Names) -> Shape:
+    """The shape of a model, from the names that its modules hold others under, from level to level."""
+    paths, below = [""], []
+    for at, names in enumerate(children):
+        below.append(range(len(paths), len(paths) + len(names)))
+        paths += [_inside(paths[at], name) for name in names]
+    order, pending = list[int](), [0]
+    while pending:
+        at = pending.pop()
+        order.append(at)
+        pending += reversed(below[at])
+    held = [(place, name, _inside(paths[at], name)) for place, at in enumerate(order) for name in parameters[at]]
+    return _made([paths[at] for at in order], order, held)
+
+
+def _made(paths: Sequence[str], order: Sequence[int], held: Sequence[tuple[int, str, str]]) -> Shape:
+    return Shape(tuple(paths), tuple(order), tuple(held), tuple(dict.fromkeys([at for at, _, _ in held])))
+
+
+def _own_structure(model: Module) -> Structure:
+    modules = list(model.named_modules(remove_duplicate=False))
+    given = dict(model.named_parameters(remove_duplicate=False))
+    paths = [path for path, _ in modules]
+    holders = {path: at for at, path in reversed([*enumerate(paths)])}
+    held = [(holders.get(path.rpartition(".")[0], 0), path.rpartition(".")[2], path) for path in given]
+    return _OwnStructure([part for _, part in modules], _made(paths, range(len(paths)), held), given)
+
+
+def _inside(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def parts(model: Module) -> list[tuple[str, Module]]:
+    """``named_modules(remove_duplicate=False)``, which walks the model with a generator inside a generator."""
+    return structure(model).parts
