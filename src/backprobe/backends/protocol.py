@@ -210,3 +210,7 @@ class Backend(Protocol):
 
     def refuse(self, target: Any, asked: str) -> None:
         """Raise Unsupported for a function or model that the function and model forms would get wrong."""
+
+    def refuse_argument(self, value: Any, asked: str) -> None:
+        """Raise Unsupported for an argument, or a part of one, that these forms would get wrong."""
+        self.refuse(value, asked)

@@ -107,8 +107,9 @@ class Check:
             )  # fmt: skip
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
-        for part in (self.target, *values):
-            found.refuse(part, asked)
+        found.refuse(self.target, asked)
+        for value in values:
+            found.refuse_argument(value, asked)
         return run_check(self.target, found, self.skip, args, kwargs)
 
 

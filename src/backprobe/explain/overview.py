@@ -23,7 +23,7 @@ from backprobe.explain.loaded import loaded_steps
 from backprobe.explain.missing import not_connected, passing_on_many
 from backprobe.explain.raised import raised
 from backprobe.explain.text import say
-from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, undifferentiated
+from backprobe.explain.undifferentiated import NOT_DIFFERENTIATED, is_undifferentiated, undifferentiated
 from backprobe.explain.untrained import heading as heading_of
 from backprobe.explain.untrained import trained_leaves, with_parameters
 from backprobe.explain.user_tapes import none_given
@@ -59,7 +59,7 @@ def explain_all(flow: Dataflow) -> Report:
     failed = raised(flow.record)
     findings += [*asked, *undifferentiated(flow, [*findings, *asked, *failed])]
     beside = [*flow.lost_beside(flow.to_outputs), *flow.beside(flow.leading), *spared]
-    if not _has_run(flow, missing) and not undifferentiated(flow):  # no output is known
+    if not _has_run(flow, missing) and not is_undifferentiated(flow.record):  # no output is known
         beside += [cut.mention for cut in flow.among(set(range(len(flow.entries)))) if not cut.is_behind]
     findings = with_parameters(flow, findings)
     told = "\n".join(fact for one in failed for fact in one.facts)

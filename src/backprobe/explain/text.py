@@ -121,6 +121,9 @@ CAUSES = {
     "not_float.asked": "a tape gave None for {value}: its dtype is {dtype}, and only floating-point and complex values "
                        "have derivatives",
     "not_float.asked_next": "make it with a floating-point dtype, tf.Variable([1.0, 2.0])",
+    "asked_for_nothing": "{text} asks a tape for the gradients of nothing: the list that it is given is empty",
+    "asked_for_nothing_next": "trainable_variables is empty where trainable is False, and before a model is built;\n"
+                              "set trainable = True, or call the model once before its variables are asked for",
     "operation_dtype": "{text} makes {dtype} values of {value}, and only floating-point and complex ones have "
                        "derivatives",
     "operation_dtype_next": "keep a floating-point dtype: gradients flow through {floating}, not through integers",
@@ -158,6 +161,9 @@ SENTENCES = {
                          "or leave it out of the model, or freeze it with {freeze}, if that is intended",
     "never_read": "{name} was not used: nothing is computed from it",
     "never_read_next": "use it in what the loss is computed from; or, if that is intended, freeze it with {freeze}",
+    "never_read.several": "{parameters} were not used: nothing is computed from them",
+    "never_read.several_next": "use them in what the loss is computed from; or, if that is intended, freeze them with "
+                               "{freeze}",
     "result_unused": "the result of {call} is not used",
     "result_unused_next": "use it in what the loss is computed from",
     "parameter_unused": "{name} is not mentioned in the forward() of {module}",

@@ -26,11 +26,19 @@ def undifferentiated(flow: Dataflow, findings: Sequence[Finding] = ()) -> list[F
     if why is None:
         raised = [entry for entry in flow.entries if entry.is_because(RAISED)]
         return [as_one([by_status(flow, entry) for entry in raised])] if raised and not findings else []
+    cuts = [cut for cut in last_cut(flow.record) if not is_said(cut.source, findings)]
+    if flow.record.training is not None and (cuts or findings):  # in a script, where these are why
+        return cuts
     names = [entry.name for entry in flow.entries if entry.is_because(CODE)]
     facts = [say("missing_for_it", names=listed(names))] if names else []
     found = finding("backward_not_run.block", next(iter(names), ""), None, flow.record.framework, facts=facts,
                     reason=str(why), instead=why.fields["next"])  # fmt: skip
-    return [*(cut for cut in last_cut(flow.record) if not is_said(cut.source, findings)), found]
+    return [*cuts, found]
+
+
+def is_undifferentiated(record: Record) -> bool:
+    """Was it tried to differentiate the block, and not done?"""
+    return any(note.code == CODE for note in record.notes) or any(entry.is_because(RAISED) for entry in record.entries)
 
 
 def last_cut(record: Record) -> list[Finding]:

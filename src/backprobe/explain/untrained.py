@@ -16,6 +16,8 @@ from backprobe.findings.report import Finding, grouped
 from backprobe.record.training import Ran, Training, Unregistered, Untrained
 
 UNUSED = ("unused", "unknown", "other_call", "written_since")
+NEVER_READ = "never_read"
+VALUE_UNUSED = "value_unused"
 MOST = 12  # names of parameters
 
 
@@ -49,14 +51,15 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
     if training.untrained and not (causes or findings):  # of tensors with an entry of their own
         causes = [(said(flow, "not_in_loss", one.name, None), one) for one in training.untrained]
     groups = grouped(causes, lambda pair: _place(pair[0]))
-    new = {_place(group[0][0]): _of_parameters(group[0][0], [one for _, one in group]) for group in groups}
+    new = {_place(group[0][0]): _of_parameters(flow, group[0][0], [one for _, one in group]) for group in groups}
     known = [_merged(found, new.pop(_place(found), None)) for found in findings]
     return [*new.values(), *known, *_cleared(training), *_unregistered(training.unregistered)]
 
 
 def _place(found: Finding) -> object:
     line = found.source
-    return found.kind, (line.file, line.line) if line is not None else found.headline
+    words = "" if found.kind == NEVER_READ else found.headline
+    return found.kind, (line.file, line.line) if line is not None else words
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
@@ -66,8 +69,10 @@ def _merged(found: Finding, of_parameters: Finding | None) -> Finding:
     return replace(found, facts=(*[fact for fact in of_parameters.facts[-2:] if fact not in found.facts], *found.facts))
 
 
-def _of_parameters(cause: Finding, lost: Sequence[Untrained]) -> Finding:
+def _of_parameters(flow: Dataflow, cause: Finding, lost: Sequence[Untrained]) -> Finding:
     names = list(dict.fromkeys(one.name for one in lost))
+    if cause.kind == NEVER_READ and len(names) > 1:
+        cause = said(flow, "never_read.several", names[0], None, parameters=plural(len(names), "parameter"))
     facts = [*cause.facts, say("parameters_lost", names=listed(names, MOST))]
     held = list(dict.fromkeys(one.held_by for one in lost if one.held_by))
     return replace(cause, facts=(*facts, *([say("held_by", optimizers=listed(held))] if held else ())))
@@ -86,7 +91,8 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     if _is_entry_alone(one):
         return
     if one.carriers:
-        yield from (cause for at in one.carriers for cause in _of_carrier(flow, at))
+        causes = (cause for at in one.carriers for cause in _of_carrier(flow, at))
+        yield from (cause for cause in causes if one.ran is not Ran.ASKED or cause.kind not in (*UNUSED, VALUE_UNUSED))
     elif one.ran is Ran.ASKED:
         return
     elif one.ran is Ran.NOT_CALLED:
@@ -94,7 +100,7 @@ def _causes(flow: Dataflow, one: Untrained) -> Iterator[Finding]:
     elif one.ran is Ran.REPLACED:
         yield said(flow, "functional_call", one.name, None)
     elif one.ran is Ran.NEVER_READ:
-        yield said(flow, "never_read", one.name, None)
+        yield said(flow, NEVER_READ, one.name, None)
     elif one.ran is Ran.OWN and not one.calls:
         yield said(flow, "parameter_unused", one.name, None, module=repr(one.module))
     elif one.ran in (Ran.CALLED, Ran.OWN) and one.calls:
@@ -113,7 +119,7 @@ def _of_carrier(flow: Dataflow, at: int) -> Iterator[Finding]:
         if found.kind == DIFFERENTIATED:
             continue
         if found.kind in UNUSED and found.name == entry.name:
-            yield about(flow, "value_unused", entry, entry.source, facts=found.facts, chain=found.chain)
+            yield about(flow, VALUE_UNUSED, entry, entry.source, facts=found.facts, chain=found.chain)
         else:
             yield found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.about_entries import as_one, is_said, merged
+from backprobe.explain.about_entries import COUNT, as_one, is_said, merged
 from backprobe.explain.cut_findings import cut_finding
 from backprobe.explain.text import finding, instead_of_flat, say
 from backprobe.findings.phrasing import listed, location
@@ -47,7 +47,11 @@ def _findings(record: Record, group: list[NoneGiven]) -> list[Finding]:
     first = group[0]
     if first.why is WhyNone.CUT:
         names = listed([one.name for one in group])
-        return [_cut(record, first, cut, names) for cut in first.cuts]
+        cuts = [_cut(record, first, cut, names) for cut in first.cuts]
+        return [as_one(same) for same in grouped(cuts, lambda one: (COUNT.sub("", one.headline), one.source))]
+    if first.why is WhyNone.NOTHING:
+        line = first.source
+        return [finding("asked_for_nothing", "", line, record.framework, text=f"`{line.text.strip()}`")]
     mentioned = _mentioned(record, first) if first.why in SAID else []
     return mentioned or [as_one([_finding(record, one) for one in group])]
 

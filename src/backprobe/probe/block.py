@@ -90,7 +90,7 @@ class BlockRun(Form):
                 self.trace.note(missed.code, **missed.fields)
             try:
                 if isinstance(self.tape, Differentiator):
-                    if error is None:
+                    if error is None or self.has_taken_gradients(self.tape):
                         self.differentiate(self.tape)
                     else:
                         self.tape.give_up(Reason("block_raised", {"error": type(error).__name__}))
@@ -104,6 +104,10 @@ class BlockRun(Form):
                 raise self.replacing.failed  # the program has caught it
         finally:
             self._release()
+
+    def has_taken_gradients(self, differentiator: Differentiator) -> bool:
+        """Is it known what to differentiate, also where the program has raised an error since?"""
+        return False
 
     def differentiate(self, differentiator: Differentiator) -> None:
         """Run backward from what the block has computed. Where that cannot be done, it is noted: a program that runs

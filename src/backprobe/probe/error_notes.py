@@ -70,11 +70,16 @@ def _in_place(run: Running) -> Collection[str]:
     return models.in_place(target) if models is not None and models.is_model(target) else ()
 
 
-def explain_unconnected(run: Running, error: BackprobeError) -> None:
-    """Add to an error the lines that disconnect the result from every differentiated value."""
+def unconnected(run: Running) -> Record | None:
+    """What a program has recorded whose result does not depend on what is differentiated: that is the output."""
     made = run.trace.read().naming.made
     returned = [value for value in made if any(_is_returned(run, name) for name in value.names)]
-    record, _ = so_far(run, outputs=returned)
+    return so_far(run, outputs=returned)[0]
+
+
+def explain_unconnected(run: Running, error: BackprobeError) -> None:
+    """Add to an error the lines that disconnect the result from every differentiated value."""
+    record = unconnected(run)
     said = None if record is None else cut_note(record)
     if said is None and run.tape.undifferentiated is not None:
         said = frozen_note(run.tape.undifferentiated())

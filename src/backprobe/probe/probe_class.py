@@ -76,8 +76,9 @@ class Probe(Request):
             )  # fmt: skip
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(self.backend, [self.target, *values])
-        for part in (self.target, *values):
-            backend.refuse(part, f"bp.probe({name_of(self.target)})")
+        backend.refuse(self.target, f"bp.probe({name_of(self.target)})")
+        for value in values:
+            backend.refuse_argument(value, f"bp.probe({name_of(self.target)})")
         run = ModelRun if is_model(backend, self.target) else FunctionRun
         return run(self, backend).record(args, kwargs)
 

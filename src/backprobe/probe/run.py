@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.facts import Backward, Ran, Root
-from backprobe.errors import BadOutput, NothingToDifferentiate
+from backprobe.errors import BackprobeError, BadOutput, NothingToDifferentiate
 from backprobe.probe.error_notes import explain_unconnected, so_far
 from backprobe.probe.form import Form
 from backprobe.probe.inner_output import named_output
@@ -40,7 +40,7 @@ class Run(Form):
             run = functools.partial(self.tape.run, self._program, inputs, self.probe.wrt, self.undo)
             return self._recording(*self.noting(run))
         except (BadOutput, NothingToDifferentiate) as error:
-            explain_unconnected(self, error)
+            self.disconnected(error)
             raise
         except KeyboardInterrupt as stop:
             record, _ = so_far(self)
@@ -52,6 +52,10 @@ class Run(Form):
                 put_back()
             self.trace.release()
             self.tape.release()
+
+    def disconnected(self, error: BackprobeError) -> None:
+        """What was returned depends on nothing that is differentiated."""
+        explain_unconnected(self, error)
 
     def _program(self, inputs: Mapping[str, Any]) -> Ran:
         """The program itself, up to the choice of what is differentiated."""

@@ -30,6 +30,7 @@ CLEAN = "no NaN or Inf comes to an output or a gradient: {} and {} were checked,
 CLEAN_GRADIENTS = "no NaN or Inf comes to a gradient, nor to what it is of: {} were checked"
 BEFORE = "earlier, in an iteration without backward(): {}{}"
 NO_BACKWARD = "no backward() ran"
+NO_GRADIENT = "the script took no gradient"
 GRADIENT = "this is gradient {} of those that the script takes; it was stopped there"
 MOST = 4  # of what was found before
 AGAIN = 8  # iterations in which a module may yet be called that an earlier one did not call
@@ -138,7 +139,7 @@ class Script:
         report = self.judge(block.recording if self.uncalled is None else Recording(self._still_lacking(record)))
         if record.outputs or error is not None:
             return self._explained(report) and error is None and not self._is_open(report, record)
-        self._explained_before(report)
+        self._explained_before(report, record)
         return False
 
     def _still_lacking(self, record: Record) -> Record:
@@ -177,10 +178,11 @@ class Script:
         self.answer = replace(report, notes=(*report.notes, *self.before))
         return True
 
-    def _explained_before(self, report: Report) -> None:
+    def _explained_before(self, report: Report, record: Record) -> None:
         """Keep a report on a part that runs no backward: it may be the only one, or the reason for a later one."""
         if self.last is None or self.last.ok:
-            self.last = report
+            none_ran = () if record.none_given else (NO_BACKWARD if record.framework == "torch" else NO_GRADIENT,)
+            self.last = replace(report, notes=(*report.notes, *none_ran))
         for one in report.of_kind("born")[: MOST - len(self.before)]:
             where = "" if one.source is None else f" ({place(one.source.file, one.source.line)})"
             self.before[BEFORE.format(one.headline, where)] = None
@@ -204,4 +206,4 @@ class Script:
                 plural(self.values, "value"), plural(self.gradients, "gradient"), plural(self.iterations, "iteration")
             )  # fmt: skip
             return Report(heading, (), tuple(self.before))
-        return None if self.last is None else replace(self.last, notes=(*self.last.notes, NO_BACKWARD))
+        return self.last

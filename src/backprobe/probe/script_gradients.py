@@ -6,26 +6,48 @@ gradient had none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
 from backprobe.backends.guards import Found, GuardedGradient, GuardListener
 from backprobe.backends.protocol import Backend
+from backprobe.errors import BackprobeError, NothingToDifferentiate
 from backprobe.findings.report import Report
+from backprobe.probe.error_notes import unconnected
 from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
 from backprobe.probe.training_loop import Stopped
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.reasons import Reason
 from backprobe.record.training import Ran, Training, Untrained
 from backprobe.recording import Recording
 
 NOT_AGAIN = "the gradient that {} returned could not be taken again: {}"
 
 
+NO_PATH = Reason("no_path")
+
+
 class _Run(FunctionRun):
-    """A gradient that is taken again."""
+    """A gradient that is taken again. Where its result depends on nothing differentiated, the recording ends there."""
+
+    def record(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Recording:
+        """What is recorded, also where the program has run and there is nothing to differentiate."""
+        self.cut: Record | None = None
+        try:
+            return super().record(args, kwargs)
+        except NothingToDifferentiate:
+            if self.cut is None:
+                raise
+            entries = self.cut.entries
+            entries = tuple([replace(one, status=GradStatus.NOT_CONNECTED, why=NO_PATH)
+                             if one.status is GradStatus.BACKWARD_NOT_RUN else one for one in entries])  # fmt: skip
+            return Recording(replace(self.cut, entries=entries))
+
+    def disconnected(self, error: BackprobeError) -> None:
+        self.cut = unconnected(self)
 
 
 class ScriptGradients:
@@ -93,4 +115,6 @@ def counted(record: Record, wrt: frozenset[str], unused: Collection[str]) -> Rec
         Untrained(one.name, "", "", Ran.UNKNOWN, own=at)
         for at, one in floating if one.status is not GradStatus.OK
     ])  # fmt: skip
+    if not floating:  # as of a model of Flax NNX, whose parameters have no names here
+        return record
     return replace(record, training=Training(len(floating), untrained=untrained))

@@ -74,6 +74,9 @@ class Part(PlainBlock):
     def _is_leaf(self, capture: Any) -> bool:
         return self.tape.is_differentiated(capture.tensor) and not self.tape.has_history(capture)
 
+    def has_taken_gradients(self, differentiator: Differentiator) -> bool:
+        return bool(differentiator.targets())
+
     def to_differentiate(self, differentiator: Differentiator) -> list[Output]:
         found = [Output(tensor, None, None) for tensor in differentiator.targets()]
         if not found:

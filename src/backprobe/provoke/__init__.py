@@ -98,8 +98,9 @@ class Provoke:
             )  # fmt: skip
         values = [leaf for value in (*example, *keywords.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.provoke(f, {})")
-        for part in (self.target, *values):
-            found.refuse(part, asked)
+        found.refuse(self.target, asked)
+        for value in values:
+            found.refuse_argument(value, asked)
         return run_provoke(self.target, found, example, keywords, bounds, seed, self.steps)
 
 

@@ -71,6 +71,7 @@ class WhyNone(StrEnum):
     OUTSIDE = "outside"  # something on the way was computed while the tape did not record
     NOT_FLOAT = "not_float"  # it has no derivative
     CUT = "cut"  # an operation on the way lets no gradient through
+    NOTHING = "nothing"  # it was asked for no gradient at all
     NO_WAY = "no_way"  # no way leads from it to what the tape differentiated
     UNKNOWN = "unknown"
 

@@ -34,6 +34,7 @@ class JaxBackend(Backend):
     trials = JaxTrials
     variations = JaxVariations
     refuse = staticmethod(refusals.refuse)
+    refuse_argument = staticmethod(refusals.refuse_argument)
     errors = staticmethod(errors.explain)
     instead = INSTEAD
 

@@ -13,7 +13,9 @@ STAGES = (jax.stages.Compiled, jax.stages.Lowered, jax.stages.Traced)
 
 
 def refuse(target: Any, asked: str) -> None:
-    """Raise for a function that is compiled or wrapped already, and for a shape in the place of an array."""
+    """Raise for a function that is JAX's own, or compiled or wrapped already: what is given to it may be any of these,
+    as the activation of a model is.
+    """
     name, module = getattr(target, "__name__", None), str(getattr(target, "__module__", ""))
     if name is not None and module.startswith("jax."):
         raise NoSource(
@@ -32,9 +34,13 @@ def refuse(target: Any, asked: str) -> None:
             found=f"an object of type {type(target).__name__}", why="it has no bindings of its own",
             next="a function that calls it: bp.probe(lambda *args: wrapped(*args))",
         )  # fmt: skip
-    if isinstance(target, jax.ShapeDtypeStruct):
+
+
+def refuse_argument(value: Any, asked: str) -> None:
+    """Raise for a shape in the place of an array."""
+    if isinstance(value, jax.ShapeDtypeStruct):
         raise Unsupported(
-            "an argument is a shape without numbers", asked=asked, found=str(target),
+            "an argument is a shape without numbers", asked=asked, found=str(value),
             why="a gradient is taken at a point",
-            next=f"jax.numpy.ones({tuple(target.shape)}, {str(target.dtype)!r}), or another array of that shape",
+            next=f"jax.numpy.ones({tuple(value.shape)}, {str(value.dtype)!r}), or another array of that shape",
         )  # fmt: skip

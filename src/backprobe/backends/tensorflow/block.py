@@ -63,7 +63,8 @@ class TensorflowBlockTape(TensorflowTape, BlockTape, Differentiator):
             self.given.append(Given(self._differentiated(args, kwargs), range(start, self.log.length + 1)))
             self.log.compiled = compiled
         is_whole = tf.executing_eagerly() and not self.user_tapes.is_recorded(tape, self.gradients)
-        if self.heard is not None and is_whole:
+        is_any = any(one is not None for one in tf.nest.flatten(gradients))
+        if self.heard is not None and is_whole and is_any:
             self.heard(self.given[-1].targets, gradients)
         return gradients
 

@@ -105,9 +105,11 @@ class UserTapes:
         came = [*zip(tf.nest.flatten(sources), tf.nest.flatten(gradients), strict=False)]
         missing = [source for source, gradient in came if gradient is None and is_tensor(source)]
         self._count(came)
-        line = users_line(sys._getframe(1)) if missing else None
+        line = users_line(sys._getframe(1)) if missing or not came else None
         if line is None:
             return
+        if not came:
+            self.asked.append(Asked(0, 0, "", line, WhyNone.NOTHING, (), (), (), "", False))
         known = self._of(tape)
         targets = {identity(one) for one in tf.nest.flatten(target) if is_tensor(one)}
         way = _Way(self.log, known, targets, known.watched | private.watched_by(tape))
@@ -149,7 +151,10 @@ class UserTapes:
         is_told = one.why is not WhyNone.NO_WAY
         if is_told or self.log.is_read(one.number):
             carriers = self._carriers(one.number, captures)
-            return Untrained(name, module, kind, Ran.ASKED if is_told else Ran.CALLED, carriers=carriers)
+            own = next((at for at, capture in enumerate(captures) if capture.number == one.number), None)
+            is_alone = own is not None and not (carriers or module)
+            ran = Ran.ASKED if is_told else Ran.UNKNOWN if is_alone else Ran.CALLED
+            return Untrained(name, module, kind, ran, carriers=carriers, own=own)
         is_called = any(map(self.log.is_read, beside))
         return Untrained(name, module, kind, Ran.NEVER_READ if is_called or not module else Ran.NOT_CALLED)
 
