@@ -20,6 +20,7 @@ SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 PUBLIC = {
     "Alert", "RunReport",
     "AmbiguousName", "BackprobeError", "BadName", "BadOption", "BadOutput", "BadRecording", "Check", "CheckReport",
+    "Conflict", "Conflicts",
     "Derivation", "DiffReport", "Divergence", "Drawing", "Edge", "Entry", "Finding", "Finiteness", "GradStatus",
     "BackwardOp", "NoBackend",
     "NoGradient", "NoSource", "Nonfinite", "NotFinite", "NotInstalled", "NotSaved", "NothingMatched",

@@ -3,6 +3,7 @@
 from backprobe.alerts import Alert
 from backprobe.charts.report import RunReport
 from backprobe.check import Check, CheckReport, WrongDerivative, check
+from backprobe.conflicts import Conflict, Conflicts
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
 from backprobe.diff import DiffReport, Divergence, diff
@@ -62,6 +63,8 @@ __all__ = [
     "BadRun",
     "Check",
     "CheckReport",
+    "Conflict",
+    "Conflicts",
     "Derivation",
     "DiffReport",
     "Divergence",

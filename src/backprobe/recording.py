@@ -8,6 +8,7 @@ from functools import cached_property
 from numbers import Real
 from typing import Any, NoReturn
 
+from backprobe.conflicts import Conflicts
 from backprobe.errors import AmbiguousName, BadOption, NotSaved, UnknownName
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import cut, kind, written
@@ -210,6 +211,22 @@ class Recording(Mapping[str, Entry]):
             if key not in record.by_output:
                 raise unknown_output(key, record.by_output, f"rec.total({{{key!r}: ...}})")
         return Recording(summed(record, found), self._result)
+
+    def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
+        """How the gradients of each pair of several outputs agree: their cosine and their norms, for each entry.
+
+        ``patterns`` select entries as ``rec.select`` does. Raises BadOption for a recording of one output, and
+        NothingMatched. It prints as a table, and ``rec.conflicts().plot()`` is a heat map.
+        """
+        from backprobe.conflicts.measure import conflicts  # which imports NumPy
+
+        if len(self.output_keys) < 2:
+            asked = "rec.conflicts()" if patterns is None else f"rec.conflicts({written(patterns)})"
+            raise BadOption(
+                "conflicts are between the gradients of several outputs", asked=asked,
+                found="a recording of one output", next="bp.probe(f, of=['ce', 'kl'])(x).conflicts()",
+            )  # fmt: skip
+        return conflicts(self.record, dict(self.items()) if patterns is None else self.select(patterns))
 
     def missing(self) -> dict[str, Entry]:
         """The entries without a gradient, of several outputs of any of them: each has its ``status`` and ``reason``."""

@@ -104,6 +104,14 @@ def test_the_gradients_of_an_entry(framework):
         rec["u"].grad
 
 
+@supports("`rec.conflicts()`: the cosine and the norms of each pair of outputs, for each entry", SECTION)
+def test_conflicts(framework):
+    (one,) = both(framework).conflicts("x").found
+    a, b = 2 * X * W * W, np.cos(X * W) * W
+    assert one.cosine == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b), rel=1e-5)
+    assert one.norms == pytest.approx((np.linalg.norm(a), np.linalg.norm(b)), rel=1e-5)
+
+
 def test_functions_cotangents_and_elements(framework):
     rec = bp.probe(
         losses(framework.ops),

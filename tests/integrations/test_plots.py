@@ -1,7 +1,8 @@
-"""``run.plot`` and ``run.plot_flow``: what is drawn is what the run has, and names can be read."""
+"""``run.plot``, ``run.plot_flow`` and ``conflicts.plot``: what is drawn is what there is, and names can be read."""
 
 import numpy
 import pytest
+import torch
 
 import backprobe as bp
 from backprobe.record.statistics import COLUMNS, NOTHING, measured
@@ -56,3 +57,23 @@ def test_the_flow_across_depth(tmp_path, count):
         labels = [one.get_window_extent() for one in axes.get_xticklabels()]
         assert not any(a.overlaps(b) for a, b in zip(labels, labels[1:], strict=False))
         assert numpy.isnan(run.plot_flow(step=0).axes[0].lines[1].get_ydata()[1])
+
+
+@pytest.mark.parametrize("count", [3, 100])
+def test_conflicts_of_outputs(tmp_path, count):
+    def f(*xs):
+        pulls = [(x * torch.tensor([1.0, at - 50.0])).sum() for at, x in enumerate(xs)]
+        return {"a": sum(x[0] for x in xs), "b": sum(pulls), "c": xs[0].sum()}
+
+    conflicts = bp.probe(f, "xs*", of=["a", "b", "c"])(*torch.ones(count, 2)).conflicts()
+    figure = conflicts.plot()
+    figure.savefig(tmp_path / "conflicts.png")
+    axes, _ = figure.axes
+    (drawn,) = axes.images
+    assert drawn.get_array().shape == (min(count, 60), 3)
+    assert drawn.get_array().mask.sum() == 2 * (min(count, 60) - 1)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["a · b", "a · c", "b · c"]
+    assert ("40 entries" in figure.get_suptitle()) is (count == 100)
+    figure.canvas.draw()
+    labels = [one.get_window_extent() for one in axes.get_yticklabels()]
+    assert not any(a.overlaps(b) for a, b in zip(labels, labels[1:], strict=False))

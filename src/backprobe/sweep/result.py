@@ -10,8 +10,8 @@ from typing import Any
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.markup import Html, element, shown
+from backprobe.show.number_table import columns, html_table, text_table
 from backprobe.show.text import printable
-from backprobe.sweep.table import columns, html_table, text_table
 
 TITLES = ("name", "output", "effect", "gradient × change")
 

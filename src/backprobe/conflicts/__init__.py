@@ -1,0 +1,133 @@
+"""How the gradients of several outputs agree: the cosine and the norms of each pair, for each entry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.findings.phrasing import plural
+from backprobe.markup import Html, element, shown
+from backprobe.show.number_table import columns, html_table, text_table
+from backprobe.show.text import printable
+
+TITLES = ("name", "outputs", "cosine", "norms", "ratio")
+TOGETHER = "together"
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The gradients that two outputs bring to one entry, as vectors.
+
+    ``outputs`` are the keys, ``norms`` the Euclidean norms, ``ratio`` the first of them by the second. ``cosine`` is
+    that of the angle between both: 1 where they point the same way, below 0 where a step that lowers the one output
+    raises the other. It is NaN where a norm is 0 or not finite; so is the ratio where both norms are 0.
+    """
+
+    name: str
+    outputs: tuple[str, str]
+    cosine: float
+    norms: tuple[float, float]
+
+    @property
+    def ratio(self) -> float:
+        """The norm of the first gradient, divided by that of the second."""
+        first, second = self.norms
+        return first / second if second else math.inf if first else math.nan
+
+
+@dataclass(frozen=True, repr=False)
+class Conflicts:
+    """The gradients of several outputs, compared pair by pair; it prints as a table.
+
+    ``found`` has each pair of each entry that has both gradients. ``together`` has the pairs once for all parameters
+    that have both, as one long vector; it is empty where these are fewer than two.
+
+    >>> import torch, backprobe as bp
+    >>> def f(w, v):
+    ...     return {"a": (w * w).sum(), "b": (v * w).sum()}
+    >>> w, v = torch.tensor([1.0, 0.0]), torch.tensor([-3.0, 4.0])
+    >>> conflicts = bp.probe(f, of=["a", "b"])(w, v).conflicts("w")
+    >>> print(conflicts)
+    1 of 1 pair of gradients point apart (cosine below 0)
+    name  outputs  cosine  norms  ratio
+    w       a · b   -0.60  2 · 5    0.4
+    """
+
+    keys: tuple[str, ...]
+    found: tuple[Conflict, ...]
+    together: tuple[Conflict, ...] = ()
+
+    @property
+    def pairs(self) -> list[tuple[str, str]]:
+        """The pairs of outputs."""
+        return [(one, other) for at, one in enumerate(self.keys) for other in self.keys[at + 1 :]]
+
+    @property
+    def names(self) -> list[str]:
+        """The entries that have at least one pair."""
+        return list(dict.fromkeys(one.name for one in self.found))
+
+    @property
+    def cosines(self) -> Any:
+        """The cosines as a NumPy array: a row for each of ``names``, a column for each of ``pairs``; NaN for none."""
+        return self._grid([one.cosine for one in self.found])
+
+    @property
+    def ratios(self) -> Any:
+        """The ratios of norms, in the same order."""
+        return self._grid([one.ratio for one in self.found])
+
+    def _grid(self, numbers: Sequence[float]) -> Any:
+        import numpy
+
+        row = {name: at for at, name in enumerate(self.names)}
+        column = {pair: at for at, pair in enumerate(self.pairs)}
+        grid = numpy.full((len(row), len(column)), math.nan)
+        for one, number in zip(self.found, numbers, strict=True):
+            grid[row[one.name], column[one.outputs]] = number
+        return grid
+
+    def plot(self) -> Any:
+        """The cosines as a ``matplotlib`` figure: ``conflicts.plot().savefig("conflicts.png")`` writes it.
+
+        A row for each entry and a column for each pair, from red where the gradients point apart to blue where they
+        point the same way; in each cell the cosine, and how large the first is beside the second. Raises NotInstalled.
+        """
+        from backprobe.conflicts.heat_map import heat_map  # which imports NumPy
+
+        return heat_map(self)
+
+    @property
+    def _heading(self) -> str:
+        apart = sum(one.cosine < 0 for one in self.found)
+        return f"{apart:,} of {plural(len(self.found), 'pair')} of gradients point apart (cosine below 0)"
+
+    @property
+    def _rows(self) -> list[Sequence[str]]:
+        return [_cells(one) for one in (*self.found, *self.together)]
+
+    def __repr__(self) -> str:
+        return f"<backprobe.Conflicts of {', '.join(self.keys)}: {self._heading}>"
+
+    def __str__(self) -> str:
+        return "\n".join([self._heading, *(text_table(TITLES, self._rows, columns()) if self.found else [])])
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(str(self))
+
+    def _repr_html_(self) -> Html:
+        heading = element("div", self._heading, class_="heading")
+        return shown(heading, html_table(TITLES, self._rows) if self.found else Html())
+
+
+def _cells(one: Conflict) -> Sequence[str]:
+    """What the table says of a pair; a dash where there is no number."""
+    cosine, ratio = (("–" if math.isnan(number) else f"{number:{form}}") for number, form in
+                     ((one.cosine, "z.2f"), (one.ratio, ".3g")))  # fmt: skip
+    norms = " · ".join(f"{norm:.3g}" for norm in one.norms)
+    return printable(one.name), printable(" · ".join(one.outputs)), cosine, norms, ratio
+
+
+__all__ = ["Conflict", "Conflicts"]

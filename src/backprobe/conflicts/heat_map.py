@@ -1,0 +1,58 @@
+"""Conflicts as a heat map, by matplotlib."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy
+
+from backprobe.conflicts import Conflicts
+from backprobe.errors import installed
+
+MOST = 60  # entries
+LONGEST = 40  # characters of a name
+ROW, COLUMN, AROUND = 0.24, 1.1, (3.6, 1.3)  # inches
+PALE = 0.6  # of the cosine: beyond, the text is white
+
+
+def heat_map(conflicts: Conflicts) -> Any:
+    """A figure: entries × pairs. Of many entries those with the lowest cosines are shown, in their order."""
+    figures = installed("matplotlib.figure", extra="plot", asked="conflicts.plot()")
+    cosines, ratios = conflicts.cosines, conflicts.ratios
+    rows, pairs = _lowest(cosines), conflicts.pairs
+    size = COLUMN * len(pairs) + AROUND[0], ROW * max(len(rows), 1) + AROUND[1]
+    figure = figures.Figure(figsize=size, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_facecolor("0.85")  # where a gradient is missing
+    shown = numpy.ma.masked_invalid(cosines[rows]).reshape(len(rows), len(pairs))
+    drawn = axes.imshow(shown, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    for at, column in numpy.ndindex(shown.shape):
+        cosine, ratio = cosines[rows[at], column], ratios[rows[at], column]
+        ink = "white" if abs(cosine) > PALE else "black"
+        axes.text(column, at, _cell(cosine, ratio), ha="center", va="center", fontsize=7, color=ink)
+    axes.set_xticks(range(len(pairs)), [" · ".join(map(_short, pair)) for pair in pairs], fontsize=8)
+    axes.set_yticks(range(len(rows)), [_short(conflicts.names[row]) for row in rows], fontsize=7)
+    axes.tick_params(length=0)
+    figure.suptitle(_title(len(conflicts.names) - len(rows)), x=0.01, ha="left", fontsize=9)
+    figure.colorbar(drawn, ax=axes)
+    return figure
+
+
+def _title(left: int) -> str:
+    said = "cosine of both gradients (× ratio of their norms)"
+    return said + f"\n{left:,} entries with higher cosines are left out" if left else said
+
+
+def _lowest(cosines: Any) -> list[int]:
+    """The rows to show: those with the lowest cosines, in their order."""
+    lowest = numpy.where(numpy.isnan(cosines), math.inf, cosines).min(axis=1, initial=math.inf)
+    return sorted(numpy.argsort(lowest, kind="stable")[:MOST].tolist())
+
+
+def _cell(cosine: float, ratio: float) -> str:
+    return "" if math.isnan(cosine) else f"{cosine:z.2f} (×{ratio:.2g})"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST else "…" + name[-LONGEST + 1 :]
