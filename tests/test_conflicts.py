@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import backprobe as bp
-from test_outputs import KEYS, heads, one_at_a_time
+from two_tasks import KEYS, heads, one_at_a_time
 
 
 def by_hand(a, b):
