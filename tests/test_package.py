@@ -14,7 +14,7 @@ from commands import printed, python
 
 ROOT = Path(__file__).parent.parent
 HEAVY = {"torch", "tensorflow", "jax", "keras", "transformers", "numpy", "rich", "click", "safetensors", "IPython",
-         "sympy", "pygraphviz"}  # fmt: skip
+         "sympy", "pygraphviz", "matplotlib"}  # fmt: skip
 SLOW = {"importlib.metadata", "email"}  # 44 ms of a start that takes 60
 
 PUBLIC = {
@@ -65,7 +65,11 @@ def test_the_table_in_a_pipe_needs_no_rich(tmp_path):
 
 @pytest.mark.parametrize(
     ("missing", "call", "extra"),
-    [("pygraphviz", "bp.draw(rec).svg", "draw"), ("sympy", "bp.derive(rec, 'x')", "derive")],
+    [
+        ("pygraphviz", "bp.draw(rec).svg", "draw"),
+        ("sympy", "bp.derive(rec, 'x')", "derive"),
+        ("matplotlib", "bp.Sweep('f', 'return', 1.0).plot()", "plot"),
+    ],
 )
 def test_a_package_of_an_extra_that_is_missing(missing, call, extra, tmp_path):
     """A folder without the package stands for an environment without it: the import fails as it does there."""

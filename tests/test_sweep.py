@@ -52,6 +52,13 @@ def test_each_index_of_an_axis_has_a_run():
     assert swept("u", lambda u: u * 10, axis=-1).outputs == found.outputs
 
 
+def test_indices_come_in_the_order_of_the_axes_that_were_asked_for():
+    x = torch.arange(6.0).reshape(2, 3)
+    found = bp.sweep(lambda x: (x * x).sum(), "x", replace=torch.zeros_like, axis=(1, 0))(x)
+    assert list(found.effects) == ["x[0, 0]", "x[1, 0]", "x[0, 1]", "x[1, 1]", "x[0, 2]", "x[1, 2]"]
+    assert found.grid.tolist() == [(-x * x).T.tolist()]
+
+
 def test_values_of_different_sizes_leave_gaps_in_the_grid():
     def uneven(x, w):
         u = torch.cat([x, w])

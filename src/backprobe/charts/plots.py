@@ -20,7 +20,7 @@ SIGNED = ("sum", "mean", "min", "max")
 
 def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
     """A figure: names × steps, magnitudes on a logarithmic scale; what is not there is grey or white."""
-    figures, colors = _matplotlib(f"run.plot({field!r})")
+    figures, colors = matplotlib(f"run.plot({field!r})")
     steps, grid = reader.field(names, field)
     there = ~numpy.isnan(grid).all(axis=0)
     steps, grid = steps[there], grid[:, there]
@@ -35,7 +35,7 @@ def heat_map(reader: RunReader, names: Sequence[str], field: str) -> Any:
         norm=_norm(colors, grid, field), cmap="coolwarm" if is_signed else "viridis",
         rasterized=True,
     )  # fmt: skip
-    _label(axes.yaxis, names)
+    label(axes.yaxis, names)
     axes.invert_yaxis()
     axes.set(xlabel="step", title=field)
     figure.colorbar(drawn, ax=axes)
@@ -58,7 +58,7 @@ def _norm(colors: Any, grid: Matrix, field: str) -> Any:
 
 def flow(names: Sequence[str], step: int, rows: Mapping[str, Mapping[str, float]]) -> Any:
     """A figure: the rms of values and of gradients at a step, across depth."""
-    figures, _ = _matplotlib(f"run.plot_flow(step={step})")
+    figures, _ = matplotlib(f"run.plot_flow(step={step})")
     figure = figures.Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for field, marker in (("value.rms", "o"), ("grad.rms", "s")):
@@ -67,7 +67,7 @@ def flow(names: Sequence[str], step: int, rows: Mapping[str, Mapping[str, float]
             size = 4 if len(names) <= LEGIBLE else 2
             axes.plot(range(len(names)), found, marker=marker, markersize=size, linewidth=1, label=field)
     axes.set_yscale("log")
-    _label(axes.xaxis, names)
+    label(axes.xaxis, names)
     axes.tick_params(axis="x", labelrotation=90)
     axes.grid(axis="y", alpha=0.3)
     axes.set(title=f"step {step}, from the first module to the last")
@@ -75,9 +75,9 @@ def flow(names: Sequence[str], step: int, rows: Mapping[str, Mapping[str, float]
     return figure
 
 
-def _label(axis: Any, names: Sequence[str]) -> None:
+def label(axis: Any, names: Sequence[str]) -> None:
     """Names on an axis: of very many some, which are far enough apart to be read."""
-    every = -(-len(names) // LEGIBLE)
+    every = -(-len(names) // LEGIBLE) or 1
     shown = range(0, len(names), every)
     axis.set_ticks(list(shown), [_short(names[at]) for at in shown], fontsize=7)
 
@@ -86,7 +86,7 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST else "…" + name[-LONGEST + 1 :]
 
 
-def _matplotlib(asked: str) -> tuple[Any, Any]:
+def matplotlib(asked: str) -> tuple[Any, Any]:
     """Its figures, which need no window, and its colours. Raises NotInstalled."""
     installed("matplotlib", extra="plot", asked=asked)
     figures, colors = (installed(f"matplotlib.{part}", extra="plot", asked=asked) for part in ("figure", "colors"))

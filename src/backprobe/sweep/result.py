@@ -35,7 +35,7 @@ class Sweep:
     """What each of several values changes of the output when it is replaced, and nothing else is.
 
     ``output`` is the output without replacing, ``of`` its name, and ``runs`` are the runs, in the order in which
-    the program computes the values. It prints as a table.
+    the program computes the values. ``axes`` are those along which each index has a run. It prints as a table.
 
     >>> import torch, backprobe as bp
     >>> def f(x):
@@ -54,6 +54,7 @@ class Sweep:
     of: str
     output: float
     runs: tuple[Replaced, ...] = field(default=())
+    axes: tuple[int, ...] = ()
     is_approximate: bool = False
     notes: tuple[str, ...] = ()
 
@@ -108,6 +109,21 @@ class Sweep:
                [ -4., -16.]])
         """
         return self._laid([run.output - self.output for run in self.runs])
+
+    def plot(self) -> Any:
+        """The effects as a ``matplotlib`` figure: ``sweep.plot().savefig("sweep.png")`` writes it.
+
+        Without axes, effects are bars and approximations circles. With axes they are heat maps: a row for each name,
+        and for each index along all axes but the last, whose indices are the columns. Raises NotInstalled.
+        """
+        from backprobe.sweep.plot import bars, maps  # which import NumPy
+
+        title = f"change of {self.of}, which is {self.output:.4g}"
+        predicted = [math.nan if run.approximation is None else run.approximation for run in self.runs]
+        if not self.axes or not self.runs:
+            return bars([run.shown for run in self.runs], list(self.effects.values()), predicted, title)
+        grids = {"effect": self.grid} | ({TITLES[-1]: self._laid(predicted)} if self.is_approximate else {})
+        return maps(grids, self.names, self.axes, title)
 
     @property
     def names(self) -> list[str]:

@@ -37,12 +37,14 @@ class Step:
     """One run: which value is replaced, or which part of it, where the values are taken apart.
 
     ``key`` is its full name, which has one reading: a bare ``u`` may also be a module. It has counts where it needs
-    them, since JAX counts nothing while it traces.
+    them, since JAX counts nothing while it traces. ``places`` are the indices along the axes that were asked for, and
+    ``index`` is that part of the value.
     """
 
     name: str
     key: str
     entry: Entry
+    places: tuple[int, ...] = ()
     index: Index = ()
 
     @property
@@ -84,8 +86,9 @@ class Runs:
     def _sweep(self, first: Recording, output: float) -> Sweep:
         of = self.asked.of if isinstance(self.asked.of, str) else first.outputs[0].name
         return Sweep(
-            name_of(self.asked.target), of, output, tuple(self.done), self.asked.approximate, tuple(self.notes)
-        )
+            name_of(self.asked.target), of, output, tuple(self.done), self.asked.axes, self.asked.approximate,
+            tuple(self.notes),
+        )  # fmt: skip
 
     def _of(self, first: Recording) -> Any:
         """The output by its path, where it was the only one that depends on what is differentiated."""
@@ -180,9 +183,8 @@ class Runs:
             )  # fmt: skip
         for places in itertools.product(*(range(shape[axis]) for axis in axes)):
             chosen = dict(zip(axes, places, strict=True))
-            yield replace(
-                value, index=tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))
-            )
+            index = tuple(chosen.get(axis, slice(None)) for axis in range(max(axes, default=-1) + 1))
+            yield replace(value, places=places, index=index)
 
     # one of them
 
@@ -190,9 +192,8 @@ class Runs:
         """The run that replaces this."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
         recording = self._recorded(step.key, {step.key: what})
-        places = tuple(one for one in step.index if not isinstance(one, slice))
         approximation = self._approximation(step.entry, recording) if self.asked.approximate else None
-        return Replaced(step.name, places, step.shown, self._output(recording), approximation)
+        return Replaced(step.name, step.places, step.shown, self._output(recording), approximation)
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
         """Gradient × change of the value, summed; None where the framework gives no gradient."""
