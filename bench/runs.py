@@ -24,7 +24,7 @@ from backprobe.storage.runs.layout import RowKey, StepData
 from backprobe.storage.runs.writer import RunWriter
 
 NAMES, EVERY = 200, 100
-NUMBERS = 10**8
+NUMBERS, RANKS = 10**8, 1_024
 
 
 def main(numbers: int) -> None:
@@ -49,6 +49,26 @@ def main(numbers: int) -> None:
         stored = numpy.memmap(plain, mode="r", shape=(steps, *made[0].shape))
         _show("floor: one row of a plain file", lambda: stored[:, 7, 200].copy())
         _show("floor: two columns of a plain file", lambda: (stored[:, 1, 1::2].copy(), stored[:, 7, 1::2].copy()))
+
+
+def ranks(count: int = RANKS, names: int = NAMES, steps: int = 1_000) -> None:
+    """The grid of a run of many processes; the files of some are links to those of others, so they lie in the cache."""
+    rows = [RowKey(f"h.{at}.attn", "grad") for at in range(names)]
+    random = numpy.random.default_rng(0)
+    made = [_matrix(random, names) for _ in range(8)]
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(min(8, count)):
+            writer = RunWriter(Path(folder), rank, {}, "bench")
+            writer.add_rows(rows)
+            for step in range(steps):
+                writer.append(StepData(step, made[(step + rank) % len(made)]))
+            writer.close()
+        for rank in range(8, count):
+            (Path(folder) / f"rank-{rank}.sqlite").hardlink_to(Path(folder) / f"rank-{rank % 8}.sqlite")
+        print(f"{count:,} processes of {names} names and {steps:,} steps")
+        started = time.process_time()
+        bp.open_run(folder).grid("grad.rms")
+        print(f"  {'the grid, names × steps, processor time':40} {(time.process_time() - started) * 1e3:8.1f} ms")
 
 
 def _matrix(random: Any, height: int) -> Any:
@@ -85,3 +105,4 @@ def _show(what: str, work: Callable[[], Any]) -> None:
 
 if __name__ == "__main__":
     main(int(float(sys.argv[1])) if len(sys.argv) > 1 else NUMBERS)
+    ranks()
