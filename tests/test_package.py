@@ -57,6 +57,14 @@ def test_the_import_check_can_fail(tmp_path):
     assert imported_by("import careless", tmp_path) & HEAVY == {"rich"}
 
 
+def test_the_backend_of_pytorch_imports_no_compiler():
+    """Which takes longer than the rest of PyTorch that it needs, and would come on top of each first probe."""
+    ours = imported_by("import torch, backprobe.backends.torch") - imported_by("import torch")
+    assert "backprobe.backends.torch" in ours
+    assert {name for name in ours if name.startswith("torch.")} == set()
+    assert "torch._dynamo" in imported_by("from backprobe.backends.torch import BACKEND\nBACKEND.watches")
+
+
 def test_the_table_in_a_pipe_needs_no_rich(tmp_path):
     code = "import backprobe as bp\nstr(bp.load({!r}, to='numpy'))"
     bp.probe(_double, backend="torch")(1.0).save(tmp_path / "rec")

@@ -174,7 +174,6 @@ class Backend(Protocol):
     """(target, session) -> what runs a target that is a graph already, None for any other; raises BadOption."""
 
     guards: Guards | None = None
-    watches: Watches | None = None
 
     variations: Callable[[], Variations] | None = None
     """Makes what varies the arguments of a program, to see what rounding does to it."""
@@ -203,6 +202,11 @@ class Backend(Protocol):
 
     instead: Mapping[str, str] = MappingProxyType({})
     """What to write instead of a capability that is None, where this framework has a way of its own."""
+
+    @property
+    def watches(self) -> Watches | None:
+        """A property, since what it needs may take long to import."""
+        return None
 
     @abstractmethod
     def tape(self, options: Options) -> Tape:

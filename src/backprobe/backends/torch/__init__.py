@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from backprobe.backends.torch.tape import TorchTape
 from backprobe.backends.torch.transforms import refuse_inside
 from backprobe.backends.torch.trials import TorchTrials
 from backprobe.backends.torch.variations import TorchVariations
-from backprobe.backends.torch.watching import TorchWatches
+from backprobe.backends.watches import Watches
 
 
 class TorchModels(Models):
@@ -64,12 +65,17 @@ class TorchBackend(Backend):
     blocks = TorchBlocks()
     tape = TorchTape
     guards = TorchGuards()
-    watches = TorchWatches()
     recheck = TorchRecheck
     trials = TorchTrials
     variations = TorchVariations
     graph_facts = staticmethod(facts)
     second_order = staticmethod(second)
+
+    @cached_property
+    def watches(self) -> Watches:
+        from backprobe.backends.torch.watching import TorchWatches  # imports PyTorch's compiler: a second or two
+
+        return TorchWatches()
 
     def refuse(self, part: Any, asked: str) -> None:
         refuse_inside(asked)

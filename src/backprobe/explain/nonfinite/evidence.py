@@ -6,7 +6,8 @@ Sources and consumers are those of ``sources.py``, which follow what lines menti
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -210,6 +211,14 @@ class Evidence:
         """What a value is called in the scopes that know it."""
         for name in (self.entries[at].name, *self.entries[at].aliases):
             yield strip(name).rpartition(":")[2]
+
+    @cached_property
+    def names_by_home(self) -> Mapping[str, set[str]]:
+        """What the values of each scope are called there."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for at in range(len(self.entries)):
+            found[self.home(at)].update(self.locals(at))
+        return found
 
     def computed_by(self, term: Term) -> str:
         """The text of a value that has no name of its own; empty where it has one."""

@@ -168,10 +168,8 @@ class Remedies:
 
     def _is_known_at(self, term: Term, found: Match) -> bool:
         """Are the objects whose attributes a term reads, such as ``self``, known where a formula stands?"""
-        home, source = self.known.home(found.at), self.known.entries[found.at].source
+        source, known = self.known.entries[found.at].source, self.known.names_by_home[self.known.home(found.at)]
         spelled = {*WORD.findall(found.root.text), *WORD.findall("" if source is None else source.statement)}
-        places = range(len(self.known.entries))
-        known = {name for at in places if self.known.home(at) == home for name in self.known.locals(at)}
         return set(OWNER.findall(term.text)) <= {*spelled, *known, *MODULES}
 
     def _is_rebound(self, term: Term, owner: int, at: int) -> bool:
