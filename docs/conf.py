@@ -57,6 +57,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.diff.measure.Measure"),  # what the report and its divergences are read through
     ("py:class", "backprobe.diff.pairs.Row"),
     ("py:class", "backprobe.diff.floor.Measured"),
+    ("py:class", "backprobe.show.drawable.Drawable"),  # what draw shows of a report
 ]
 
 html_theme = "furo"

@@ -29,6 +29,7 @@ PUBLIC = {
     "IndirectInput", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownName", "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
+    "DiffRuns", "diff_live",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "NoiseRuns", "probe", "provoke", "stamp",
     "Sweep", "SweepRuns", "sweep",
 }  # fmt: skip

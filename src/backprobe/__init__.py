@@ -7,6 +7,7 @@ from backprobe.conflicts import Conflict, Conflicts
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
 from backprobe.diff import DiffReport, Divergence, diff
+from backprobe.diff_live import DiffRuns, diff_live
 from backprobe.draw import Drawing, draw
 from backprobe.errors import (
     AmbiguousName,
@@ -67,6 +68,7 @@ __all__ = [
     "Conflicts",
     "Derivation",
     "DiffReport",
+    "DiffRuns",
     "Divergence",
     "Drawing",
     "Edge",
@@ -113,6 +115,7 @@ __all__ = [
     "check",
     "derive",
     "diff",
+    "diff_live",
     "draw",
     "explain",
     "guard",

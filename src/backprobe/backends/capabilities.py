@@ -190,6 +190,14 @@ class Replaces(ABC):
         """A tensor that is ``new`` at this index and ``original`` elsewhere."""
 
     @abstractmethod
+    def like(self, array: Any, tensor: Any) -> Any:
+        """An array of NumPy as a tensor of the dtype and on the device of another one."""
+
+    @abstractmethod
+    def with_numbers(self, new: Any, original: Any) -> Any:
+        """A tensor that has no name, with these numbers and the history of the original: gradients flow on to that."""
+
+    @abstractmethod
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         """What returns the value that a tensor has now, when the program is over."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from backprobe.record.containers import refilled
 
 
 @dataclass(frozen=True)
@@ -38,3 +40,29 @@ class Variations(Protocol):
 
         with put_back(OF_PYTHON):
             yield
+
+
+@dataclass(frozen=True)
+class Call:
+    """A target and its arguments; ``varied`` counts those that were varied."""
+
+    target: Any
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    varied: int = 0
+
+
+def varied_call(variations: Variations, call: Call, variation: Variation, undo: list[Callable[[], None]]) -> Call:
+    """A call with all values varied; one that is given twice is one value."""
+    made: dict[int, tuple[Any, bool]] = {}
+
+    def vary(value: Any) -> Any:
+        if id(value) not in made:
+            new = variations.varied(value, variation, len(made), undo)
+            made[id(value)] = (value, False) if new is None else (new, True)
+        return made[id(value)][0]
+
+    target = vary(call.target)
+    args = [refilled(one, vary) for one in call.args]
+    kwargs = {name: refilled(one, vary) for name, one in call.kwargs.items()}
+    return Call(target, args, kwargs, sum(is_varied for _, is_varied in made.values()))

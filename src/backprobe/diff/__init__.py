@@ -53,10 +53,10 @@ def diff(
     matches nothing.
     """
     from backprobe.diff.noise import noise_of  # which imports NumPy
-    from backprobe.diff.run import run_diff
+    from backprobe.diff.run import compared, report_of
 
     first, second = _taken(a, "first"), _taken(b, "second")
-    return run_diff(first, second, rename, layout, noise_of(noise, first))
+    return report_of(compared(first.record, second.record, rename, layout, noise_of(noise, first)))
 
 
 def _taken(given: Any, which: str) -> Recording:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from backprobe.diff.rename import Rename
 from backprobe.record.entries import Entry, GradStatus, Record
 from backprobe.record.graph import Graph
-from backprobe.record.names import COUNT, outside, strip
+from backprobe.record.names import COUNT, outside, split, strip
 
 BY_NAME, BY_PLACE = "by name", "by shape and place"
 
@@ -51,13 +52,19 @@ class Side:
         reads = {read.at for read in self.entries[at].reads if read.at < at}
         return {*self.graph.inputs[at], *reads}
 
+    @cached_property
+    def returned(self) -> set[int]:
+        """What has no other name than that of what a module or function returned."""
+        bound = {at for full, at in self.record.names.items() if not _is_return(full)}
+        return set(self.record.names.values()) - bound
+
     def is_parameter(self, at: int) -> bool:
         return at in self.graph.parameters
 
     def is_leaf(self, at: int) -> bool:
         """Is it an argument, a parameter or a buffer, and not computed by the program?"""
         source = self.entries[at].source
-        is_given = source is None or not source.expression
+        is_given = (source is None or not source.expression) and at not in self.returned
         return self.is_parameter(at) or (is_given and not self.sources(at) and not self.entries[at].indirect)
 
 
@@ -82,6 +89,11 @@ def align(a: Side, b: Side, renames: Sequence[Rename]) -> Alignment:
         matches,
         sorted(without[0] - {match.a for match in matches}), sorted(without[1] - {match.b for match in matches}),
     )  # fmt: skip
+
+
+def _is_return(full: str) -> bool:
+    local = split(full)[1]
+    return local is not None and (local == "return" or local.startswith(("return#", "return.")))
 
 
 def _named(full: str, a: Side, b: Side, rename: Rename | None) -> int | None:

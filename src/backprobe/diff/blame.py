@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from backprobe.diff.comparison import Comparison
-from backprobe.diff.pairs import Row
-from backprobe.record.graph import reached
 
 
 @dataclass(frozen=True)
@@ -34,10 +32,11 @@ def blame(comparison: Comparison) -> Blame:
     rows = comparison.rows
     values = [at for at in comparison.order if rows[at].value.kind]
     gradients = [at for at in backward_order(comparison) if rows[at].gradient.kind]
-    alone = [at for at in values if all(_agrees(rows[one]) for one in comparison.sources(at))]
+    alone = [at for at in values if not any(rows[one].value.is_passed_on for one in comparison.sources(at))]
     alone_backward = [at for at in gradients if _is_alone(comparison, at, is_forward_same=not values)]
-    first = values[0] if values else None
-    first_backward = (gradients if first is None else alone_backward)[:1]
+    is_isolated = comparison.given is not None
+    first = next(iter(alone if is_isolated else values), None)
+    first_backward = (gradients if first is None and not is_isolated else alone_backward)[:1]
     return Blame(
         first, first_backward[0] if first_backward else None,
         [at for at in alone if at != first],
@@ -60,16 +59,12 @@ def backward_order(comparison: Comparison) -> Sequence[int]:
     return list(dict.fromkeys([*order, *reversed(comparison.order)]))
 
 
-def _agrees(row: Row) -> bool:
-    return not row.value.kind
-
-
 def _is_alone(comparison: Comparison, at: int, *, is_forward_same: bool) -> bool:
     """Does a gradient differ though all that it is computed from agrees, as far as it is recorded?"""
     rows, uses = comparison.rows, comparison.uses(at)
-    if any(rows[use].gradient.kind for use in uses):
+    if any(rows[use].gradient.is_passed_on for use in uses):
         return False
     if is_forward_same:
         return True
-    computed_from = reached([at, *uses], lambda one: comparison.sources(one) if one in uses else ())
-    return all(_agrees(rows[one]) for one in computed_from)
+    around = {at}.union(*map(comparison.sources, uses))
+    return not any(rows[use].value.kind for use in uses) and not any(rows[one].value.is_passed_on for one in around)

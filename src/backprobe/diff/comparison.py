@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -15,13 +15,14 @@ from backprobe.diff.alignment import Match, Side
 from backprobe.diff.floor import EPS, SUMS, Floor, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
 from backprobe.diff.layout import Layouts
 from backprobe.diff.measuring import measure
-from backprobe.diff.pairs import DTYPE, NO_NUMBER, SHAPE, STATUS, VALUE, Judged, Row
+from backprobe.diff.pairs import DTYPE, NO_NUMBER, ONE_SIDED, SHAPE, STATUS, VALUE, Judged, Row
 from backprobe.record.entries import Entry, GradStatus, Lost
 from backprobe.record.graph import reached
 
 PLAIN = (bool, int, float)
 NUMBERS = "biufc"  # kinds of NumPy's dtypes
 Step = Callable[[int], Iterable[int]]
+Given = tuple[Set[int], Set[int]]
 
 
 class Comparison:
@@ -29,13 +30,22 @@ class Comparison:
 
     Pairs are meant by their numbers in ``pairs``. ``order`` has arguments first, then parameters, then the rest.
     ``factor`` is what gradients of the second are multiplied by, for a loss that was scaled; None where it is unknown,
-    or where one recording has no gradients.
+    or where one recording has no gradients. ``given`` are the positions of the second's entries whose values, and of
+    those whose gradients, the second program went on with as the first has them; None where it ran by itself.
     """
 
     def __init__(
-        self, a: Side, b: Side, pairs: Sequence[Match], layouts: Layouts, noise: NoiseFloor | None, factor: float | None
+        self,
+        a: Side,
+        b: Side,
+        pairs: Sequence[Match],
+        layouts: Layouts,
+        noise: NoiseFloor | None,
+        factor: float | None,
+        given: Given | None = None,
     ) -> None:
         self.a, self.b, self.pairs, self.layouts, self.noise, self.factor = a, b, pairs, layouts, noise, factor
+        self.given = given
         self.arrays = load_arrays(a.record.backend), load_arrays(b.record.backend)
         self.of_a = {pair.a: at for at, pair in enumerate(pairs) if not pair.is_shared}
         self.of_b = {pair.b: at for at, pair in enumerate(pairs) if not pair.is_shared}
@@ -58,9 +68,13 @@ class Comparison:
         values = self._directions(self._value, self._summed_in_value, self._eps, VALUE)
         gradients = self._directions(self._gradient, self._summed_in_gradient, self._eps_of_gradients, "gradient")
         return [
-            Row(pair, *self.entries(at), self._with_dtype(at, values[at]), gradients[at])
+            Row(pair, *self.entries(at), self._marked(0, pair, self._with_dtype(at, values[at])),
+                self._marked(1, pair, gradients[at]))
             for at, pair in enumerate(self.pairs)
-        ]
+        ]  # fmt: skip
+
+    def _marked(self, of: int, pair: Match, judged: Judged) -> Judged:
+        return judged if self.given is None or pair.b not in self.given[of] else replace(judged, is_given=True)
 
     # one direction
 
@@ -105,8 +119,13 @@ class Comparison:
         if self.factor is None or self.pairs[at].is_shared:
             return Judged(why="not compared")
         if not all(has):
-            return Judged(STATUS, math.inf)
+            return Judged(why=ONE_SIDED) if self._is_frozen_argument(at) else Judged(STATUS, math.inf)
         return self._measured(pair, [entry.held_grad for entry in pair], self.factor)
+
+    def _is_frozen_argument(self, at: int) -> bool:
+        """Is it an argument that one program does not differentiate? What it was given asked for that."""
+        is_argument = self.is_leaf(at) and not self.is_parameter(at)
+        return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
     def _measured(self, pair: Sequence[Entry], tensors: Sequence[Any], factor: float) -> Judged:
         a, b = [arrays.array(tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
@@ -172,15 +191,16 @@ class Comparison:
     # dtypes
 
     def _with_dtype(self, at: int, judged: Judged) -> Judged:
-        """A dtype is different where what the value was computed from has the same ones."""
-        if judged.kind or not self._other_dtype(at) or self.is_leaf(at):
-            return judged
+        return judged if judged.kind or not self.is_cast(at) else replace(judged, kind=DTYPE)
+
+    def is_cast(self, at: int) -> bool:
+        """Has the second another dtype, though what the value was computed from has the same ones?"""
+        if not self._other_dtype(at) or self.is_leaf(at):
+            return False
         a, b = self.entries(at)
         sources = self.sources(at)
         is_expected = self.noise is not None and b.dtype in self.noise.dtypes(a.name)
-        if is_expected or not sources or any(self._other_dtype(one) for one in sources):
-            return judged
-        return replace(judged, kind=DTYPE)
+        return not is_expected and bool(sources) and not any(self._other_dtype(one) for one in sources)
 
     def _other_dtype(self, at: int) -> bool:
         a, b = (entry.dtype for entry in self.entries(at))

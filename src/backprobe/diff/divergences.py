@@ -37,7 +37,7 @@ class Divergences:
         """The gradient of a pair as a finding."""
         row, comparison = self.rows[at], self.comparison
         uses = [self.rows[one] for one in sorted(comparison.uses(at))]
-        agree = [one for one in uses if not one.gradient.kind]
+        agree = [one for one in uses if not one.gradient.is_passed_on]
         cut = [self.rows[one] for one in sorted(comparison.uses_in_first_only(at))]
         facts = [text.evidence(agree, "gradient") if len(agree) == len(uses) else "", text.cut(cut) or text.uses(uses)]
         near = cut if cut else uses if len(uses) == 1 else [row]

@@ -33,7 +33,7 @@ class Layouts:
 
         Raises BadOption.
         """
-        layout = self.chosen.get(a) or self.chosen.get(b)
+        layout = self._of(a, b)
         if layout is None:
             return array
         if layout.axes is not None and len(layout.axes) != array.ndim:
@@ -43,6 +43,16 @@ class Layouts:
                 next=f"layout={{{b!r}: {tuple(reversed(range(array.ndim)))}}}",
             )  # fmt: skip
         return array.transpose(layout.axes)
+
+    def undone(self, a: str, b: str, array: Any) -> Any:
+        """The first recording's array, as it lies in the second."""
+        layout = self._of(a, b)
+        if layout is None or layout.axes is None:
+            return array if layout is None else array.transpose()
+        return array.transpose([layout.axes.index(axis) for axis in range(array.ndim)])
+
+    def _of(self, a: str, b: str) -> Layout | None:
+        return self.chosen.get(a) or self.chosen.get(b)
 
 
 def layouts_of(layout: Mapping[str, Any] | None, a: Record, b: Record) -> Layouts:

@@ -15,6 +15,9 @@ VALUE, SHAPE, DTYPE, STATUS = "value", "shape", "dtype", "status"
 NO_NUMBER = "not a number"
 """Why there is nothing to compare, though nothing is wrong: a text, or a module that neither program called."""
 
+ONE_SIDED = "differentiated in one recording alone"
+"""Why the gradients of an argument were not compared."""
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -23,6 +26,7 @@ class Judged:
     ``kind`` is ``value``, ``shape``, ``dtype`` or ``status`` where they differ by more than the floor, else empty.
     ``excess`` is the error in units of the floor. ``why`` says why nothing could be compared. ``is_same`` says that
     both recordings hold one tensor, as the parameter of a model that ran twice: later writes to it are in both.
+    ``is_given`` says that the second program went on with that of the first, and passed nothing on that differs.
     """
 
     kind: str = ""
@@ -31,6 +35,12 @@ class Judged:
     floor: Floor | None = None
     why: str = ""
     is_same: bool = False
+    is_given: bool = False
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Does something differ that what comes after is computed from?"""
+        return bool(self.kind) and not self.is_given
 
 
 @dataclass(frozen=True)

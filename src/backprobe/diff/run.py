@@ -2,56 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from backprobe.diff import text
 from backprobe.diff.alignment import BY_PLACE, Alignment, Side, align
 from backprobe.diff.blame import Blame, blame
-from backprobe.diff.comparison import Comparison
+from backprobe.diff.comparison import Comparison, Given
 from backprobe.diff.divergences import findings_of
 from backprobe.diff.floor import NoiseFloor
 from backprobe.diff.layout import layouts_of
-from backprobe.diff.pairs import NO_NUMBER
+from backprobe.diff.pairs import NO_NUMBER, ONE_SIDED
 from backprobe.diff.rename import renames_of
 from backprobe.diff.report import DiffReport
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.record.entries import GradStatus, Record
 from backprobe.record.names import strip
-from backprobe.recording import Recording
 
 NO_TENSORS = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
-def run_diff(
-    first: Recording, second: Recording, rename: Mapping[str, str] | None, layout: Mapping[str, Any] | None,
-    noise: NoiseFloor | None,
-) -> DiffReport:  # fmt: skip
-    """Compare two recordings."""
-    a, b = Side(first.record), Side(second.record)
-    renames = renames_of(rename, map(strip, first.record.names), map(strip, second.record.names))
+@dataclass(frozen=True)
+class Compared:
+    """Two recordings side by side, and what is said of them before any number is looked at."""
+
+    comparison: Comparison
+    alignment: Alignment
+    notes: Sequence[str]
+
+
+def compared(
+    first: Record, second: Record, rename: Mapping[str, str] | None, layout: Mapping[str, Any] | None,
+    noise: NoiseFloor | None, given: Given | None = None,
+) -> Compared:  # fmt: skip
+    """Align two recordings. Raises BadOption, BadName and NothingMatched."""
+    a, b = Side(first), Side(second)
+    renames = renames_of(rename, map(strip, first.names), map(strip, second.names))
     alignment = align(a, b, renames)
     if not alignment.matches:
         _refuse_unlike(a, b)
-    factor, scaled = _factor(first.record, second.record)
-    comparison = Comparison(a, b, alignment.matches, layouts_of(layout, first.record, second.record), noise, factor)
-    found = blame(comparison)
+    factor, scaled = _factor(first, second)
+    layouts = layouts_of(layout, first, second)
+    comparison = Comparison(a, b, alignment.matches, layouts, noise, factor, given)
+    return Compared(comparison, alignment, [*_partners(alignment, a, b), *scaled])
+
+
+def report_of(one: Compared, notes: Sequence[str] = ()) -> DiffReport:
+    """Compare all numbers, and say what is to blame."""
+    comparison, alignment, found = one.comparison, one.alignment, blame(one.comparison)
+    a, b, rows = comparison.a, comparison.b, comparison.rows
     forward, backward, amplifiers = findings_of(comparison, found)
     findings = (*filter(None, (forward, backward)), *amplifiers)
     unequal, uncompared = _statuses(comparison), list(_uncompared(comparison))
-    notes = [*_partners(alignment, a, b), *scaled, *unequal, *uncompared, *_unexplained(found)]
-    rows = comparison.rows
-    compared = (sum(row.value.why == "" for row in rows), sum(row.gradient.why == "" for row in rows))
+    of = (sum(row.value.why == "" for row in rows), sum(row.gradient.why == "" for row in rows))
     return DiffReport(
         text.heading(
             "" if forward is None else repr(forward.name), "" if backward is None else repr(backward.name),
-            values=len(found.values), gradients=len(found.gradients), of=compared,
+            values=len(found.values), gradients=len(found.gradients), of=of,
         ),
-        findings, tuple(notes), first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
+        findings, (*notes, *one.notes, *unequal, *uncompared, *_unexplained(found)),
+        first=forward, first_backward=backward, amplifiers=tuple(amplifiers), rows=tuple(rows),
         only_a=tuple(a.entries[at].name for at in alignment.only_a),
-        only_b=tuple(b.entries[at].name for at in alignment.only_b),
-        record=b.record, is_whole=not (alignment.only_a or alignment.only_b or unequal or uncompared or factor is None),
+        only_b=tuple(b.entries[at].name for at in alignment.only_b), record=b.record,
+        is_whole=not (alignment.only_a or alignment.only_b or unequal or uncompared or comparison.factor is None),
     )  # fmt: skip
 
 
@@ -107,13 +122,15 @@ def _partners(alignment: Alignment, a: Side, b: Side) -> Iterator[str]:
 
 
 def _statuses(comparison: Comparison) -> list[str]:
-    """Of pairs without gradients: those that have none for different reasons."""
+    """Of pairs without gradients: those that have none for different reasons, and arguments with one gradient."""
+    sided = [repr(row.a.name) for row in comparison.rows if row.gradient.why == ONE_SIDED]
     found = [
         f"{row.a.name!r} ({row.a.status} and {row.b.status})" for row in comparison.rows
-        if row.a.status is not row.b.status and row.gradient.kind == "" and row.gradient.measure is None
-        and comparison.factor is not None
+        if row.a.status is not row.b.status and row.gradient.why != ONE_SIDED
+        and row.gradient.kind == "" and row.gradient.measure is None and comparison.factor is not None
     ]  # fmt: skip
-    return [f"no gradient in both, but for other reasons: {listed(found, text.MOST)}"] if found else []
+    notes = [f"no gradient in both, but for other reasons: {listed(found, text.MOST)}"] if found else []
+    return [*notes, *([f"arguments {ONE_SIDED}: {listed(sided, text.MOST)}"] if sided else [])]
 
 
 def _uncompared(comparison: Comparison) -> Iterator[str]:

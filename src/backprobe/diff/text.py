@@ -78,6 +78,8 @@ def evidence(inputs: Sequence[Row], of: str) -> str:
 
 
 def _error(judged: Judged) -> str:
+    if judged.is_given:
+        return "the first's"
     if judged.measure is None:
         return judged.why or "equal"
     if judged.is_same:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from backprobe.backends.discover import find_backend
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
+from backprobe.backends.variations import Call, Variation, varied_call
 from backprobe.diff.floor import NoiseFloor
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
@@ -69,8 +70,7 @@ class NoiseRuns:
             return self._measured(args, kwargs)
 
     def _measured(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoiseFloor:
-        from backprobe.backends.variations import Variation  # these import NumPy
-        from backprobe.diff.noise import measured
+        from backprobe.diff.noise import measured  # which imports NumPy
 
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.noise_floor(f, {})")
@@ -97,55 +97,43 @@ class NoiseRuns:
 
 
 class Runs:
-    """The runs of one target with the same arguments. ``varied`` counts what of these can be varied."""
+    """The runs of one target with the same arguments."""
 
     def __init__(self, asked: NoiseRuns, backend: Backend, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.asked, self.args, self.kwargs = asked, args, kwargs
+        self.asked, self.call = asked, Call(asked.target, args, kwargs)
         subject = f"bp.noise_floor({name_of(asked.target)})"
         self.variations = (backend.variations or refuse(backend, "variations", subject))()
-        self.varied = 0
 
-    def made(self, variation: Any) -> Recording:
+    def made(self, variation: Variation) -> Recording:
         """The recording of one run, that leaves everything as it was."""
         undo: list[Callable[[], None]] = []
-        self.varied = 0
         try:
             with self.variations.same_numbers():
-                target, args, kwargs = self._given(variation, undo)
-                recording: Recording = self.asked._probe(target)(*args, **kwargs)
+                call = varied_call(self.variations, self.call, variation, undo)
+                if not call.varied:
+                    call = self._with_numbers(variation)
+                recording: Recording = self.asked._probe(call.target)(*call.args, **call.kwargs)
                 return recording
         finally:
             for put_back in reversed(undo):
                 put_back()
 
-    def _given(self, variation: Any, undo: list[Callable[[], None]]) -> tuple[Any, list[Any], dict[str, Any]]:
-        """The target and its arguments, varied; a value that is given twice is one value."""
-        made: dict[int, Any] = {}
+    def _with_numbers(self, variation: Variation) -> Call:
+        """The call with Python's numbers varied: single precision is what a probe makes of them."""
+        signs, count = _signs(variation.seed), 0
 
-        def vary(value: Any) -> Any:
-            if id(value) not in made:
-                new = self.variations.varied(value, variation, len(made), undo)
-                self.varied += new is not None
-                made[id(value)] = value if new is None else new
-            return made[id(value)]
+        def moved(leaf: Any) -> Any:
+            nonlocal count
+            if type(leaf) is not float:
+                return leaf
+            count += 1
+            return leaf * (1 + next(signs) * SINGLE)
 
-        target = vary(self.asked.target)
-        args = [refilled(one, vary) for one in self.args]
-        kwargs = {name: refilled(one, vary) for name, one in self.kwargs.items()}
-        if not self.varied:  # of Python's numbers, single precision is what a probe makes
-            signs = _signs(variation.seed)
-            args = [refilled(one, lambda leaf: self._number(leaf, next(signs))) for one in self.args]
-            kwargs = {name: refilled(one, lambda leaf: self._number(leaf, next(signs)))
-                      for name, one in self.kwargs.items()}  # fmt: skip
-        if not self.varied:
-            self.asked.refuse_nothing([*self.args, *self.kwargs.values()])
-        return target, args, kwargs
-
-    def _number(self, leaf: Any, sign: int) -> Any:
-        if type(leaf) is not float:
-            return leaf
-        self.varied += 1
-        return leaf * (1 + sign * SINGLE)
+        args = [refilled(one, moved) for one in self.call.args]
+        kwargs = {name: refilled(one, moved) for name, one in self.call.kwargs.items()}
+        if not count:
+            self.asked.refuse_nothing([*self.call.args, *self.call.kwargs.values()])
+        return Call(self.call.target, args, kwargs, count)
 
 
 def _signs(seed: int | None) -> Iterator[int]:

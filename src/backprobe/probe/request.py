@@ -15,6 +15,7 @@ from backprobe.errors import BackprobeError, BadOption
 from backprobe.probe.several_outputs import Asked, Of, asked_of, refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.names import nearest
+from backprobe.tracing.exchanging import Exchange
 
 STRATEGIES = ("edges", "retain_grad", "hooks", "separate")
 VALUES = ("alias", "copy")
@@ -30,7 +31,7 @@ class Request:
     of: Of | Sequence[Of] | Mapping[str, Of] = None
     wrt: frozenset[str] | None = None
     cotangent: Any = None
-    replace: Mapping[str, Any] | None = None
+    replace: Mapping[str, Any] | Exchange | None = None
     replace_grad: Mapping[str, Any] | None = None
     options: Options = field(default_factory=Options)
     backend: str | None = None

@@ -78,6 +78,12 @@ class JaxReplaces(Replaces):
     def mixed(self, new: Any, original: Any, index: tuple[Any, ...]) -> Any:
         return jnp.asarray(original).at[index].set(new[index])
 
+    def like(self, array: Any, tensor: Any) -> Any:
+        return jnp.asarray(array, tensor.dtype)
+
+    def with_numbers(self, new: Any, original: Any) -> Any:
+        return differentiated(new, original) if isinstance(original, jax.core.Tracer) else jnp.copy(new)
+
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         if not isinstance(tensor, jax.core.Tracer):
             return lambda: tensor

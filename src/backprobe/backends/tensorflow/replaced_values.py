@@ -56,6 +56,15 @@ class TensorflowReplaces(Replaces):
         chosen[index] = True
         return tf.where(chosen, new, original)
 
+    def like(self, array: Any, tensor: Any) -> Any:
+        return tf.cast(tf.constant(array), tensor.dtype)
+
+    def with_numbers(self, new: Any, original: Any) -> Any:
+        def numbers(_: Any) -> Any:
+            return tf.identity(new), lambda gradient: gradient
+
+        return _as_masked(tf.custom_gradient(numbers)(tf.convert_to_tensor(original)), original)
+
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         variable = variable_of(tensor)
         value = tensor if variable is None else self.read_unseen(variable)

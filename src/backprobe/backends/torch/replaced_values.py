@@ -66,6 +66,14 @@ class TorchReplaces(Replaces):
         made[index] = new[index]
         return made
 
+    def like(self, array: Any, tensor: Tensor) -> Tensor:
+        return torch.as_tensor(numpy.array(array)).to(tensor.device, tensor.dtype)
+
+    def with_numbers(self, new: Tensor, original: Tensor) -> Tensor:
+        made = original.clone()
+        with torch.no_grad():
+            return made.copy_(new)
+
     def original_value(self, tensor: Tensor) -> Callable[[], Tensor]:
         value = tensor.detach().clone()
         return lambda: value

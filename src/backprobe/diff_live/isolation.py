@@ -1,0 +1,92 @@
+"""What the second program goes on with as the first has it, and its recording as if each segment had run alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from backprobe.diff.comparison import Comparison, Given
+from backprobe.findings.phrasing import listed, plural
+from backprobe.record.entries import Entry, Record
+from backprobe.record.names import strip
+from backprobe.tracing.exchanging import Exchange
+from backprobe.tracing.exchanging import Given as Goes
+
+MOST = 4  # names in a note
+
+
+class Isolation:
+    """What is exchanged: of each pair that differs, the value and gradient of the first recording.
+
+    What agrees is left alone, and so are arguments and parameters, from which the program begins, and its output.
+    """
+
+    def __init__(self, comparison: Comparison) -> None:
+        self.comparison, self.record = comparison, comparison.b.record
+        self.names: dict[int, str] = {}
+        self.rounded: set[int] = set()
+        """The values that lose digits as they go on, in the dtype that the second gives them."""
+        found = {comparison.pairs[at].b: self._goes(at) for at in self._differing()}
+        bound = Counter(map(strip, self.record.names))
+        self.exchange = Exchange({
+            full if bound[strip(full)] > 1 else strip(full): found[at] for full, at in self.record.names.items()
+            if at in found and (found[at].value is not None or found[at].gradient is not None)
+        })  # fmt: skip
+
+    def _differing(self) -> Iterator[int]:
+        for at, row in enumerate(self.comparison.rows):
+            is_inner = row.match.b not in self.record.outputs and not (
+                self.comparison.is_leaf(at) or row.match.is_shared or row.a.axes or row.b.axes
+            )
+            if is_inner and (row.value.kind or row.gradient.kind):
+                yield at
+
+    def _goes(self, at: int) -> Goes:
+        row = self.comparison.rows[at]
+        value = self._array(row.a, row.a.held) if row.value.kind else None
+        gradient = self._array(row.a, row.a.grad_or_none) if row.gradient.kind else None
+        if gradient is not None and self.comparison.factor:
+            gradient = gradient / self.comparison.factor
+        self.names[row.match.b] = row.a.name
+        self.rounded |= {row.match.b} if self.comparison.is_cast(at) else set()
+        arrays = [
+            None if one is None else self.comparison.layouts.undone(row.a.name, row.b.name, one)
+            for one in (value, gradient)
+        ]  # fmt: skip
+        return Goes(row.match.b, *arrays)
+
+    def _array(self, entry: Entry, tensor: Any) -> Any:
+        arrays = self.comparison.arrays[0]
+        return arrays.array(tensor) if arrays.is_tensor(tensor) else None
+
+    def isolated(self, again: Record) -> tuple[Record, Given]:
+        """The recording of the run that went on so, with what each segment gave; and where that is another than what
+        went on: the positions of values, and of gradients."""
+        numbers = {at: found.number for full, at in again.names.items() if (found := self.exchange.of(full))}
+        arrived = {at: self.exchange.gradients[number] for at, number in numbers.items()
+                   if number in self.exchange.gradients and again.entries[at].replaced_grad}  # fmt: skip
+        values = {
+            at for at, number in numbers.items() if again.entries[at].replaced and number not in self.rounded
+        }  # fmt: skip
+        entries = [self._own(entry, arrived.get(at)) for at, entry in enumerate(again.entries)]
+        return replace(again, entries=tuple(entries)), (values, arrived.keys())
+
+    @staticmethod
+    def _own(entry: Entry, arrived: Any) -> Entry:
+        """An entry with what its own lines gave: the value, and the gradient that came to it."""
+        value = entry.held_original if entry.replaced else entry.held_value
+        gradient = entry.held_grad if arrived is None else arrived
+        return replace(entry, held_value=value, held_grad=gradient) if entry.replaced or arrived is not None else entry
+
+    def notes(self) -> Sequence[str]:
+        """What was exchanged, and what could not be."""
+        done = self.exchange
+        said = f"the second went on with {plural(len(done.values), 'value')} and " \
+               f"{plural(len(done.gradients), 'gradient')} of the first: none of these errors is passed on"  # fmt: skip
+        given = {one.number: one for one in done.given.values()}
+        missed = [self.names[number] for number, one in given.items()
+                  if (one.value is not None and number not in done.values)
+                  or (one.gradient is not None and number not in done.gradients)]  # fmt: skip
+        return [said, *([f"went on as they were: {listed([repr(name) for name in missed], MOST)}"] if missed else [])]

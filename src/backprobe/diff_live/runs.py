@@ -1,0 +1,130 @@
+"""The runs of ``diff_live``: both programs as they are, and the second on what the first has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from backprobe.backends.discover import find_backend
+from backprobe.backends.protocol import Backend
+from backprobe.backends.refusals import refuse
+from backprobe.backends.variations import Call, Variation, varied_call
+from backprobe.diff import DiffReport
+from backprobe.errors import BadOption
+from backprobe.markup import facts, shown
+from backprobe.probe.probe_class import Probe
+from backprobe.probe.request import name_of, names_in, refuse_class, spelled_as
+from backprobe.record.brief import written
+from backprobe.record.containers import leaves, refilled
+from backprobe.recording import Recording
+from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
+from backprobe.tracing.exchanging import Exchange
+
+Of = str | int | Callable[[Any], Any] | None
+
+
+@dataclass(frozen=True, repr=False)
+class DiffRuns:
+    """Two functions or models ready to be compared: call it with their arguments."""
+
+    reference: Any
+    port: Any
+    select: Any
+    of: Of
+    wrt: Any
+    cotangent: Any
+    rename: Any
+    layout: Any
+    noise: Any
+    backend: str | tuple[str, str] | None
+
+    def __post_init__(self) -> None:
+        """Raises BadOption."""
+        is_pair = isinstance(self.backend, Sequence) and not isinstance(self.backend, str)
+        if is_pair and len(self.backend or ()) != 2:
+            raise BadOption(
+                "backend is a name, or one for each program", asked=f"backend={written(self.backend)}",
+                next='backend=("torch", "jax")',
+            )  # fmt: skip
+        for target, backend in zip(self._targets, self._backends, strict=True):
+            self._probe(target, backend)  # which refuses its own options
+            refuse_class(target, "diff_live")
+
+    @property
+    def _targets(self) -> tuple[Any, Any]:
+        return self.reference, self.port
+
+    @property
+    def _backends(self) -> Sequence[str | None]:
+        return [self.backend] * 2 if self.backend is None or isinstance(self.backend, str) else self.backend
+
+    def __repr__(self) -> str:
+        return f"<DiffRuns of {self._about()}>"
+
+    def _repr_html_(self) -> str:
+        return shown(facts(f"DiffRuns of {self._about()}", []))
+
+    @property
+    def _asked(self) -> str:
+        return f"bp.diff_live({name_of(self.reference)}, {name_of(self.port)}"
+
+    def _about(self) -> str:
+        return f"{name_of(self.reference)} and {name_of(self.port)}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> DiffReport:
+        """Run both with these arguments, and compare them."""
+        with FRAMES_OF_PROGRAM, spelled_as(r"^bp\.probe\([^,)]+", self._asked):
+            return self._compared(args, kwargs)
+
+    def _compared(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> DiffReport:
+        from backprobe.diff.noise import noise_of  # these import NumPy
+        from backprobe.diff.run import compared, report_of
+        from backprobe.diff_live.isolation import Isolation
+
+        first, second = (self._run(which, args, kwargs) for which in (0, 1))
+        noise = noise_of(self.noise, first)
+        plain = compared(first.record, second.record, self.rename, self.layout, noise)
+        report = report_of(plain)
+        isolation = Isolation(plain.comparison)
+        if not isolation.exchange.given:
+            return report
+        again = self._run(1, args, kwargs, isolation.exchange)
+        record, given = isolation.isolated(again.record)
+        return report_of(compared(first.record, record, self.rename, self.layout, noise, given), isolation.notes())
+
+    def _run(
+        self, which: int, args: tuple[Any, ...], kwargs: Mapping[str, Any], exchange: Exchange | None = None
+    ) -> Recording:
+        """The recording of one run of the first or second program, that leaves everything as it was."""
+        target, named = self._targets[which], self._backends[which]
+        values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
+        backend = find_backend(named, [target, *values], spelled="bp.diff_live(f, g, {})")
+        variations = (backend.variations or refuse(backend, "variations", f"{self._asked})"))()
+        undo: list[Callable[[], None]] = []
+        try:
+            with variations.same_numbers():
+                call = varied_call(variations, _with_tensors(Call(target, args, kwargs), backend), Variation(), undo)
+                return self._probe(call.target, backend.name, exchange)(*call.args, **call.kwargs)
+        finally:
+            for put_back in reversed(undo):
+                put_back()
+
+    def _probe(self, target: Any, backend: str | None, exchange: Exchange | None = None) -> Probe:
+        return Probe(
+            target, self.select, of=self.of, wrt=names_in(self.wrt), cotangent=self.cotangent, replace=exchange,
+            backend=backend,
+        )  # fmt: skip
+
+
+def _with_tensors(call: Call, backend: Backend) -> Call:
+    """The call with tensors of a framework in the place of NumPy's arrays."""
+    import numpy  # which importing backprobe does not import
+
+    given = backend.trials().given if backend.trials is not None else None
+
+    def tensor(leaf: Any) -> Any:
+        return leaf if given is None or not isinstance(leaf, numpy.ndarray) else given(leaf)
+
+    args = [refilled(one, tensor) for one in call.args]
+    return Call(call.target, args, {name: refilled(one, tensor) for name, one in call.kwargs.items()})

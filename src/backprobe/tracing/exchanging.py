@@ -1,0 +1,101 @@
+"""Exchanging: a program goes on with the values and gradients of another one, each by its own name.
+
+Unlike what ``replace=`` puts there, a value keeps its history, so that gradients flow on through all of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from backprobe.backends.protocol import Tape
+from backprobe.record.containers import with_leaves
+from backprobe.record.names import strip
+from backprobe.tracing.replacing import Marks, Replacing
+
+
+@dataclass(frozen=True)
+class Given:
+    """What goes on in the place of one value: arrays of NumPy, None for what stays. ``number`` tells it from others."""
+
+    number: int
+    value: Any = None
+    gradient: Any = None
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What goes on, by the names of a program, and what became of it when the program has run.
+
+    A name that the program binds once is written without its counts, any other with all of them.
+
+    ``values`` and ``gradients`` have what would have gone on, by number: of a value True, as its entry has it; of a
+    gradient the gradient itself.
+    """
+
+    given: Mapping[str, Given]
+    values: dict[int, bool] = field(default_factory=dict)
+    gradients: dict[int, Any] = field(default_factory=dict)
+
+    def of(self, full: str) -> Given | None:
+        """What goes on in the place of what this full name is bound to."""
+        return self.given.get(full) or self.given.get(strip(full))
+
+
+class Exchanging(Replacing):
+    """What is exchanged in one run. What cannot be is left as it is."""
+
+    def __init__(self, exchange: Exchange, tape: Tape, *, in_function: bool) -> None:
+        super().__init__((), tape, in_function=in_function)
+        self.into = exchange
+        self.plain = {strip(full) for full in exchange.given}
+        self.first: dict[int, str] = {}
+        """The first of the names of each value that was exchanged: the others are of what goes on already."""
+
+    def concerns(self, name: str, found: Sequence[tuple[str, Any]]) -> bool:
+        return name in self.plain or any(name + strip(leaf) in self.plain for leaf, _ in found if leaf)
+
+    def refuse_compiled(self, name: str) -> None:
+        """Nothing in it is exchanged, and what it returns is."""
+
+    def exchange(
+        self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]], known: Container[int]
+    ) -> tuple[Any, Marks]:  # fmt: skip
+        now, marks = dict(found), []
+        for leaf, item in found:
+            given = self._given(full + leaf)
+            if given is not None and self._can(given, full + leaf, item):
+                now[leaf], original = self._exchanged(given, item)
+                marks.append((leaf, original, given.gradient is not None))
+        if not marks:
+            return value, ()
+        return with_leaves(value, {leaf: now[leaf] for leaf, _, _ in marks}), tuple(marks)
+
+    def _given(self, full: str) -> Given | None:
+        """What goes on for a name; where functions are traced, perhaps again, calls cannot be counted."""
+        return self.into.given.get(strip(full)) if self.replaces.is_tracing() else self.into.of(full)
+
+    def _can(self, given: Given, full: str, item: Any) -> bool:
+        """Is it a tensor that the first of its names is bound to, and that is computed once?"""
+        if not self._is_floating(item) or self.replaces.runs_again():
+            return False
+        if self.first.setdefault(given.number, full) != full:
+            return False
+        numbers = [one for one in (given.value, given.gradient) if one is not None]
+        return all(one.shape == tuple(self.tape.describe(item).shape or ()) for one in numbers)
+
+    def _exchanged(self, given: Given, item: Any) -> tuple[Any, int | None]:
+        """What goes on in the place of a tensor, and where that is kept, if it is another value."""
+        made, kept = item, None
+        if given.value is not None:
+            kept = self._kept(item)
+            made = self.replaces.with_numbers(self.replaces.like(given.value, item), item)
+            self.into.values[given.number] = True
+        if given.gradient is not None:
+            made = self.replaces.with_gradient(made, lambda arrived: self._flows_on(given, arrived))
+        return made, kept
+
+    def _flows_on(self, given: Given, arrived: Any) -> Any:
+        self.into.gradients[given.number] = arrived  # JAX calls it while it traces, and then with numbers
+        return self.replaces.like(given.gradient, arrived)
