@@ -29,8 +29,8 @@ def bins(count: int, width: int = WIDTH) -> Iterator[slice]:
 def spark(numbers: Matrix, bad: Matrix | None = None, width: int = WIDTH) -> str:
     """Magnitudes as columns on a logarithmic scale; ``!`` where NaN or Inf came up, ``_`` for zero, blank for nothing.
 
-    >>> spark(numpy.array([1.0, 10.0, 100.0, 0.0, numpy.nan]))
-    '▁▄█_ '
+    >>> spark(numpy.array([1.0, 5.0, 100.0, 0.0, numpy.nan]))
+    '▁▃█_ '
     """
     means = [_mean(numbers[part]) for part in bins(len(numbers), width)]
     ill = [bool(bad is not None and bad[part].any()) for part in bins(len(numbers), width)]
