@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from backprobe.cuts.cutting_operations import POSITIONS, STEPS, parsed
+from backprobe.cuts.cutting_operations import MODULES, POSITIONS, STEPS, parsed
 from backprobe.cuts.mentions import CHECKPOINT, DIFFERENTIATED, Mention
 from backprobe.cuts.missing_edges import HISTORY, Cut, Dataflow
 from backprobe.explain.about_entries import about, is_none, is_of_whole_numbers, own_name
@@ -21,6 +21,8 @@ from backprobe.record.brief import path
 from backprobe.record.entries import Entry, GradStatus
 from backprobe.record.names import strip
 
+PACKAGES = ("torch", "tensorflow", "keras", "jax", "numpy")
+"""Whose functions are a library's, also where they are imported by their names alone."""
 NONE_IN_TENSORFLOW = STEPS - {"sign", "heaviside"}
 """Flat functions for which TensorFlow gives None; the derivative of its ``sign`` is 0, with an edge, as in PyTorch."""
 
@@ -40,6 +42,8 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         cause, function = "inside.recorded", recorded
         if target.source is not None and target.source != cut.mention.line:
             facts.append(say("made_in", function=recorded, at=named(target)))
+    elif kind == "inside" and _is_of_library(function, target):
+        cause = "inside.library"
     if kind == "number" and text.rstrip("()").endswith("tolist"):
         cause = "number.list"
     inside = converted(text) if kind == cause == "number" else ""
@@ -81,6 +85,13 @@ def _with_history(expression: ast.expr) -> str:
         case ast.Attribute(value=inside, attr="data"):
             return _with_history(inside)
     return ast.unparse(expression)
+
+
+def _is_of_library(function: str, target: Entry) -> bool:
+    """Is a function one of a library, as its spelling or what was called shows? Probed by itself it shows nothing."""
+    calls = [call.partition(".") for call in target.source.calls] if target.source is not None else []
+    imported = [name.rpartition(".")[2] for package, _, name in calls if package in PACKAGES]
+    return function.partition(".")[0] in MODULES or _called(function) in imported
 
 
 def _called(call: str) -> str:

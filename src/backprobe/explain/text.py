@@ -67,6 +67,10 @@ CAUSES = {
     "checkpoint_next": "use_reentrant=False; or requires_grad_() on one of its inputs, before the call",
     "inside": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used there",
     "inside_next": "look inside: bp.probe({function})(...) by itself records its lines",
+    "inside.library": "{call} returns a value that does not lead back to {value}: it is cut off inside, or not used "
+                      "there",
+    "inside.library_next": "{function} is in a library, whose lines are not recorded: its documentation says what is\n"
+                           "differentiated; or compute the same with operations that are",
     "inside.recorded": "{call} returns a value that does not lead back to {value}: it is cut off inside, or unused",
     "inside.recorded_next": "the lines of {function} are recorded: give its result a name, out = ..., and ask again",
     "silent": "the graph connects {target} to {value}, but backward sent no gradient along that edge",
