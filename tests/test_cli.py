@@ -137,6 +137,12 @@ def test_of(folder):
     assert table[2][:3] == ["a", "2", "not_connected:"]
 
 
+def test_several_outputs(folder):
+    table = shown("toy.py:pair", "x=1", "--of", "0", "--of", "1")
+    assert table[0][:4] == ["name", "value", "0", "1"]
+    assert table[1][:4] == ["x", "1", "2", "3"]
+
+
 def test_wrt(folder):
     table = shown("toy.py:f", "x=3.0", "w=2.0", "b=1.0", "--wrt", "x", "--wrt", "b")
     assert [row[:3] for row in table[1:3]] == [["x", "3", "2"], ["b", "1", "1"]]

@@ -45,7 +45,8 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
                      "is not a scalar."),
         click.option("--wrt", metavar="NAME", multiple=True, help="Differentiate with respect to this argument only; "
                      "may be repeated."),
-        click.option("--of", metavar="PATH", help="What to differentiate in the return value."),
+        click.option("--of", metavar="PATH", multiple=True, help="What to differentiate: a path in the return value or "
+                     "the name of a value; repeated, each has a backward pass of its own."),
         click.option("--select", "-s", metavar="PATTERN", multiple=True, help="Record only what this pattern matches; "
                      "may be repeated."),
         click.argument("words", nargs=-1, metavar="[NAME=VALUE]..."),

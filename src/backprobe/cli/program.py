@@ -46,8 +46,8 @@ def recorded(program: str, words: Sequence[str], *, partials: str | None, by_def
 
 
 def probed(
-    program: str, words: Sequence[str], *, select: Sequence[str], wrt: Sequence[str], cotangent: str | None,
-    partials: str | None, **options: Any,
+    program: str, words: Sequence[str], *, select: Sequence[str], of: Sequence[str], wrt: Sequence[str],
+    cotangent: str | None, partials: str | None, **options: Any,
 ) -> bp.Recording:  # fmt: skip
     """The recording of a function. Raises BadOption, and what the function itself and ``probe`` raise."""
     wanted: Any = PARTIALS.get(partials, partials)
@@ -56,7 +56,8 @@ def probed(
         given["cotangent"] = literal("cotangent", cotangent)
     target = load(program)
     args, kwargs = called_with(target, words)
-    probe = bp.probe(target, select or None, wrt=wrt or None, partials=wanted, **given)
+    outputs = of[0] if len(of) == 1 else list(of) or None
+    probe = bp.probe(target, select or None, of=outputs, wrt=wrt or None, partials=wanted, **given)
     with progress(lambda: f"{program} runs"), _inferring(program, words), so_far(bp.Recording) as made:
         return probe(*args, **kwargs)
     return made[0]

@@ -13,12 +13,13 @@ from backprobe.errors import BadOption
 from backprobe.explain.missing import explain_missing
 from backprobe.explain.overview import explain_all
 from backprobe.explain.present_gradient import explain_present
+from backprobe.explain.several_outputs import explain_in_each, explain_outputs
 from backprobe.explain.text import say
 from backprobe.explain.without_recording import explain_tensor
 from backprobe.findings.report import Report
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import GradStatus, Record
-from backprobe.recording import Recording, entry_of, refuse_several
+from backprobe.recording import Recording, entry_of
 from backprobe.source.frames import forget, variables_in
 
 __all__ = ["explain"]
@@ -39,6 +40,8 @@ def explain(recording: Any, name: Any = None) -> Report:
     Of a recording, and a name in it, the report lists every line that cuts the way from that value to the output, or
     says where what is computed from it ends. Without a name it lists every cause in the recording, each once, with the
     gradients that are missing for it. Recordings that were saved and loaded are explained alike.
+
+    Where the recording is of several outputs, it says which of them reaches what; of a value, why others do not.
 
     Of a recording with ``nonfinite=True`` and no name, it says where NaN and Inf began: the places where they were
     *born* first (finite inputs, and an output that is not; or a finite gradient, and one made of it that is not) and
@@ -69,18 +72,24 @@ def explain(recording: Any, name: Any = None) -> Report:
 
 
 def _explain_recording(recording: Recording, name: Any) -> Report:
-    refuse_several(recording, "bp.explain(rec)", "bp.explain(rec.of({}))")
+    record = recording.record
     if name is None:
-        return _explain_whole(recording.record)
+        return explain_outputs(record) if record.by_output else _explain_whole(record)
     if not isinstance(name, str):
         raise BadOption(
             "a value of a recording is asked for by its name", asked=f"bp.explain(rec, {written(name)})",
             found=kind(name), next="bp.explain(rec, 'u')",
         )  # fmt: skip
     entry = entry_of(recording, name, "bp.explain(rec, {})")
-    flow = Dataflow(recording.record)
+    if record.by_output:
+        return explain_in_each(record, entry.name, lambda one: _explain_entry(one, record.entries.index(entry)))
+    return _explain_entry(record, record.entries.index(entry))
+
+
+def _explain_entry(record: Record, at: int) -> Report:
+    flow, entry = Dataflow(record), record.entries[at]
     if entry.status is GradStatus.OK:
-        return explain_present(flow, entry, load_arrays(recording.record.backend))
+        return explain_present(flow, entry, load_arrays(record.backend))
     return explain_missing(flow, entry)
 
 

@@ -1,0 +1,76 @@
+"""Which of several outputs reaches what, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from backprobe.cuts.missing_edges import Dataflow
+from backprobe.explain.nonfinite import explain_nonfinite
+from backprobe.explain.overview import explain_all
+from backprobe.explain.text import say
+from backprobe.findings.phrasing import listed
+from backprobe.findings.report import Finding, Report, grouped
+from backprobe.record.entries import GradStatus, Record
+from backprobe.record.several import of_output
+
+
+def explain_outputs(record: Record) -> Report:
+    """What no output reaches, and why; NaN and Inf of each; and in the notes which output reaches what."""
+    missing, reached = explain_all(Dataflow(record)), tuple(_reached(record))
+    every = {key: explain_nonfinite(of_output(record, key)) for key in record.by_output}
+    born = {key: one for key, one in every.items() if not one.ok}
+    is_asked = any(entry.finiteness is not None for entry in record.entries)
+    if not born and not is_asked:
+        return replace(missing, notes=(*reached, *missing.notes))
+    heading = next(iter((born or every).values())).heading
+    notes = (*dict.fromkeys(note for one in every.values() for note in one.notes), *reached)
+    if is_asked:  # that is the answer
+        see = () if missing.ok else (say("see_names", heading=missing.heading),)
+        return Report(heading, tuple(_merged(every)), (*notes, *see))
+    return Report(heading, (*_merged(every), *missing.findings), (*notes, *missing.notes))
+
+
+def explain_in_each(record: Record, name: str, explain: Callable[[Record], Report]) -> Report:
+    """What one output after another has to say of a value, whose printed name is given."""
+    reports = {key: explain(of_output(record, key)) for key in record.by_output}
+    (entry,) = (entry for entry in record.entries if entry.name == name)
+    there = [key for key, one in entry.by_output.items() if one.status is GradStatus.OK]
+    without = [key for key in reports if key not in there]
+    code = "of_some" if there and without else "of_all" if there else "of_none"
+    heading = say(code, value=repr(name), outputs=_both(there), others=_both(without))
+    notes = dict.fromkeys(note for one in reports.values() for note in one.notes)
+    notes.pop(say("own_grad", value=repr(name)), None)  # which says where the one gradient is
+    return Report(heading, tuple(_merged(reports)), tuple(notes))
+
+
+def _both(keys: Sequence[str]) -> str:
+    """Keys as text.
+
+    >>> _both(["ce", "kl", "l2"])
+    'ce, kl and l2'
+    """
+    return " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
+
+
+def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
+    """The findings of all outputs, each once, with the outputs that it is about."""
+    every = [(key, one) for key, report in reports.items() for one in report.findings]
+    for group in grouped(every, lambda pair: (pair[1].kind, pair[1].name, pair[1].headline, pair[1].source)):
+        keys, first = list(dict.fromkeys(key for key, _ in group)), group[0][1]
+        about = [] if len(keys) == len(reports) else [say("about_outputs", outputs=_both(keys))]
+        yield replace(first, facts=(*first.facts, *about))
+
+
+def _reached(record: Record) -> Iterator[str]:
+    """The values that the same outputs reach, the outputs themselves left out."""
+    keys = tuple(record.by_output)
+    groups: dict[Sequence[str], list[str]] = {}
+    for at, entry in enumerate(record.entries):
+        there = tuple(key for key, one in entry.by_output.items() if one.status is GradStatus.OK)
+        if there and at not in record.outputs:
+            groups.setdefault(there, []).append(entry.name)
+    for there, names in sorted(groups.items(), key=lambda group: -len(group[0])):
+        code = "reached_by_all" if there == keys else "reached_by_one" if len(there) == 1 else "reached_by_some"
+        others = _both([key for key in keys if key not in there])
+        yield say(code, outputs=_both(there), others=others, names=listed(names))
