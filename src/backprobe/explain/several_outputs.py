@@ -65,7 +65,7 @@ def _merged(reports: Mapping[str, Report]) -> Iterator[Finding]:
 def _reached(record: Record) -> Iterator[str]:
     """The values that the same outputs reach, the outputs themselves left out."""
     keys = tuple(record.by_output)
-    groups: dict[Sequence[str], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for at, entry in enumerate(record.entries):
         there = tuple(key for key, one in entry.by_output.items() if one.status is GradStatus.OK)
         if there and at not in record.outputs:
