@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.nonfinite import explain_nonfinite
 from backprobe.explain.overview import explain_all
 from backprobe.explain.text import say
 from backprobe.findings.phrasing import listed
@@ -17,6 +16,8 @@ from backprobe.record.several import of_output
 
 def explain_outputs(record: Record) -> Report:
     """What no output reaches, and why; NaN and Inf of each; and in the notes which output reaches what."""
+    from backprobe.explain.nonfinite import explain_nonfinite  # which imports NumPy
+
     missing, reached = explain_all(Dataflow(record)), tuple(_reached(record))
     every = {key: explain_nonfinite(of_output(record, key)) for key in record.by_output}
     born = {key: one for key, one in every.items() if not one.ok}
