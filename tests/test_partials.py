@@ -678,7 +678,7 @@ def test_a_hook_of_the_users_is_called_once_and_its_entry_is_not_judged():
     assert contributions(rec)["x←u"] == 80
     sums = rec.path_sums
     assert (sums.agree, sums.judged, sums.unjudged) == (True, 4, ("u",))
-    assert "not compared (a hook of yours, a nested tensor, or terms that cancel): u" in str(rec)
+    assert "not compared (a hook of yours, a nested tensor, or terms that cancel or underflow): u" in str(rec)
 
 
 def test_what_rounding_leaves_of_terms_that_cancel_is_not_judged():
@@ -692,6 +692,23 @@ def test_what_rounding_leaves_of_terms_that_cancel_is_not_judged():
     assert abs(rec["k"].grad.item()) < 1e-15
     sums = rec.path_sums
     assert (sums.agree, sums.judged + len(sums.unjudged)) == (True, 5), sums
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_gradients_that_underflow_are_not_said_to_be_wrong(dtype):
+    """Below the smallest normal number a gradient loses its digits one by one, and each step rounds it otherwise."""
+
+    def f(x, w):
+        h = x
+        for _ in range(100):
+            h = torch.tanh(h * w + x)
+        return h
+
+    rec = bp.probe(f, partials=True)(torch.tensor(0.5, dtype=dtype), torch.tensor(1.2, dtype=dtype))
+    assert 0 < min(filter(None, map(torch.Tensor.item, rec.grads().values()))) < torch.finfo(dtype).tiny
+    sums = rec.path_sums
+    assert (sums.agree, sums.judged + len(sums.unjudged)) == (True, len(rec.grads())), sums
+    assert sums.unjudged
 
 
 def test_a_hook_on_an_argument_is_called_once():

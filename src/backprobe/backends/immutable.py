@@ -50,7 +50,7 @@ def path_sums(outcomes: Sequence[Outcome], output: int | None) -> PathSums:
                 coarsest[edge.at] = max(coarsest[edge.at], epsilons[at])
                 residue[edge.at] = max(residue[edge.at], epsilons[at] * largest(gradients[at]))
     return compared(
-        GradientSum(at, gradient, flowing.get(at, ()), coarsest[at], residue[at])
+        GradientSum(at, gradient, flowing.get(at, ()), coarsest[at], residue[at], smallest_normal(gradient.dtype))
         for at, gradient in enumerate(gradients) if gradient is not None
     )  # fmt: skip
 
@@ -60,7 +60,8 @@ class GradientSum:
     """A gradient by position, and the parts that should sum to it.
 
     ``rounding`` is that of the coarsest dtype in it, and ``residue`` is how large rounding alone may be where terms of
-    the size of the consumers' gradients cancel inside an expression, as in ``k / a - k / a``.
+    the size of the consumers' gradients cancel inside an expression, as in ``k / a - k / a``. Below ``smallest``, the
+    smallest normal number of the gradient's dtype, numbers have fewer digits, down to none.
     """
 
     at: int
@@ -68,6 +69,12 @@ class GradientSum:
     parts: Sequence[Any]
     rounding: float
     residue: float
+    smallest: float
+
+    @property
+    def has_no_digits(self) -> bool:
+        """Could rounding alone make the sum another number?"""
+        return self.scale <= max(CANCELLED * self.residue, self.smallest / math.sqrt(self.rounding))
 
     @property
     def scale(self) -> float:
@@ -78,12 +85,12 @@ def compared(sums: Iterable[GradientSum], unjudged: Sequence[int] = ()) -> PathS
     """Do parts sum to gradients?
 
     Two sums of the same terms in different orders differ by rounding: half the digits must agree. What is left of
-    terms that cancel has no digits, and is not judged where it differs.
+    terms that cancel has no digits, nor has what underflows, and is not judged where it differs.
     """
     judged, worst, apart, agree, without = 0, None, 0.0, True, list(unjudged)
     for each in sums:
         difference = _difference(each)
-        if math.sqrt(each.rounding) < difference < math.inf and each.scale <= CANCELLED * each.residue:
+        if math.sqrt(each.rounding) < difference < math.inf and each.has_no_digits:
             without.append(each.at)
             continue
         judged += 1
@@ -96,6 +103,11 @@ def compared(sums: Iterable[GradientSum], unjudged: Sequence[int] = ()) -> PathS
 def rounding(dtype: Any) -> float:
     """The step from 1 to the next number of a floating or complex dtype."""
     return float(numpy.spacing(numpy.ones((), dtype).real))
+
+
+def smallest_normal(dtype: Any) -> float:
+    """The smallest number of a floating or complex dtype that has all its digits."""
+    return float(numpy.spacing(numpy.zeros((), dtype).real)) / rounding(dtype)
 
 
 def largest(numbers: Any) -> float:

@@ -279,6 +279,7 @@ def _compare(
             unjudged += positions
             continue
         parts = [numbers(flow).reshape(arrived.shape) for flow in flowing.get(first, ())]
-        rounding = max(torch.finfo(arrived.dtype).eps, coarse.get(first, 0.0))
-        sums.append(GradientSum(first, numbers(arrived), parts, rounding, residue.get(first, 0.0)))
+        kind = torch.finfo(arrived.dtype)
+        rounding = max(kind.eps, coarse.get(first, 0.0))
+        sums.append(GradientSum(first, numbers(arrived), parts, rounding, residue.get(first, 0.0), kind.tiny))
     return compared(sums, unjudged)
