@@ -58,8 +58,9 @@ def numbers(texts):
     return [float(number) for text in texts for number in NUMBER.findall(text)]
 
 
+ELSEWHERE = ("tensorflow", "flax")  # in the names of lessons that need more than PyTorch
 RUN = [
-    pytest.param(path, marks=[pytest.mark.all_frameworks] if "tensorflow" in path.stem else [], id=path.stem)
+    pytest.param(path, marks=[pytest.mark.all_frameworks] * any(name in path.stem for name in ELSEWHERE), id=path.stem)
     for path in LESSONS
 ]
 
@@ -75,8 +76,8 @@ def test_a_lesson_runs_and_shows_what_is_stored_in_it(path):
         assert numbers(new) == pytest.approx(numbers(old), rel=1e-5)
 
 
-def test_there_is_a_lesson_for_each_document_and_one_each_on_a_model_graphs_replacing_and_training():
-    assert len(LESSONS) == 7
+def test_there_is_a_lesson_for_each_document_and_one_each_on_a_model_graphs_replacing_training_and_ports():
+    assert len(LESSONS) == 8
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
