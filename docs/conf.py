@@ -58,6 +58,7 @@ nitpick_ignore = [
     ("py:class", "backprobe.diff.pairs.Row"),
     ("py:class", "backprobe.diff.floor.Measured"),
     ("py:class", "backprobe.show.drawable.Drawable"),  # what draw shows of a report
+    ("py:class", "backprobe.sweep.result.Replaced"),  # what a run of a sweep says
 ]
 
 html_theme = "furo"
