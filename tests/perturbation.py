@@ -130,7 +130,7 @@ def run(model: torch.nn.Module, arguments: Mapping[str, Any], trace: Callable[[M
     with parameters_kept(model):
         try:
             result = running.returned(running.forward(running.inputs((), arguments)))
-            return running.trace, float(running.output(result).tensor.detach())
+            return running.trace, float(running.output(result, *running.probe.asked).tensor.detach())
         finally:
             running.trace.release()
             running.tape.release()

@@ -311,7 +311,7 @@ def partials(framework):
 
 @refused("options of the wrong type", bp.BadOption)
 def option_type(framework):
-    """of is a path, a position or a function, not a float
+    """of is a path, a position or a function, or a list or dict of these, not a float
     asked: of=3.5
     next:  of='loss'
     """

@@ -159,8 +159,12 @@ def test_a_sweep_that_is_stopped_has_the_runs_until_then():
             signal.raise_signal(signal.SIGINT)
         return u * 0
 
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        swept(["u", "v"], stopping)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    try:
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            swept(["u", "v"], stopping)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert stopped.value.so_far.effects == {"u": -toy(X, W).item()}
 
 
