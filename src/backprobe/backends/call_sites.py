@@ -12,17 +12,20 @@ from typing import NamedTuple
 
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
+from backprobe.source.locate import covers
 
 Instruction = tuple[CodeType, int]
 """Code, and the offset of the instruction that runs in it."""
+Code = ast.stmt | ast.Lambda
+"""What runs by itself: a statement, or a lambda in it, which runs when it is called."""
 Switch = ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef
 SWITCHES = ("no_grad", "inference_mode", "set_grad_enabled")
 
 
 class Site(NamedTuple):
-    """A statement, the node of it that an instruction belongs to, and what lies around that."""
+    """A statement or lambda, the node of it that an instruction belongs to, and what lies around that."""
 
-    statement: ast.stmt
+    statement: Code
     node: ast.AST
     above: dict[ast.AST, ast.AST]
 
@@ -39,11 +42,9 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
     """The statements of a method in which an attribute of its object is mentioned."""
     known = _parsed("".join(linecache.getlines(code.co_filename)))
     own = code.co_varnames[0] if code.co_argcount else ""
-    first = code.co_firstlineno
     tree, above = known if known is not None else (ast.Module([], []), {})
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     nodes = (
-        node for function in functions if first in range(_first_line(function), function.body[0].lineno + 1)
+        node for function in ast.walk(tree) if _is_of(function, code)
         for node in ast.walk(function) if isinstance(node, ast.Attribute)
     )  # fmt: skip
     for node in nodes:
@@ -52,15 +53,24 @@ def mentions(code: CodeType, attribute: str) -> Iterator[ModuleCall]:
             yield ModuleCall(source_of(code.co_filename, statement), ast.unparse(node))
 
 
+def _is_of(function: ast.AST, code: CodeType) -> bool:
+    """Is it the function that has this code? Of lambdas several may stand in one line."""
+    first = code.co_firstlineno
+    if isinstance(function, ast.Lambda):
+        return code.co_name == "<lambda>" and function.lineno == first and covers(function, code)
+    return isinstance(function, ast.FunctionDef) and first in range(_first_line(function), function.body[0].lineno + 1)
+
+
 def _first_line(function: ast.FunctionDef) -> int:
     """That of the first decorator, if it has one, as code objects have it."""
     return min([function.lineno, *(one.lineno for one in function.decorator_list)])
 
 
-def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> ast.stmt | None:
-    while node in above and not isinstance(node, ast.stmt):
+def _statement(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Code | None:
+    """The innermost that runs this node: what else a statement around a lambda holds may not have run."""
+    while node in above and not isinstance(node, Code):
         node = above[node]
-    return node if isinstance(node, ast.stmt) else None
+    return node if isinstance(node, Code) else None
 
 
 def switch(instructions: Sequence[Instruction]) -> Source | None:
@@ -77,9 +87,12 @@ def switch(instructions: Sequence[Instruction]) -> Source | None:
 
 
 def _around(site: Site) -> Iterator[Switch]:
-    """The ``with`` statements around a statement, and the function that they stand in."""
+    """The ``with`` statements around a statement, and the function that they stand in.
+
+    None of them is around a lambda when that runs.
+    """
     node: ast.AST = site.statement
-    while node in site.above:
+    while node in site.above and not isinstance(node, ast.Lambda):
         node = site.above[node]
         if isinstance(node, Switch):
             yield node
@@ -132,10 +145,22 @@ def _parsed(text: str) -> tuple[ast.AST, dict[ast.AST, ast.AST]] | None:
     return tree, {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
 
 
-def source_of(file: str, statement: ast.stmt) -> Source:
-    """A statement, or the head of a compound one, with its lines."""
+def source_of(file: str, statement: Code) -> Source:
+    """A statement, or the head of a compound one, with its lines; of a lambda its own text alone."""
+    if isinstance(statement, ast.Lambda):
+        text, *below = _text(file, statement)
+        return Source(file, statement.lineno, text, below=tuple(below))
     body = getattr(statement, "body", None)
     last = body[0].lineno - 1 if body else statement.end_lineno or statement.lineno
     lines = range(statement.lineno, max(last, statement.lineno) + 1)
     texts = [linecache.getline(file, line).rstrip("\n") for line in lines]
     return Source(file, statement.lineno, texts[0].strip(), below=tuple(texts[1:]))
+
+
+def _text(file: str, node: ast.expr) -> list[str]:
+    """The lines of an expression, without what stands before and after it in them; columns count bytes."""
+    last = node.end_lineno or node.lineno
+    lines = [linecache.getline(file, line).rstrip("\n").encode() for line in range(node.lineno, last + 1)]
+    lines[-1] = lines[-1][: node.end_col_offset]
+    lines[0] = lines[0][node.col_offset :]
+    return [line.decode() for line in lines]

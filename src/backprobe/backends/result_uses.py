@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from types import CodeType
 
-from backprobe.backends.call_sites import SWITCHES, Instruction, Site, mentions, site_at, source_of, switch
+from backprobe.backends.call_sites import SWITCHES, Code, Instruction, Site, mentions, site_at, source_of, switch
 from backprobe.cuts.cutting_operations import use_of, uses
 from backprobe.record.source import Source
 from backprobe.record.training import ModuleCall
@@ -132,7 +132,7 @@ def _switches(context: str) -> bool:
     return any(word in context for word in SWITCHES) and "True" not in context
 
 
-def _bound(statement: ast.stmt) -> str:
+def _bound(statement: Code) -> str:
     """The one name that a statement binds to what it computes, if that is all it does."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
@@ -140,7 +140,7 @@ def _bound(statement: ast.stmt) -> str:
     return ""
 
 
-def _after(statement: ast.stmt, name: str, above: dict[ast.AST, ast.AST]) -> list[Sequence[ast.AST]] | None:
+def _after(statement: Code, name: str, above: dict[ast.AST, ast.AST]) -> list[Sequence[ast.AST]] | None:
     """The statements after the one that binds a name, and those after each that it stands in.
 
     None in a loop, where those before it run after it as well, and where other functions may read the name.

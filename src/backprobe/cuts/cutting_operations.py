@@ -147,7 +147,7 @@ def use_of(text: str, part: str) -> Use | None:
     ('detach', None)
     """
     tree = parsed(text)
-    parts = [] if tree is None else parts_of(tree, part)
+    parts = [] if tree is None else own_parts_of(tree, part)
     nodes = [node for node in parts if isinstance(getattr(node, "ctx", ast.Load()), ast.Load)]
     if tree is None or not nodes:
         return None
@@ -224,10 +224,13 @@ def _root(node: ast.AST) -> str:
 
 @lru_cache(4096)
 def parsed(text: str) -> ast.AST | None:
-    """An expression or statement; the head of a compound statement is one without its body."""
+    """An expression or statement; the head of a compound statement is one without its body.
+
+    An expression over several lines may lack the parentheses that it stands in.
+    """
     text = text.strip()
     alone = text.removeprefix("el")  # an elif is an if by itself
-    for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass"):
+    for whole in (text, f"{text}\n pass", alone, f"{alone}\n pass", f"({text}\n)"):
         try:
             with warnings.catch_warnings():  # of what the text says, Python has warned when it was compiled
                 warnings.simplefilter("ignore")
@@ -240,6 +243,18 @@ def parsed(text: str) -> ast.AST | None:
 def parts_of(tree: ast.AST, text: str, kinds: tuple[type[Any], ...] = (ast.expr,)) -> list[Any]:
     """The parts of an expression that are spelled like this."""
     return [node for node in ast.walk(tree) if isinstance(node, kinds) and ast.unparse(node) == text]
+
+
+def own_parts_of(tree: ast.AST, text: str) -> list[Any]:
+    """Those that run with it; where all stand in lambdas, which run when they are called, these."""
+    whole = tree.body[0] if isinstance(tree, ast.Module) and len(tree.body) == 1 else tree
+    runs = whole.value if isinstance(whole, ast.Expr) else whole
+    inside = {
+        id(part) for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node is not runs
+        for part in ast.walk(node.body)
+    }  # fmt: skip
+    parts = parts_of(tree, text)
+    return [part for part in parts if id(part) not in inside] or parts
 
 
 def _places(tree: ast.AST, local: str) -> Sequence[ast.AST]:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from functools import lru_cache
 
-from backprobe.cuts.cutting_operations import parsed, parts_of
+from backprobe.cuts.cutting_operations import own_parts_of, parsed
 from backprobe.record.source import Source
 
 
@@ -22,7 +22,7 @@ def line_of(statement: Source, part: str) -> Source:
     tree = parsed(statement.statement) if statement.below else None
     if tree is None:
         return statement
-    lines = [_line(node) for node in parts_of(tree, part)]
+    lines = [_line(node) for node in own_parts_of(tree, part)]
     down = min(lines, default=1) - 1
     if not 0 < down <= len(statement.below):
         return statement

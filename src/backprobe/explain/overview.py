@@ -140,7 +140,8 @@ def _by_reason(flow: Dataflow, missing: Sequence[int]) -> tuple[list[Finding], l
     found = [as_one([by_status(flow, entry) for entry in group]) for group in groups]
     training = flow.record.training
     is_trained = training is not None and training.stepped and not (training.untrained or training.cleared)
-    is_known = bool(_has_run(flow, missing) or raised(flow.record) or is_trained)  # why backward did not run
+    is_functional = any(entry.is_because("func_transform") for entry in opaque)  # gradients come without backward()
+    is_known = bool(_has_run(flow, missing) or raised(flow.record) or is_trained or is_functional)  # why it did not run
     harmless = ("opaque", "backward_not_run") if is_known else ("opaque",)
     notes = ["; ".join([one.headline, *one.facts]) for one in found if one.kind in harmless]
     return [one for one in found if one.kind not in harmless], notes

@@ -59,7 +59,7 @@ def with_parameters(flow: Dataflow, findings: Sequence[Finding]) -> list[Finding
 def _place(found: Finding) -> object:
     line = found.source
     words = "" if found.kind == NEVER_READ else found.headline
-    return found.kind, (line.file, line.line) if line is not None else words
+    return found.kind, (line.file, line.line, line.text) if line is not None else words
 
 
 def _merged(found: Finding, of_parameters: Finding | None) -> Finding:

@@ -106,7 +106,7 @@ def _matching(code: CodeType, functions: Iterable[Found]) -> Found | None:
     here = (found for found in functions if _place(found[0]) == (code.co_name, code.co_firstlineno))
     if code.co_name != "<lambda>":
         return next(here, None)
-    candidates = [(node, classes) for node, classes in here if isinstance(node, ast.Lambda) and _covers(node, code)]
+    candidates = [(node, classes) for node, classes in here if isinstance(node, ast.Lambda) and covers(node, code)]
     return min(candidates, key=lambda found: _span(found[0]), default=None)  # the innermost of lambdas within lambdas
 
 
@@ -231,7 +231,7 @@ def _span(node: FunctionNode) -> tuple[int, int]:
     return lines, (node.end_col_offset or 0) - node.col_offset if not lines else 0
 
 
-def _covers(node: ast.Lambda, code: CodeType) -> bool:
+def covers(node: ast.Lambda, code: CodeType) -> bool:
     """Lambdas may share a line and stand in each other: are the instructions of ``code`` within this one's columns,
     are its arguments this one's, and has it as many lambdas inside?"""
     arguments = [a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]

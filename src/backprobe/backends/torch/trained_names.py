@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
 from torch import Tensor
 from torch.nn import Module
@@ -18,14 +19,22 @@ from backprobe.backends.user_lines import users_frames
 from backprobe.record.training import Unregistered
 
 
+class Held(NamedTuple):
+    """A tensor that a module had as its parameter when it ran: its own, or that of a functional call."""
+
+    tensor: ref[Tensor]
+    module: Module
+    name: str
+
+
 class TrainedNames:
     """The names of the parameters of the modules that ran, and of what the running frames hold.
 
     Frames are looked into only where a name is needed: before Python 3.13 what is read of one stays alive with it.
     """
 
-    def __init__(self, ran: Iterable[Module]) -> None:
-        self.ran = [*ran]
+    def __init__(self, ran: Iterable[Module], held: Mapping[int, Held]) -> None:
+        self.ran, self.held = [*ran], held
 
     @cached_property
     def variables(self) -> list[tuple[str, Any]]:
@@ -77,21 +86,40 @@ class TrainedNames:
         return (one for model in self.models for one in model.parameters())
 
     def of(self, parameter: Tensor) -> str:
-        """The name of a parameter; of one that no model has, that of a variable, or its place in its optimizer."""
+        """The name of a parameter; of one that no model has, that of a variable or of an item of a dict, that which
+        it had in a functional call, or its place in its optimizer.
+        """
         known = self.owners.get(id(parameter))
         if known is not None:
             return known[0]
-        held = [(name, one) for name, one in self.variables if isinstance(one, Optimizer)]
-        places = (
-            f"{name}.param_groups[{group}]['params'][{at}]" for name, one in held
+        return next(self._other_names(parameter), f"a parameter of shape {tuple(parameter.shape)}")
+
+    def _other_names(self, parameter: Tensor) -> Iterator[str]:
+        """What the program calls one that lies in no model, the plainest first."""
+        yield from (name for name, value in self.variables if value is parameter)
+        yield from (
+            f"{name}[{key!r}]" for name, value in self.variables if type(value) is dict
+            for key, item in value.items() if item is parameter and isinstance(key, str | int)
+        )  # fmt: skip
+        called = self._called_with(parameter)
+        if called is not None:
+            yield _joined(self.path(called.module), called.name)
+        yield from (
+            f"{name}.param_groups[{group}]['params'][{at}]"
+            for name, one in self.variables if isinstance(one, Optimizer)
             for group, each in enumerate(one.param_groups) for at, own in enumerate(each["params"]) if own is parameter
         )  # fmt: skip
-        named = (name for name, value in self.variables if value is parameter)
-        return next(named, None) or next(places, f"a parameter of shape {tuple(parameter.shape)}")
 
     def owner(self, parameter: Tensor) -> Module | None:
-        known = self.owners.get(id(parameter))
-        return None if known is None else known[1]
+        """The module that it lies in, or that ran with it in the place of its own."""
+        known, called = self.owners.get(id(parameter)), self._called_with(parameter)
+        return known[1] if known is not None else called.module if called is not None else None
+
+    def _called_with(self, parameter: Tensor) -> Held | None:
+        """The functional call that had it, of a module that has a name."""
+        found = self.held.get(id(parameter))
+        is_it = found is not None and found.tensor() is parameter and id(found.module) in self.modules
+        return found if is_it else None
 
     def path(self, module: Module) -> str:
         return self.modules[id(module)][0]

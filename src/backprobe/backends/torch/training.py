@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from backprobe.backends.torch import graph
 from backprobe.backends.torch.backward_passes import BackwardCall, Passing
 from backprobe.backends.torch.capture import Capture
 from backprobe.backends.torch.optimizer_steps import parameters
-from backprobe.backends.torch.trained_names import TrainedNames
+from backprobe.backends.torch.trained_names import Held, TrainedNames
 from backprobe.backends.user_lines import users_frames
 from backprobe.record.training import ModuleCall, Ran, Training, Unregistered, Untrained
 from backprobe.source.frames import name_in
@@ -41,7 +42,7 @@ class Runs:
     def __init__(self) -> None:
         self.modules: dict[int, Module] = {}  # by identity
         self.calls: dict[int, dict[tuple[Instruction, str], tuple[Instruction, ...]]] = {}
-        self.held: set[int] = set()  # by identity: the tensors that they had as their parameters when they ran
+        self.held: dict[int, Held] = {}  # by identity: the tensors that they had as their parameters when they ran
 
     def entered(self, frame: FrameType) -> None:
         """A function called ``forward`` is entered."""
@@ -50,7 +51,9 @@ class Runs:
         if not isinstance(module, Module):
             return
         self.modules[id(module)] = module
-        self.held.update(map(id, module._parameters.values()))
+        for name, one in module._parameters.items():
+            if isinstance(one, Tensor):
+                self.held[id(one)] = Held(ref(one), module, name)
         calls = self.calls.setdefault(id(module), {})
         if len(calls) >= MOST:
             return
@@ -136,7 +139,7 @@ class Census:
         """
         if not self.stepped and not self.runs.modules:
             return None
-        names, reached = TrainedNames(self.runs.modules.values()), Reached(calls)
+        names, reached = TrainedNames(self.runs.modules.values(), self.runs.held), Reached(calls)
         held: list[Iterable[Tensor]] = [parameters(one) for one in self.stepped]
         if not self.stepped and reached.is_whole:
             held = [model.parameters() for model in names.models if self.runs.has_recorded(model)]

@@ -34,7 +34,7 @@ def of_reduction(error: BaseException) -> str | None:
 
 def named(tensors: Sequence[Tensor], error: BaseException) -> str | None:
     """The note on tensors that were not used in a graph, by their names; None where they have none."""
-    names = TrainedNames(_modules(error))
+    names = TrainedNames(_modules(error), {})
     found = [name for one in tensors if not (name := names.of(one)).startswith("a parameter of shape")]
     if not found:
         return None
