@@ -324,7 +324,7 @@ def no_source(framework):
     asked: the names in <lambda>
     found: its file is '<string>', which cannot be read
     why:   names are read from the source text; code run by exec or typed at a prompt has none
-    next:  put the function into a file and import it from there
+    next:  put the function into a file and import it from there; IPython and notebooks keep what is typed
     """
     probed(framework, eval("lambda x: x * 2"), 1.0)
 

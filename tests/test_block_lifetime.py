@@ -486,7 +486,7 @@ def test_a_block_without_backward_says_so():
     with bp.probe() as rec:
         u = torch.ones(1) * 2
     assert "no gradients: nothing that was recorded was differentiated" in str(rec)
-    assert repr(rec) == "<backprobe.Recording of nothing: 1 entries, 1 without gradient>"
+    assert repr(rec) == "<backprobe.Recording of nothing: 1 entry, 1 without gradient>"
 
 
 def test_blocks_of_one_probe_that_take_turns():

@@ -79,7 +79,9 @@ def test_a_function_without_source():
     exec("def made(x):\n    return x * 2", space)
     text = message(bp.NoSource, lambda: bp.probe(space["made"])(1.0))
     assert text.startswith("there is no source text for made")
-    assert "next:  put the function into a file and import it from there" in text
+    assert (
+        "next:  put the function into a file and import it from there; IPython and notebooks keep what is typed" in text
+    )
     text = message(bp.NoSource, lambda: bp.probe(torch.sin)(torch.ones(())))
     assert text.startswith("sin has no Python source to read names from")
     assert text.endswith("next:  a Python function that calls it: bp.probe(lambda *args: sin(*args))")

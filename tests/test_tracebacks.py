@@ -58,6 +58,11 @@ def test_an_error_of_ours_has_the_line_that_raised_it():
     assert [is_ours for _, is_ours in frames(error)] == [False, False, False, True]
 
 
+def test_a_name_that_is_not_there_is_two_frames():
+    rec = bp.probe(divided)(1.0)
+    assert len(frames(raised(bp.UnknownName, lambda: rec["u"]))) == 3, "this test's two, and where it was raised"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, NoReturn
 
 from backprobe.conflicts import Conflicts
-from backprobe.errors import AmbiguousName, BadOption, NotSaved, UnknownName
+from backprobe.errors import AmbiguousName, BackprobeError, BadOption, NotSaved, UnknownName
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
@@ -20,6 +20,7 @@ from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_o
 from backprobe.record.several import of_output
 from backprobe.record.stamp import Stamp
 from backprobe.show import table
+from backprobe.source.tracebacks import leave_out_ours
 from backprobe.storage.recordings import read, save
 from backprobe.tracing.summed import summed
 from backprobe.tracing.transcribe import Run
@@ -138,7 +139,11 @@ class Recording(Mapping[str, Entry]):
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of this name. Raises UnknownName, AmbiguousName, or BadName."""
-        return entry_of(self, name)
+        try:
+            return entry_of(self, name)
+        except BackprobeError as error:
+            leave_out_ours(error)
+            raise
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry]:
         """The entries that a pattern, or any of several, matches, by their printed names.
@@ -269,7 +274,7 @@ class Recording(Mapping[str, Entry]):
 
     def __repr__(self) -> str:
         outputs = ", ".join(entry.name for entry in self.outputs) or "nothing"
-        return f"<backprobe.Recording of {outputs}: {len(self)} entries, {len(self.missing())} without gradient>"
+        return f"<backprobe.Recording of {outputs}: {_entries(self)}, {len(self.missing())} without gradient>"
 
     def __str__(self) -> str:
         return table.text(self.record)
@@ -391,11 +396,15 @@ def _refuse_unknown(recording: Recording, name: str, asked: str) -> NoReturn:
     unseen = [text for text in recording.record.unseen if strip(text).lstrip(":") in local]
     raise UnknownName(
         f"no value is named {cut(name)!r}", asked=_filled(asked, repr(cut(name))),
-        found=f"{len(recording)} entries, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
+        found=f"{_entries(recording)}, the nearest: {listed(close)}" if close else f"names: {listed(known, 12)}",
         why="the program has this value, but the probe did not select it" if unseen else "",
         next=f"bp.probe(..., [{unseen[0].lstrip(':')!r}])" if unseen
         else _filled(asked, repr(close[0])) if close else "print(rec), for every name",
     )  # fmt: skip
+
+
+def _entries(recording: Recording) -> str:
+    return f"{len(recording):,} {'entry' if len(recording) == 1 else 'entries'}"
 
 
 def _filled(asked: str, name: str) -> str:

@@ -239,10 +239,10 @@ BOOKS = {"light": ("rgb(255, 255, 255)", "rgb(17, 17, 17)"), "dark": ("rgb(17, 1
 
 
 def notebook(book, *outputs):
-    """A page with the colours of a notebook, and with what it shows of objects."""
+    """A page with the colours of a notebook, and with what it shows of objects; links have another colour."""
     behind, ink = BOOKS[book]
-    body = "<hr>".join(outputs)
-    return f'<!doctype html><meta charset="utf-8"><body style="background:{behind};color:{ink}">{body}'
+    head, body = '<!doctype html><meta charset="utf-8"><style>a { color: teal }</style>', "<hr>".join(outputs)
+    return f'{head}<body style="background:{behind};color:{ink}">{body}'
 
 
 def other(book):

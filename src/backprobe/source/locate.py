@@ -188,7 +188,7 @@ def _lines(code: CodeType) -> tuple[str, ...]:
             asked=f"the names in {code.co_qualname}",
             found=f"its file is {file!r}, which cannot be read",
             why="names are read from the source text; code run by exec or typed at a prompt has none",
-            next="put the function into a file and import it from there",
+            next="put the function into a file and import it from there; IPython and notebooks keep what is typed",
         )
     return lines
 
