@@ -651,3 +651,28 @@ def test_a_leaf_to_which_nothing_comes():
         u = Nothing.apply(x, w)
         u.backward()
     says(rec, grads={"x": 1}, statuses={"w": "not_connected"})
+
+
+@pytest.mark.parametrize("selected", [None, "**:*", ["**", "**:*"]])
+@pytest.mark.parametrize("hook", [None, lambda module, given, returned: returned * 2])
+def test_a_model_that_runs_backward_twice_from_what_it_returns(selected, hook):
+    class Loss(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.out = torch.nn.Linear(3, 1)
+
+        def forward(self, x):
+            loss = self.out(x).sum()
+            return loss
+
+    model, x = Loss(), torch.ones(4, 3)
+    if hook is not None:
+        model.register_forward_hook(hook)
+    with bp.probe(model, selected) as rec:
+        for _ in range(2):
+            model(x).backward()
+    factor = 1 if hook is None else 2
+    assert model.out.bias.grad.item() == 2 * 4 * factor
+    assert rec["return#0"].grad == rec["return#1"].grad == 1
+    if selected is not None:
+        assert rec["loss#0"].grad == rec["loss#1"].grad == factor

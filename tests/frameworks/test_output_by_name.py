@@ -174,3 +174,18 @@ def test_a_variable_that_was_written_since_is_refused():
 
     with pytest.raises(bp.BadOutput, match="modified in place"):
         bp.probe(program, of="held#0")(tf.constant(3.0))
+
+
+@pytest.mark.parametrize("of", ["u[3]", "u[-4]", "u[0, 0]"])
+def test_an_element_that_does_not_exist(framework, of):
+    def program(x):
+        u = x * 2
+        return {"loss": u[0] * u[1]}
+
+    with pytest.raises(bp.BadOutput, match="'u' has no such element"):
+        bp.probe(program, of=of)(framework.tensor([1.0, 2.0, 3.0], "float32"))
+
+
+def test_a_step_of_a_scan_that_does_not_exist():
+    with pytest.raises(bp.BadOutput, match="no such element"):
+        bp.probe(scanned, of="/step:product[3]")(jnp.array([1.0, 2.0, 3.0]))

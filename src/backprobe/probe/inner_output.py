@@ -157,8 +157,11 @@ def _tensor(trace: Trace, number: int | None, reading: Reading, of: str) -> Any:
 
 def _element(tensor: Any, reading: Reading, of: str) -> Any:
     """The element of a tensor that the indices lead to. Raises BadOutput."""
+    import numpy  # only here: importing backprobe imports no array library
+
     for index in reading.indices:
         try:
+            numpy.broadcast_to(0, tensor.shape)[index]  # JAX takes the nearest element where there is none
             tensor = tensor[index]
         except Exception as error:  # each framework has errors of its own for an index that does not fit
             raise BadOutput(

@@ -156,24 +156,26 @@ class Naming:
         names.calls.clear()
         self.renewed.clear()
 
-    def returns(self, names: ScopeNames, code: Code, keeps: bool) -> None:
+    def returns(self, names: ScopeNames, code: Code, keeps: bool, since: int = 0) -> None:
         """A module has returned. It alone has the module's name: what its forward returned gets another one, if kept.
 
-        The two differ where hooks return something else.
+        The two differ where hooks return something else. ``since`` is how many returns calls before have left.
         """
-        held = names.slots.get("return")
+        held, counts = names.slots.get("return"), names.id.counts
         found = code if isinstance(code, tuple) else (("", code),)
-        if held is None or (len(held) == len(found) and all(map(_is_same, held, found))):
+        many = counts.get("return", 0) - since
+        if held is None or not many or (len(held) == len(found) and all(map(_is_same, held, found))):
             return
         names.slots.pop("return")
-        names.id.counts[OF_FORWARD] = names.id.counts.pop("return")
+        before = counts.get(OF_FORWARD, 0)
+        counts["return"], counts[OF_FORWARD] = since, before + many
         gone = set()
         for value in self.made:
-            own = [name for name in value.names if name[:2] == (names.id, "return")]
+            own = [name for name in value.names if name[:2] == (names.id, "return") and name[2] >= since]
             for name in own:
                 value.names.remove(name)
                 if keeps:
-                    value.names.append((names.id, OF_FORWARD, *name[2:]))
+                    value.names.append((names.id, OF_FORWARD, name[2] - since + before, *name[3:]))
             if own and not value.names:
                 gone.add(value)
         self.drop(gone)

@@ -35,6 +35,7 @@ class Reader:
         self.finished: dict[str, list[ScopeNames]] = {}  # forwards that are over, before the module's own hooks
         self.writers: dict[int, tuple[ScopeId, Site]] = {}  # of captures that were written out of sight
         self.last: tuple[ScopeId, Site] | None = None
+        self.returned = 0  # how often the model itself has returned
         self.return_site = NO_SITE
         self.at_return = ScopeNames(root)
         self.at = 0
@@ -180,8 +181,9 @@ class Reader:
     def _result(self, scope: int, said: tuple[bool, Code, bool]) -> None:
         of_module, code, keeps = said
         if of_module:
-            self.naming.returns(self.root, code, keeps)
+            self.naming.returns(self.root, code, keeps, self.returned)
         self._bind(self.root, "return", code, RETURNED if of_module else NO_SITE)
+        self.returned = self.root.id.counts.get("return", 0)
 
     def _held(self, scope: int, said: tuple[str, str, int, bool]) -> None:
         local, leaf, number, is_known = said
