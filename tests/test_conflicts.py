@@ -69,6 +69,8 @@ def probed(a, b):
         ([0.0, 0.0], [0.0, 0.0], math.nan, math.nan),
         ([math.inf, 0.0], [1.0, 1.0], math.nan, math.inf),
         ([math.nan, 0.0], [1.0, 1.0], math.nan, math.nan),
+        ([math.nan, 0.0], [0.0, 0.0], math.nan, math.nan),
+        ([0.0, 0.0], [math.nan, 0.0], math.nan, math.nan),
     ],
 )
 def test_vectors(a, b, cosine, ratio):

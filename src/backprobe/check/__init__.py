@@ -11,8 +11,8 @@ from backprobe.check.report import CheckReport, WrongDerivative
 from backprobe.errors import BadOption, Unsupported
 from backprobe.findings.phrasing import listed
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, refuse_class
-from backprobe.record.brief import kind, written
+from backprobe.probe.request import name_of, refuse_uncallable
+from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
@@ -99,12 +99,7 @@ class Check:
                 "a graph cannot be checked", asked=asked, found="operations that a session runs, instead of calls",
                 why="each call is repeated on other numbers", next="bp.check(f)(x), with f the Python function",
             )  # fmt: skip
-        refuse_class(self.target, "check")
-        if not callable(self.target):
-            raise BadOption(
-                f"{kind(self.target)} is neither a function nor a model", asked=f"bp.check({written(self.target)})",
-                found="an object that cannot be called", next="bp.check(f)(x), with f a function or a model",
-            )  # fmt: skip
+        refuse_uncallable(self.target, "check")
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.check(f, {})")
         found.refuse(self.target, asked)

@@ -22,7 +22,8 @@ class Conflict:
 
     ``outputs`` are the keys, ``norms`` the Euclidean norms, ``ratio`` the first of them by the second. ``cosine`` is
     that of the angle between both: 1 where they point the same way, below 0 where a step that lowers the one output
-    raises the other. It is NaN where a norm is 0 or not finite; so is the ratio where both norms are 0.
+    raises the other. It is NaN where a norm is 0 or not finite; so is the ratio where both norms are 0 or one
+    is NaN.
     """
 
     name: str
@@ -34,7 +35,9 @@ class Conflict:
     def ratio(self) -> float:
         """The norm of the first gradient, divided by that of the second."""
         first, second = self.norms
-        return first / second if second else math.inf if first else math.nan
+        if math.isnan(first) or math.isnan(second) or not (first or second):
+            return math.nan
+        return first / second if second else math.inf
 
 
 @dataclass(frozen=True, repr=False)

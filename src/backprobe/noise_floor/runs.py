@@ -16,7 +16,7 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.markup import facts, shown
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_class, spelled_as
+from backprobe.probe.request import name_of, refuse_uncallable, spelled_as
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.record.containers import leaves, refilled
@@ -53,7 +53,7 @@ class NoiseRuns:
             )  # fmt: skip
         refuse_several(self.of, "bp.noise_floor(f, ", "bp.noise_floor(f, of='ce'), once for each")
         self._probe(self.target)  # which refuses its own options
-        refuse_class(self.target, "noise_floor")
+        refuse_uncallable(self.target, "noise_floor")
 
     def __repr__(self) -> str:
         return f"<NoiseRuns of {name_of(self.target)}>"

@@ -17,8 +17,8 @@ from backprobe.probe.function import FunctionRun
 from backprobe.probe.graph import GraphRun
 from backprobe.probe.model import ModelRun
 from backprobe.probe.replacements import OPTIONS, check_replacing
-from backprobe.probe.request import Request, name_of, refuse_class
-from backprobe.record.brief import kind, written
+from backprobe.probe.request import Request, name_of, refuse_class, refuse_uncallable
+from backprobe.record.brief import kind
 from backprobe.record.containers import leaves
 from backprobe.recording import BlockRecording, Recording
 from backprobe.source.bytecode import names_loaded
@@ -68,12 +68,7 @@ class Probe(Request):
                 asked=f"bp.probe({name_of(self.target)}, session=...)",
                 found=kind(self.target), next=f"bp.probe({name_of(self.target)})",
             )  # fmt: skip
-        refuse_class(self.target, "probe")
-        if not callable(self.target):
-            raise BadOption(
-                f"{kind(self.target)} is neither a function nor a model", asked=f"bp.probe({written(self.target)})",
-                found="an object that cannot be called", next="bp.probe(f)(x), with f a function or a model",
-            )  # fmt: skip
+        refuse_uncallable(self.target, "probe")
         values = [leaf for value in (*args, *kwargs.values()) for _, leaf in leaves(value)]
         backend = find_backend(self.backend, [self.target, *values])
         backend.refuse(self.target, f"bp.probe({name_of(self.target)})")

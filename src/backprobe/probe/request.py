@@ -158,6 +158,16 @@ def refuse_class(target: Any, verb: str, *, in_block: bool = False) -> None:
         )  # fmt: skip
 
 
+def refuse_uncallable(target: Any, verb: str, more: str = "") -> None:
+    """Raise BadOption for what a verb can neither call nor differentiate; ``more`` are its other arguments."""
+    refuse_class(target, verb)
+    if not callable(target):
+        raise BadOption(
+            f"{kind(target)} is neither a function nor a model", asked=f"bp.{verb}({written(target)}{more})",
+            found="an object that cannot be called", next=f"bp.{verb}(f{more})(x), with f a function or a model",
+        )  # fmt: skip
+
+
 @contextmanager
 def spelled_as(pattern: str, verb: str | Callable[[re.Match[str]], str]) -> Iterator[None]:
     """What an error says of the probe that a verb makes, matched by a regular expression, it says of the verb."""

@@ -8,9 +8,9 @@ from typing import Any
 from backprobe.backends.discover import find_backend, find_program
 from backprobe.errors import BadOption, Unsupported
 from backprobe.markup import facts, shown
-from backprobe.probe.request import name_of, refuse_class
+from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.provoke.report import Provocation, Provocations
-from backprobe.record.brief import kind, written
+from backprobe.record.brief import written
 from backprobe.record.containers import leaves
 from backprobe.source.tracebacks import FRAMES_OF_PROGRAM
 
@@ -90,12 +90,7 @@ class Provoke:
                 why="the program runs again and again, as Python runs it",
                 next="bp.provoke(f)(x), with f the Python function",
             )  # fmt: skip
-        refuse_class(self.target, "provoke")
-        if not callable(self.target):
-            raise BadOption(
-                f"{kind(self.target)} is neither a function nor a model", asked=f"bp.provoke({written(self.target)})",
-                found="an object that cannot be called", next="bp.provoke(f)(x), with f a function or a model",
-            )  # fmt: skip
+        refuse_uncallable(self.target, "provoke")
         values = [leaf for value in (*example, *keywords.values()) for _, leaf in leaves(value)]
         found = find_backend(self.backend, [self.target, *values], spelled="bp.provoke(f, {})")
         found.refuse(self.target, asked)

@@ -7,7 +7,7 @@ from typing import Any
 
 from backprobe.errors import BadOption
 from backprobe.probe import probe
-from backprobe.probe.request import name_of, refuse_class
+from backprobe.probe.request import name_of, refuse_uncallable
 from backprobe.probe.several_outputs import refuse_several
 from backprobe.record.brief import kind, written
 from backprobe.recording import Recording
@@ -27,13 +27,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         """Raises BadOption."""
-        refuse_class(self.target, "sweep")
-        if not callable(self.target):
-            raise BadOption(
-                f"{kind(self.target)} is neither a function nor a model",
-                asked=f"bp.sweep({written(self.target)}, ...)", found="an object that cannot be called",
-                next="bp.sweep(f, 'u', replace=...)(x)",
-            )  # fmt: skip
+        refuse_uncallable(self.target, "sweep", ", ...")
         refuse_several(self.of, f"bp.sweep({name_of(self.target)}, ..., ", "bp.sweep(f, ..., of='ce'), once for each")
         probe(self.target, self.select, of=self.of, backend=self.backend)  # which refuses its own options
         if self.select is None:

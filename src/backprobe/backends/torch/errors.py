@@ -7,7 +7,7 @@ node whose saved tensors have hooks (of a checkpoint) is not read, since that wo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -269,12 +269,6 @@ def _freed(known: Known, roots: Sequence[Tensor], calls: Sequence[BackwardCall])
     ]
     survivors |= dict.fromkeys(beside)  # as the second state of an LSTM
     return Failure("freed", tuple(survivors), users=tuple(users), earlier=passed.at, is_one_forward=not new)
-
-
-def _leads_to(known: Known, at: int, gone_through: Container[Node]) -> bool:
-    """Does a value lead back to what was freed, as the second state of an LSTM does?"""
-    edge = known.captures[at].edge
-    return edge is not None and any(node in gone_through for node in graph.all_nodes([edge.node]))
 
 
 def _survivor(known: Known, freed: int | None, path: Path, number: int) -> tuple[int | None, int | None]:

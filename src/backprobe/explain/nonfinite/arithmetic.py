@@ -6,7 +6,6 @@ No derivative is computed here. A function that is given what it does not know r
 from __future__ import annotations
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -231,7 +230,3 @@ def is_bad(numbers: Array) -> Array:
     """Where it is NaN or Inf; of what holds no floating numbers, nowhere."""
     array = numpy.asarray(numbers)
     return ~numpy.isfinite(array) if array.dtype.kind in "fc" else numpy.zeros(array.shape, bool)
-
-
-def is_finite_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
