@@ -42,3 +42,9 @@ def test_types_are_strict_and_few_lines_are_excused():
     assert PROJECT["tool"]["mypy"]["strict"]
     assert len(ignored()) <= MOST_IGNORED
     assert not [line for line in ignored() if "BACKEND" in line and " = " in line and "import" not in line]
+
+
+def test_a_module_says_in_its_first_line_what_it_is():
+    first = {file: file.read_text().partition("\n")[0].strip('"') for file in SOURCE.rglob("*.py")}
+    questions = re.compile(r"(What|Which|Where|From|How|When|Why|Whether|Who)\b")
+    assert [f"{file.relative_to(SOURCE)}: {line}" for file, line in first.items() if questions.match(line)] == []

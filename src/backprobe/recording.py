@@ -196,7 +196,7 @@ class Recording(Mapping[str, Entry]):
     def total(self, weights: Mapping[str, float] | None = None) -> Recording:
         """The recording of the sum of several outputs, each times its weight: no backward pass is run for it.
 
-        ``weights`` are by key, and an output that has none is no part of the sum; without them all are, as they are.
+        ``weights`` are by key, and an output that has none is not part of the sum; without them all are, as they are.
         The output is the entry ``total()``. Raises BadOption and UnknownName.
         """
         record = self.record

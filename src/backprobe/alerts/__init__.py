@@ -1,4 +1,4 @@
-"""What goes wrong in a training, found in its run: each alert has its step, its number, and its threshold's source.
+"""Alerts: problems of a training, found in its run, each with its step, its number, and its threshold's source.
 
 ``run.alerts`` asks for it. A rule reads the statistics on disk, so that a step pays nothing for it, and what it says
 of a step follows from that one and those before: later steps add alerts, and change none.

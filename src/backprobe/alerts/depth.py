@@ -13,7 +13,7 @@ from backprobe.alerts.history import History, Mask, Matrix, Table, lasting
 FEWEST = 3  # layers
 VANISHED, EXPLODED = 1e-3, 70.0
 REST = 1e-2
-"""What the ratio must be without the one layer that divides most: a head that starts at zero is no depth."""
+"""What the ratio must be without the one layer that divides most: a head that starts at zero is not a depth."""
 LASTING = 3  # steps
 NUMBER = re.compile(r"\d+")
 BY_VANISHED = (

@@ -1,4 +1,4 @@
-"""What the rules read: a run as matrices of names × steps, without the steps that a scaler skipped."""
+"""The input of the rules: a run as matrices of names × steps, without the steps that a scaler skipped."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ FIXED: tuple[type, ...] = (
     int, float, complex, bool, str, bytes, type, slice, range, frozenset, enum.Enum,
     BuiltinFunctionType, FunctionType, MethodType, NoneType, EllipsisType, NotImplementedType,
 )  # fmt: skip
-"""Types of values that a call can't change, or that are no part of the program's state: a function is called."""
+"""Types of values that a call can't change, or that are not part of the program's state: a function is called."""
 
 
 def is_python_computing(function: Any) -> bool:

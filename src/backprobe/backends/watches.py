@@ -1,4 +1,4 @@
-"""What ``bp.watch`` needs of a framework: statistics of what a model computes, told while it trains."""
+"""The capability that ``bp.watch`` needs of a framework: statistics of a model's values, reported while it trains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``run.report()`` gives: text for a terminal, and the same as plain data."""
+"""The result of ``run.report()``: text for a terminal, and the same as plain data."""
 
 from __future__ import annotations
 

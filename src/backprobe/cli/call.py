@@ -1,4 +1,4 @@
-"""How the arguments on a command line go into a call of the function or model."""
+"""The arguments on a command line, turned into a call of the function or model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends that does not end well: bad input and errors of the program on standard error, and Ctrl-C.
+"""Commands that end badly: bad input and errors of the program on standard error, and Ctrl-C.
 
 Bad input is shown as one of our errors, with exit status 2.
 """

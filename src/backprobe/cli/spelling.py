@@ -1,4 +1,4 @@
-"""What a message of the API says to type next, spelled for a shell."""
+"""The next step that a message of the API suggests, spelled for a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the gradients of several outputs agree: the cosine and the norms of each pair, for each entry."""
+"""Agreement between the gradients of several outputs: cosine and norms of each pair, for each entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which entry of one recording belongs to which of another: by name, by a rename, or by shape and place."""
+"""The alignment of two recordings' entries: by name, by a rename, or by shape and place."""
 
 from __future__ import annotations
 

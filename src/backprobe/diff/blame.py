@@ -1,4 +1,4 @@
-"""What can be blamed: the first value and the first gradient that differ, and what else differs by itself.
+"""Blame: the first value and the first gradient that differ, and what else differs by itself.
 
 A value is blamed by itself where all that it was computed from agrees. A gradient is blamed by itself where the
 gradients of all values that it flows back from agree, and so do these values and all that they were computed from.

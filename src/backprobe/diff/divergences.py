@@ -1,4 +1,4 @@
-"""What is blamed, as findings: with the line, what was seen, and what shows that it begins there."""
+"""Divergences as findings: with the line, what was seen, and the evidence that it begins there."""
 
 from __future__ import annotations
 

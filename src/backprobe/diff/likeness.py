@@ -1,4 +1,4 @@
-"""How an array that differs is like its reference all the same: a multiple, a rounding, another order."""
+"""Relations between an array and its reference: a multiple, a rounding, another order."""
 
 from __future__ import annotations
 

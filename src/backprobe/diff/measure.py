@@ -1,4 +1,4 @@
-"""How far an array is from its reference: plain data."""
+"""The distance of an array from its reference: plain data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two arrays are from each other: norms, cosine, units in the last place, and where they begin to differ.
+"""Distances between two arrays: norms, cosine, units in the last place, and the first difference.
 
 Both are read once, in chunks that fit a cache, so that neither has to fit into memory. NaN and Inf that both have in
 the same place are equal, and are left out of the norms; so are the large negative numbers of a mask.

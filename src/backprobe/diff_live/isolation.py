@@ -1,4 +1,4 @@
-"""What the second program goes on with as the first has it, and its recording as if each segment had run alone."""
+"""The second program run on the values of the first, and its recording as if each segment had run alone."""
 
 from __future__ import annotations
 

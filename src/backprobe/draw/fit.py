@@ -1,4 +1,4 @@
-"""How far a drawing is opened where nothing was asked: as far as it fits a page, and reads there."""
+"""The depth to which a drawing is opened by default: as far as it fits a page and can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values share a node: those of a collapsed box, those of a loop that is rolled up, a module's parameters."""
+"""Groups of values that share a node: those of a collapsed box, of a rolled loop, a module's parameters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why one entry has no gradient: every cause, each with its line.
+"""The causes of a missing gradient of one entry, each with its line.
 
 Of a value that has a history of its own, it is that nothing leads on from it: it is cut off, computed a second time,
 or not used there.

@@ -193,7 +193,7 @@ def _returned_beside(flow: Dataflow) -> set[int]:
 
 
 def _without(flow: Dataflow, missing: Sequence[int], lost: set[int]) -> Iterator[str]:
-    """What has no gradient, and that is no fault by itself: it is not used, frozen, or can have none.
+    """What has no gradient without a fault of its own: it is not used, is frozen, or can have none.
 
     Examples are numbers for people, the losses of earlier steps, and values of which only the derivative is used.
     """

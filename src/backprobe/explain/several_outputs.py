@@ -1,4 +1,4 @@
-"""Which of several outputs reaches what, and why the others do not."""
+"""The reach of each of several outputs, and the reasons where one does not reach an entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why an entry has no history of its own: it is cut off from what is differentiated, or nothing of that is there."""
+"""Entries without a history of their own: disconnected from what is differentiated, or nothing there is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a tensor gets no gradient from a loss, as far as the graph alone shows: nothing was recorded."""
+"""Missing gradients explained from the graph alone, where nothing was recorded."""
 
 from __future__ import annotations
 

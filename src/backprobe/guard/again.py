@@ -1,4 +1,4 @@
-"""What failed is run again under a probe, and explained."""
+"""The failing call run again under a probe, and explained."""
 
 from __future__ import annotations
 

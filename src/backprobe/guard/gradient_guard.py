@@ -1,4 +1,4 @@
-"""What a guard makes of a gradient of a function, or of the value of that function, which is not finite."""
+"""The guard of functional gradients: a gradient, or the value of its function, that is not finite."""
 
 from __future__ import annotations
 

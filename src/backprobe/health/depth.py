@@ -100,7 +100,7 @@ def _series(arrays: RecordArrays) -> list[list[Layer]]:
 def _chains(arrays: RecordArrays, ordered: Sequence[int]) -> list[list[int]]:
     """These values in parts, in each of which every one is computed from the one before it.
 
-    Samples that a loop takes one after the other, and experts side by side, have such names and are no depth.
+    Samples that a loop takes one after the other, and experts side by side, have such names and are not a depth.
     """
     chains = [[ordered[0]]]
     for before, at in pairwise(ordered):

@@ -28,7 +28,7 @@ class RecordArrays:
         self.record, self.graph, self.backend = record, Graph.of(record), backend
         self.entries: Sequence[Entry] = record.entries
         self.not_finite: set[int] = set()
-        self.remarks: list[str] = []  # of checks: what was seen, and is no problem
+        self.remarks: list[str] = []  # of checks: what was seen, and is not a problem
         self.values = [
             None if entry.status in (GradStatus.NOT_FLOAT, GradStatus.NOT_TENSOR) else self._finite(at, entry.held)
             for at, entry in enumerate(self.entries)

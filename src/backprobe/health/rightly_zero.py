@@ -24,7 +24,7 @@ NOT_SELECTED = "{} selects no element of it"
 
 
 def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str:
-    """Why a gradient is zero though those of its consumers are not, where that is no problem; else nothing.
+    """Why a gradient is zero though those of its consumers are not, where that is not a problem; else nothing.
 
     ``consumers`` are those that have a gradient.
     """

@@ -91,7 +91,7 @@ def _is_activation(call: str) -> bool:
 
 
 def _hides_one(entry: Entry) -> bool:
-    """Does the expression use a module that may have parameters, or a name that is no recorded value?"""
+    """Does the expression use a module that may have parameters, or a name that is not a recorded value?"""
     recorded = {read.spelled for read in entry.reads}
     return any(call[:1].isupper() and not _is_activation(call) for call in _calls(entry)) or any(
         not _prefixes(name) & recorded for name in _mentioned(_parsed(entry))

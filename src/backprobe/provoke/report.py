@@ -31,7 +31,7 @@ class Provocations(Report):
     """The report of ``bp.provoke``: an input for each operation that broke, and in ``notes`` how far the others came.
 
     ``risky`` counts the operations that were searched, ``steps`` all inputs that were tried. ``ok`` is True where
-    nothing broke: that is no proof that nothing can.
+    nothing broke: that does not prove that nothing can.
     """
 
     findings: tuple[Provocation, ...] = ()

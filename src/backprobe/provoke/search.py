@@ -14,7 +14,7 @@ from backprobe.provoke.steps import corner, exact, far, newton, starts
 
 Array = Any
 PATIENCE = 4  # starts in a row from which nothing came nearer
-BETTER = 0.99  # of the margin: less is no progress
+BETTER = 0.99  # of the margin: less is not progress
 MUCH = 0.1
 BETWEEN = 6  # halvings
 NEARLY = 1e-3  # of the margin in the example

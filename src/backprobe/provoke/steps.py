@@ -1,4 +1,4 @@
-"""Where to look next: rows of numbers that should bring an operand to an end of its range, from its slope.
+"""The next inputs to try: rows of numbers that should bring an operand to an end of its range, from its slope.
 
 Distances are measured in the widths of the bounds, so that arguments of different sizes count alike.
 """

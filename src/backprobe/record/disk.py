@@ -1,4 +1,4 @@
-"""What stands in the way of writing to a disk, in words."""
+"""Obstacles to writing to a disk, in words."""
 
 from __future__ import annotations
 

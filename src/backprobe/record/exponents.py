@@ -1,4 +1,4 @@
-"""How many numbers there are of each magnitude: a bin for each power of two, which shows what a dtype cannot hold."""
+"""Counts of numbers by magnitude: a bin for each power of two, which shows what a dtype cannot hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why something is as it is, as a code with fields: the sentence of each code, and the one function that renders it.
+"""Reasons, as codes with fields: the sentence of each code, and the one function that renders it.
 
 Backends, the tracer and storage pass codes on; whatever analyses a recording compares codes; people read sentences.
 """

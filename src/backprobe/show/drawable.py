@@ -1,4 +1,4 @@
-"""What a verb has found about each value of a recording, as plain data that ``draw`` shows on the circuit."""
+"""A verb's findings about each value of a recording, as plain data that ``draw`` shows on the circuit."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Inner(NamedTuple):
 
 @lru_cache(128)
 def module_code(file: str, lines: tuple[str, ...]) -> CodeType | None:
-    """The code that an import of a file gives. None where it has not these lines, or is no file, as a notebook's cell.
+    """The code that an import of a file gives. None where it lacks these lines, or is not a file (a notebook cell).
 
     Reading the ``.pyc`` of a large file takes a hundredth of the time that compiling it does.
     """

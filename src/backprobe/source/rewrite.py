@@ -447,7 +447,7 @@ class Rewriter(ast.NodeTransformer):
         return ast.Constant(len(self.sites) - 1)
 
     def _texts_site(self, spelled: str, expression: str, arguments: Mapping[str, str]) -> ast.Constant:
-        """The number of what is no call in the source and computes all the same, in the line of its statement."""
+        """The number of an operation that the source does not write as a call, in the line of its statement."""
         line, origin = getattr(self.at, "lineno", 1), Origin(spelled, expression=expression)
         known = tuple(arguments.items())
         self.sites.append(CallSite(self.binds, line, self.own[0], origin, spelled=spelled, arguments=known))

@@ -1,4 +1,4 @@
-"""What is asked of a sweep, checked."""
+"""The arguments of ``sweep``, checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep has found: the output of each run, and what it is without replacing."""
+"""The result of a sweep: the output of each run, and the output without replacing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the source of a model's forwards says of values without a gradient, where their locals were not recorded."""
+"""Evidence in the source of a model's forwards for missing gradients, where their locals were not recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a name holds None: attention weights, which only some ways to compute attention return."""
+"""Reasons why a name holds None: attention weights, which only some ways to compute attention return."""
 
 from __future__ import annotations
 

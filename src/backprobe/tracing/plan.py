@@ -1,4 +1,4 @@
-"""What is known of programs before they run, for one selection: worked out once, and kept as long as the selection.
+"""Everything known of programs before they run, for one selection: worked out once, kept as long as the selection.
 
 A plan holds names, decisions, types, code, and copies of functions of imported modules: nothing of a model.
 """

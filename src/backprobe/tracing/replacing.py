@@ -85,7 +85,7 @@ class Replacing:
         self.asked, self.tape, self.replaces = asked, tape, tape
         self.matched: dict[Replacement, None] = {}
         self.passed_over: dict[Replacement, dict[str, str]] = {}
-        """What a pattern matches and leaves as it is, as it is no floating tensor: what it is, by its name."""
+        """What a pattern matches and leaves as it is, since it is not a floating tensor: what it is, by its name."""
         self.originals: list[Callable[[], Any]] = []
         self.failed: BackprobeError | None = None
         self.known: Container[int] = ()

@@ -72,7 +72,7 @@ class Recorder(Protocol):
         """A function is entered that the running statement calls."""
 
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
-        """These names of a scope are no names any longer."""
+        """Forget these names of a scope."""
 
     def leave(self, scope: Scope) -> None:
         """A scope is left: none of its names is live."""

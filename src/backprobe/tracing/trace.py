@@ -236,7 +236,7 @@ class Trace:
         return trace
 
     def forget(self, scope: Scope, keys: Sequence[str]) -> None:
-        """These names of a scope are no names any longer."""
+        """Forget these names of a scope."""
         self.versions.forget(scope, *keys)
 
     def leave(self, scope: Scope) -> None:
@@ -403,7 +403,7 @@ class Trace:
         return bool(known) and all(known)
 
     def exchange(self, name: str, full: str, value: Any, found: Sequence[tuple[str, Any]]) -> tuple[Any, Marks]:
-        """What goes on in the place of a value. The functions that make it are no part of the program."""
+        """What goes on in the place of a value. The functions that make it are not part of the program."""
         assert self.replacing is not None
         was_recording, self.is_recording = self.is_recording, False
         try:

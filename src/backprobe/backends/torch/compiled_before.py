@@ -1,4 +1,4 @@
-"""What was compiled and has run before a watch began, and runs on without it: Dynamo does not look for new hooks."""
+"""Code compiled and run before a watch began, which runs on without it: Dynamo does not look for new hooks."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class CompiledStatistics:
         def place(module: int, keys: tuple[str, ...], device: str) -> Places:
             return self._place(module, "".join(f".{quote(key)}" for key in keys), device)
 
-        # they run while code is traced, and are no part of its graph
+        # they run while code is traced, and are not part of its graph
         self.knows: Callable[[int], bool] = compiler.assume_constant_result(lambda module: is_known(module))
         self.place: Callable[[int, tuple[str, ...], str], Places] = compiler.assume_constant_result(place)
 

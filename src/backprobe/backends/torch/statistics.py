@@ -32,7 +32,7 @@ def row_of(tensor: Tensor) -> Row | Tensor | None:
         return None
     try:
         return _row(*_numbers(tensor))
-    except (RuntimeError, TypeError, NotImplementedError):  # a subclass that has none, or bits that are no number
+    except (RuntimeError, TypeError, NotImplementedError):  # a subclass that has none, or bits that are not numbers
         return None
 
 

@@ -27,7 +27,7 @@ def summarize(tensor: Tensor) -> Summary | None:
     try:
         for chunk in chunks(values, CHUNK if values.is_cpu else ON_DEVICE):
             _add(running, chunk)
-    except NotImplementedError:  # two numbers in a byte, or bits that are no number
+    except NotImplementedError:  # two numbers in a byte, or bits that are not numbers
         return None
     return running.summary(zeros=own.numel() - values.numel())
 

@@ -40,7 +40,7 @@ def dense(tensor: Tensor) -> Tensor:
 
 
 def wide(values: Tensor) -> Tensor:
-    """In double precision. Raises NotImplementedError for two numbers in a byte, or bits that are no number."""
+    """In double precision. Raises NotImplementedError for two numbers in a byte, or bits that are not numbers."""
     return values.to(torch.complex128 if values.is_complex() else torch.float64)
 
 
@@ -139,7 +139,7 @@ def array(tensor: Tensor) -> Any:
     narrow = is_floating(values) and values.dtype.itemsize < 4
     try:
         return (values.float() if narrow else values).resolve_conj().resolve_neg().cpu().numpy()
-    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in a byte, or bits that are no number
+    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in a byte, or bits that are not numbers
         return None
 
 

@@ -1,4 +1,4 @@
-"""Which parameters of a model a training does not train, as it begins: what a run says beside its statistics."""
+"""Parameters that a training does not train, as it begins: kept in the run beside its statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a model is watched: patterns of names as ``bp.probe`` has them, without counts and without locals."""
+"""The watched names of a model: patterns as ``bp.probe`` has them, without counts and without locals."""
 
 from __future__ import annotations
 

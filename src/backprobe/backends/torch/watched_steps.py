@@ -1,4 +1,4 @@
-"""Where the steps of a training end, and what is read there: gradients before an optimizer uses them, parameters after.
+"""The ends of a training's steps, and the reads there: gradients before an optimizer uses them, parameters after.
 
 A step ends when the last of its optimizers has stepped. With a ``GradScaler`` it ends as the scaler is updated: if it
 found an overflow, no optimizer has stepped.

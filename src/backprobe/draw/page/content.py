@@ -1,4 +1,4 @@
-"""What a page knows of a recording, as plain data: names, places, numbers in words, histograms, and no tensor."""
+"""The content of a page, as plain data: names, places, numbers in words, histograms, and no tensor."""
 
 from __future__ import annotations
 

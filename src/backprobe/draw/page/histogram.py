@@ -40,7 +40,7 @@ def _histogram(numbers: Any) -> dict[str, Any]:
     least, greatest = float(numbers.min()), float(numbers.max())
     found = {"read": read, "least": least, "greatest": greatest, "median": float(numpy.median(numbers)),
              "zeros": int((numbers == 0).sum())}  # fmt: skip
-    if not math.isfinite(greatest - least):  # a range that is no number itself
+    if not math.isfinite(greatest - least):  # a range that is not a number itself
         return found
     width = (greatest - least) / BARS
     if not width > 0:  # all are equal, or differ by less than a double holds

@@ -111,7 +111,7 @@ class _Matcher:
     def _opened(self, term: Term, owner: int, found: Match, is_divisor: bool) -> tuple[Term, int]:
         """What a value was computed by, behind names and selections, and in the expression of which entry.
 
-        A divisor is reshaped to fit what it divides, and that is no selection from the quotient.
+        A divisor is reshaped to fit what it divides, and that does not select from the quotient.
         """
         for _ in range(DEEP):
             held = term.at

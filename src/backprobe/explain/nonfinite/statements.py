@@ -1,4 +1,4 @@
-"""What a statement computes for a value that none of its expressions is by itself.
+"""Values that a statement computes and that none of its expressions is by itself.
 
 That is a write in place, ``y[0] = torch.log(v)``, ``y[0] /= v`` and ``v.div_(w)``, and an item of a container that the
 statement makes, as in ``[torch.log(v) for v in x]``.
