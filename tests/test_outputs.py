@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -95,6 +96,55 @@ def test_the_weighted_sum_is_the_gradient_of_the_weighted_sum():
     ):
         torch.testing.assert_close(total[name].grad, grad, msg=name)
     torch.testing.assert_close(total["total()"].value, loss.detach())
+
+
+def root(x):
+    u = x * 1
+    return {"square": (u * u).sum(), "root": u.sqrt().sum()}
+
+
+@pytest.mark.parametrize("nothing", [0, 0.0, -0.0, np.float32(0), np.array(0), torch.tensor(0.0)])
+def test_an_output_whose_weight_is_0_is_left_out(nothing):
+    x = torch.tensor([0.0, 2.0])  # the root has an infinite gradient at 0, and 0 times that is NaN
+    rec = bp.probe(root, of=["square", "root"], partials=True)(x)
+    total = rec.total({"square": 0.5, "root": nothing})
+    assert total["x"].grad.tolist() == [0.0, 2.0]
+    assert total["total()"].value == 2.0
+    assert total["return.root"].status == "not_connected"
+    assert str(total) == str(rec.total({"square": 0.5}))
+    assert rec.total()["x"].grad[0] == float("inf")
+
+
+@pytest.mark.parametrize("two", [2, 2.0, np.float64(2), np.int32(2), np.array(2.0), torch.tensor(2), Fraction(2)])
+def test_weights_may_be_arrays_of_no_dimension(rec, two):
+    expected = 2 * rec["u"].grads["ce"] + rec["u"].grads["kl"]
+    assert torch.equal(rec.total({"ce": two, "kl": None})["u"].grad, expected)
+    trained = torch.tensor(2.0, requires_grad=True)
+    assert torch.equal(rec.total({"ce": trained, "kl": 1.0})["u"].grad, expected)
+
+
+def test_a_sum_of_replaced_gradients_has_a_note():
+    rec = bp.probe(f, of=["ce", "kl"], replace_grad={"u": lambda gradient: gradient.clamp(-1, 1)})(X, W)
+    said = "replace_grad= changed the gradients of each output by themselves"
+    for total in (rec.total(), rec.total({"ce": 2.0}), rec.total({"ce": 1, "kl": 1})):
+        assert any(note.startswith(said) for note in total.notes)
+        assert f"note: {said}" in str(total)
+    assert torch.equal(rec.total()["u"].grad, rec["u"].grads["ce"] + rec["u"].grads["kl"])
+    for exact in (rec, rec.of("ce"), rec.total({"ce": 1.0}), rec.total({"ce": 1.0, "kl": 0.0})):
+        assert not exact.notes
+    assert not bp.probe(f, of=["ce", "kl"], replace={"u": torch.sin})(X, W).total().notes
+
+
+def test_what_flows_along_edges_is_of_one_output():
+    rec = bp.probe(f, of=["ce", "kl"], partials=True)(3.0, 2.0)
+    for name in rec:
+        with pytest.raises(bp.NoGradient) as caught:
+            rec[name].contributions  # noqa: B018
+        assert f"rec.of('ce')[{name!r}].contributions, or rec.total()[{name!r}].contributions" in str(caught.value)
+    flows = [one["u"].contributions["x"] for one in (rec.of("ce"), rec.of("kl"), rec.total())]
+    assert flows[0] == rec["x"].grads["ce"]
+    assert flows[2] == flows[0] + flows[1]
+    assert rec["u"].partials == rec.of("kl")["u"].partials == {"x": 2.0, "w": 3.0}
 
 
 def test_there_is_one_forward_pass_and_one_backward_pass_for_each_output():
@@ -259,7 +309,14 @@ def test_what_cannot_be_asked_for(ask, error, said):
         (lambda rec: rec.grads(), bp.BadOption, ["rec.grads('ce')"]),
         (lambda rec: rec.backward_order(), bp.BadOption, ["rec.of('ce').backward_order()"]),
         (lambda rec: rec.total({"kk": 1}), bp.UnknownName, ["outputs: ce, kl"]),
-        (lambda rec: rec.total({"ce": "1"}), bp.BadOption, ["rec.total({'ce': 1.0, 'kl': 1.0})"]),
+        (lambda rec: rec.total({"ce": "1"}), bp.BadOption, ["weight of 'ce'", "rec.total({'ce': 1.0, 'kl': 1.0})"]),
+        (lambda rec: rec.total({"ce": True}), bp.BadOption, ["weight of 'ce' is not a finite number", "a bool: True"]),
+        (lambda rec: rec.total({"ce": np.True_}), bp.BadOption, ["weight of 'ce' is not a finite number"]),
+        (lambda rec: rec.total({"ce": float("nan")}), bp.BadOption, ["weight of 'ce' is not a finite number"]),
+        (lambda rec: rec.total({"ce": 1, "kl": float("inf")}), bp.BadOption, ["weight of 'kl'", "a float: inf"]),
+        (lambda rec: rec.total({"ce": torch.ones(1)}), bp.BadOption, ["weight of 'ce'", "a Tensor"]),
+        (lambda rec: rec.total({"ce": 1j}), bp.BadOption, ["weight of 'ce' is not a finite number"]),
+        (lambda rec: rec.total({"ce": 0, "kl": 0.0}), bp.BadOption, ["every weight is 0", "'kl': 1.0})"]),
         (lambda rec: rec.total([1, 2]), bp.BadOption, ["found: a list"]),
         (lambda rec: rec.total({}), bp.BadOption, ["rec.total({'ce': 1.0, 'kl': 1.0})"]),
         (lambda rec: rec.of("ce").total(), bp.BadOption, ["of one output already"]),

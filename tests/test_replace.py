@@ -298,6 +298,75 @@ def test_what_does_not_fit_is_refused(replace, said):
         probed(replace)
 
 
+@pytest.mark.parametrize("text", ["u[0]", "u[..., 0]", "u#0[1:]", ":u[0]", "/helper:w[0]"])
+@pytest.mark.parametrize("option", ["replace", "replace_grad"])
+def test_a_part_of_a_value_is_replaced_by_a_function(option, text):
+    def helper(z):
+        w = z * 2
+        return w
+
+    def program(x):
+        u = x * 2
+        return helper(u).sum()
+
+    with pytest.raises(bp.BadOption) as caught:
+        bp.probe(program, **{option: {text: lambda value: value * 0}})(X)
+    assert f"{option} takes the names of whole values, and {text!r} is a part of one" in str(caught.value)
+    whole, bracket, inside = text.rpartition("[")
+    assert f"next:  {option}={{{whole!r}: change}}, with def change(" in str(caught.value)
+    assert f"{bracket}{inside} = ...; return" in str(caught.value)
+
+
+def test_an_item_that_a_statement_writes_has_a_name_with_an_index():
+    def program(x):
+        z = {}
+        z["a"] = x * 2
+        return z["a"].sum()
+
+    rec = bp.probe(program, replace={"z['a']": torch.zeros_like})(X)
+    assert same(rec["z['a']"].value, torch.zeros(2))
+
+
+def test_another_recording_is_given_by_names():
+    clean = probed()
+    for given, named in (
+        ({"replace": clean}, "replace={'x': recording} for one, or replace={'**': recording} for all"),
+        ({"replace": clean["u"]}, "replace={'u': entry}"),
+        ({"replace_grad": clean}, "replace_grad={'x': recording['x']}"),
+    ):
+        with pytest.raises(bp.BackprobeError) as caught:
+            bp.probe(toy, **given)
+        assert f"next:  {named}" in str(caught.value)
+        assert "the names say which values of this program are replaced" in str(caught.value)
+
+
+def test_every_value_of_another_recording():
+    def several(x, w):
+        u = x * w
+        pair = (u + 1, u * 2)
+        return {"sum": (pair[0] * pair[1]).sum(), "pair": pair}
+
+    clean = bp.probe(several, of="sum")(X + 1, W)
+    rec = bp.probe(several, of="sum", replace={"**": clean})(X, W)
+    for name, entry in rec.items():
+        assert entry.replaced, name
+        assert same(entry.value, clean[name].value), name
+    rec = bp.probe(several, of="sum", replace={"pair": clean})(X, W)
+    assert [name for name, entry in rec.items() if entry.replaced] == ["pair.0", "pair.1"]
+    assert same(rec["return.sum"].value, clean["return.sum"].value)
+
+
+def test_a_recording_without_the_value_names_those_that_it_has():
+    clean = probed(select=["x", "v"])
+    with pytest.raises(bp.BadOption) as caught:
+        probed({"u": clean})
+    assert "the other recording has no value named 'u'\n" in str(caught.value)
+    assert "found: names: x, v, return" in str(caught.value)
+    assert "next:  a recording that selects 'u'" in str(caught.value)
+    assert "#0" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
 def test_a_name_that_never_comes_up():
     with pytest.raises(bp.NothingMatched, match=r"'uu' matches nothing in toy\n.*replace=\{'uu'"):
         probed({"uu": torch.ones(2)})

@@ -2,6 +2,7 @@
 
 import math
 import signal
+import warnings
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from torch import nn
 
 import backprobe as bp
 from asked import message
+from backprobe.sweep.result import Replaced
 
 
 def toy(x, w):
@@ -230,7 +232,7 @@ def test_a_recording_that_does_not_fit_is_refused_before_anything_is_replaced():
         return str(caught.value)
 
     lacking = refused(bp.probe(counted, "/toy:v")(CLEAN, W))
-    assert lacking.startswith("the other recording has no single value named '/toy:u'\n")
+    assert lacking.startswith("the other recording has no value named '/toy:u'\n")
     assert "next:  clean = bp.probe(counted, '/toy:u', ...)(...)" in lacking
     longer = refused(bp.probe(counted, "/toy:u")(torch.ones(3), torch.ones(3)))
     assert longer.startswith("'/toy:u' has another shape in the other recording\n")
@@ -240,6 +242,38 @@ def test_a_recording_that_does_not_fit_is_refused_before_anything_is_replaced():
 
 def test_approximations_must_be_asked_for():
     assert "next:  bp.sweep(..., approximate=True)" in message(bp.BadOption, lambda: swept("u").agreement)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("what", [lambda value: value * 0, lambda value: value / 0, lambda value: value * 1e38])
+def test_effects_that_are_not_finite_are_shown_without_a_warning(what, axis):
+    def beyond(x, w):
+        u = x * w
+        v = u.exp()  # Inf at 301
+        return (v * 0).nan_to_num().sum() + u.sum().sqrt()
+
+    found = bp.sweep(beyond, ["x", "u", "v"], replace=what, axis=axis, approximate=True)(
+        torch.tensor([1.0, 100.0]), torch.tensor([1.0, 3.0])
+    )
+    with warnings.catch_warnings(record=True) as caught:  # Python's own, after those that are errors in these tests
+        warnings.simplefilter("always")
+        assert "gradient × change" in str(found)
+        assert math.isnan(found.agreement)
+        assert found._repr_html_()
+    assert not caught
+
+
+def test_agreement_of_numbers_that_are_huge_or_cancel():
+    def runs(*pairs):
+        return tuple(Replaced(str(at), (), str(at), *pair) for at, pair in enumerate(pairs))
+
+    def agreement(*pairs):
+        return bp.Sweep("f", "loss", 0.0, runs(*pairs), is_approximate=True).agreement
+
+    assert agreement((1e308, 1e308), (1.7e308, 1.7e308), (-1e308, -1e308)) == pytest.approx(1.0)
+    assert agreement((1e-310, -1e-310), (3e-310, -3e-310)) == pytest.approx(-1.0)
+    assert math.isnan(agreement((math.inf, 1.0), (-math.inf, 2.0)))
+    assert math.isnan(agreement((1.0, math.nan), (2.0, 2.0)))
 
 
 def test_a_complex_output_is_refused():

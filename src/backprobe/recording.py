@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from numbers import Real
 from typing import Any, NoReturn
 
 from backprobe.conflicts import Conflicts
@@ -19,6 +18,7 @@ from backprobe.record.names import nearest, of_graph, split, strip
 from backprobe.record.patterns import compile_pattern, refuse_unmatched, texts_of
 from backprobe.record.several import of_output
 from backprobe.record.stamp import Stamp
+from backprobe.record.weights import weights_of
 from backprobe.show import table
 from backprobe.source.tracebacks import leave_out_ours
 from backprobe.storage.recordings import read, save
@@ -196,26 +196,17 @@ class Recording(Mapping[str, Entry]):
     def total(self, weights: Mapping[str, float] | None = None) -> Recording:
         """The recording of the sum of several outputs, each times its weight: no backward pass is run for it.
 
-        ``weights`` are by key, and an output that has none is not part of the sum; without them all are, as they are.
-        The output is the entry ``total()``. Raises BadOption and UnknownName.
+        ``weights`` are by key. An output without one, or whose weight is 0, is not part of the sum; without weights all
+        are, as they are. The output is the entry ``total()``. Raises BadOption and UnknownName.
         """
         record = self.record
-        found: Mapping[str, float | None] = dict.fromkeys(record.by_output) if weights is None else weights
-        asked = "rec.total()" if weights is None else f"rec.total({written(weights)})"
         if not record.by_output:
             raise BadOption(
-                "the recording is of one output already", asked=asked, found=repr(self),
+                "the recording is of one output already",
+                asked="rec.total()" if weights is None else f"rec.total({written(weights)})", found=repr(self),
                 next="bp.probe(f, of=['ce', 'kl']), for several outputs",
             )  # fmt: skip
-        if not isinstance(weights, Mapping | None) or not found or not all(map(_is_weight, found.values())):
-            raise BadOption(
-                "weights are numbers by the keys of outputs", asked=asked, found=kind(weights),
-                next="rec.total({" + ", ".join(f"{key!r}: 1.0" for key in record.by_output) + "})",
-            )  # fmt: skip
-        for key in found:
-            if key not in record.by_output:
-                raise unknown_output(key, record.by_output, f"rec.total({{{key!r}: ...}})")
-        return Recording(summed(record, found), self._result)
+        return Recording(summed(record, weights_of(weights, record.by_output)), self._result)
 
     def conflicts(self, patterns: str | Sequence[str] | None = None) -> Conflicts:
         """How the gradients of each pair of several outputs agree: their cosine and their norms, for each entry.
@@ -335,10 +326,6 @@ def refuse_several(recording: Recording, asked: str, instead: str) -> None:
         )  # fmt: skip
 
 
-def _is_weight(weight: Any) -> bool:
-    return weight is None or (isinstance(weight, Real) and not isinstance(weight, bool))
-
-
 NOT_DIFFERENTIABLE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 
 
@@ -389,8 +376,9 @@ def entry_of(recording: Recording, name: str, asked: str = "rec[{}]") -> Entry:
 
 
 def _refuse_unknown(recording: Recording, name: str, asked: str) -> NoReturn:
-    known = [written for entry in recording.values() for written in (entry.name, *entry.aliases)]
-    known += dict.fromkeys(scope for scope, local in map(split, recording._index.names.stripped) if scope and local)
+    scopes = [scope for scope, local in map(split, recording._index.names.stripped) if scope and local]
+    names = [written for entry in recording.values() for written in (entry.name, *entry.aliases)]
+    known = list(dict.fromkeys([*names, *scopes]))
     close = nearest(name, known)
     local = {strip(name).lstrip(":"), strip(of_graph(name)).lstrip(":")}
     unseen = [text for text in recording.record.unseen if strip(text).lstrip(":") in local]

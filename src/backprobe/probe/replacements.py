@@ -11,11 +11,12 @@ from backprobe.backends.protocol import Backend, Tape
 from backprobe.backends.refusals import refuse
 from backprobe.errors import BadOption, NothingMatched, Unsupported
 from backprobe.findings.phrasing import listed
+from backprobe.probe.inner_output import INDEXED
 from backprobe.probe.request import Request, name_of
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry
 from backprobe.record.names import partition, quote_path, strip
-from backprobe.record.patterns import glob_of_modules, refuse_unmatched
+from backprobe.record.patterns import compile_pattern, glob_of_modules, refuse_unmatched
 from backprobe.record.reasons import Reason
 from backprobe.recording import Recording
 from backprobe.tracing.exchanging import Exchange, Exchanging
@@ -56,7 +57,7 @@ def check_replacing(option: str, given: Any) -> None:
     if not isinstance(given, Mapping) or isinstance(given, Recording):
         raise BadOption(
             f"{option} is a dict from names to what takes their place, not {kind(given)}",
-            asked=f"{option}={written(given)}", next=f"{option}={{'u': {example}}}",
+            asked=f"{option}={written(given)}", why=_why_named(given), next=_named(option, given, example),
         )  # fmt: skip
     other = next((text for text in given if not isinstance(text, str) or not text or text.startswith("!")), None)
     if other is not None:
@@ -64,6 +65,25 @@ def check_replacing(option: str, given: Any) -> None:
             f"{option} is asked for by names and patterns of what to replace", asked=f"{option}={{{other!r}: ...}}",
             next=f"{option}={{'u': {example}}}",
         )  # fmt: skip
+
+
+def _why_named(given: Any) -> str:
+    """Why another recording, or an entry of one, is given by a name."""
+    if isinstance(given, Recording | Entry):
+        return "the names say which values of this program are replaced; the other may have more, or other names"
+    return ""
+
+
+def _named(option: str, given: Any, example: str) -> str:
+    """What to type for something that is not a dict: the name that an entry or a recording has, or an example."""
+    if isinstance(given, Entry):
+        return f"{option}={{{given.name!r}: entry}}"
+    if isinstance(given, Recording) and option == "replace_grad":
+        name = next(iter(given), "u")
+        return f"{option}={{{name!r}: recording[{name!r}]}}"
+    if isinstance(given, Recording):
+        return f"{option}={{{next(iter(given), 'u')!r}: recording}} for one, or {option}={{'**': recording}} for all"
+    return f"{option}={{'u': {example}}}"
 
 
 def _refuse_other_options(probe: Request) -> None:
@@ -145,12 +165,31 @@ def _refuse_parameter(one: Replacement, path: str, in_block: bool) -> NoReturn:
 
 
 def refuse_missed(one: Replacement, known: Collection[str], subject: str, why: str = "") -> NoReturn:
-    """Raise NothingMatched with the nearest names."""
+    """Raise NothingMatched with the nearest names, or BadOption for a part of a value."""
+    _refuse_part(one, known)
 
     def spelled(pattern: str | None) -> str:
         return f"bp.probe({subject}, {one.option}={{{pattern!r}: ...}})" if pattern else f"bp.probe({subject})"
 
     refuse_unmatched(one.text, known, subject, spelled, why)
+
+
+def _refuse_part(one: Replacement, known: Collection[str]) -> None:
+    """Raise BadOption for a name with an index behind it."""
+    indexed = INDEXED.fullmatch(one.text)
+    if indexed is None:
+        return
+    whole, index = indexed[1], indexed[2]
+    pattern = compile_pattern(strip(whole), in_function=True)
+    names = {strip(name).removeprefix(":") for name in known}
+    if strip(whole).removeprefix(":") in names or any(map(pattern.matches, names)):
+        what = "gradient" if one.of_gradient else "value"
+        raise BadOption(
+            f"{one.option} takes the names of whole values, and {one.text!r} is a part of one", asked=one.asked,
+            found=f"the name {whole!r}, and the index {index}",
+            why=f"a function replaces a part: it gets the whole {what}, and returns it with that part changed",
+            next=f"{one.option}={{{whole!r}: change}}, with def change({what}): {what}{index} = ...; return {what}",
+        )  # fmt: skip
 
 
 def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str) -> None:

@@ -340,13 +340,15 @@ class Entry:
         )  # fmt: skip
 
     def _several(self, part: str) -> NoGradient:
-        """The error about asking for one gradient where there are several."""
+        """The error about asking for one gradient, or what flows along its edges, where there are several."""
         key, *_ = self.by_output
+        name, of_sum = f"[{self.name!r}]", f"rec.total()[{self.name!r}]"
+        each = f"rec{name}.grads[{key!r}]" if part.startswith("grad") else f"rec.of({key!r}){name}.{part}"
         return NoGradient(
-            f"{self.name!r} has a gradient of each of several outputs", asked=f"rec[{self.name!r}].{part}",
+            f"{self.name!r} has a gradient of each of several outputs", asked=f"rec{name}.{part}",
             found=", ".join(f"{key}: {one.status}" for key, one in self.by_output.items()),
             why="of= named several outputs, and each has a backward pass of its own",
-            next=f"rec[{self.name!r}].grads[{key!r}], or rec.total()[{self.name!r}].grad for that of their sum",
+            next=f"{each}, or {of_sum}.{'grad' if part.startswith('grad') else part} for that of their sum",
         )  # fmt: skip
 
     @property
@@ -423,7 +425,12 @@ class Entry:
 
     @property
     def contributions(self) -> Mapping[str, Any]:
-        """What flows into each input's gradient from here, by input name; empty unless partials were asked for."""
+        """What flows into each input's gradient from here, by input name; empty unless partials were asked for.
+
+        Raises ``NoGradient`` where there is one of each of several outputs: ``rec.of(key)`` has those of one.
+        """
+        if self.by_output:
+            raise self._several("contributions")
         return {edge.name: edge.contribution for edge in self.inputs if edge.contribution is not None}
 
 

@@ -164,6 +164,8 @@ SENTENCES = {
     "interrupted": "the program was interrupted ({error}), and what comes after was not recorded",
     "replaced_nothing": "{option} has {name!r}, which never came up: nothing was replaced",
     "replaced_no_tensor": "{option} has {name!r}, which named no floating-point tensor: nothing was replaced",
+    "sum_of_replaced": "replace_grad= changed the gradients of each output by themselves; these are their sum, and not "
+                       "what it would make of the gradients of the sum",
     # notes about an entry
     "hooked": "a hook is on it, and may change the gradient that arrives here",
     "scaled_by": "backward() ran on {number} × this value; all gradients carry that factor",

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from backprobe.record.entries import Differentiated, Entry, Gradient, GradStatus, Lost, Record
 from backprobe.record.inputs import Edge, PathSums
 from backprobe.record.nonfinite import Finiteness
-from backprobe.record.reasons import Reason
+from backprobe.record.reasons import Note, Reason
 
 Weights = Mapping[str, float | None]
 TOTAL = "total()"
@@ -95,13 +95,20 @@ def total(record: Record, weights: Weights, arithmetic: Arithmetic) -> Record:
         entries=tuple(entries),
         backward=tuple(reversed(there)),  # as one pass from the sum would visit them: the one made last first
         outputs=tuple(dict.fromkeys(at for part in parts for at in part.outputs)),
-        notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+        notes=(*dict.fromkeys(note for part in parts for note in part.notes), *_of_replaced(record, weights)),
         path_sums=_worst([part.path_sums for part in parts]),
         used_at=tuple(dict.fromkeys(one for part in parts for one in part.used_at)),
         by_output={},
     )
     terms = _terms(record, weights)
     return _with_total(summed, terms, arithmetic) if terms else summed
+
+
+def _of_replaced(record: Record, weights: Weights) -> list[Note]:
+    """A note that a sum of gradients, each changed by itself, is not the changed gradient of the sum."""
+    is_one_alone = len(weights) == 1 and set(weights.values()) <= {None, 1.0}
+    is_replaced = any(entry.replaced_grad for entry in record.entries)
+    return [Note("sum_of_replaced")] if is_replaced and not is_one_alone else []
 
 
 def _with_total(record: Record, terms: Sequence[_Term], arithmetic: Arithmetic) -> Record:

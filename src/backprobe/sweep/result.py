@@ -85,8 +85,8 @@ class Sweep:
     def agreement(self) -> float:
         """Pearson's correlation of the effects and their approximations, from -1 to 1.
 
-        NaN where there are fewer than two, or where either of both is the same everywhere. Raises BadOption where
-        ``approximate=True`` was not asked for.
+        NaN where there are fewer than two, where one is not finite, or where either of both is the same everywhere.
+        Raises BadOption where ``approximate=True`` was not asked for.
         """
         approximations = self.approximations
         return _correlation([self.effects[name] for name in approximations], list(approximations.values()))
@@ -179,13 +179,21 @@ def _approximation(run: Replaced) -> str:
 
 
 def _correlation(a: Sequence[float], b: Sequence[float]) -> float:
-    """Pearson's, of numbers that are scaled first so that no square overflows or underflows."""
+    """Pearson's, of numbers that are scaled first so that no sum and no square overflows or underflows."""
+    if not all(map(math.isfinite, (*a, *b))):
+        return math.nan
     a, b = _centred(a), _centred(b)
     norms = math.hypot(*a) * math.hypot(*b)
     return math.fsum(x * y for x, y in zip(a, b, strict=True)) / norms if norms else math.nan
 
 
 def _centred(numbers: Sequence[float]) -> list[float]:
+    numbers = _scaled(numbers)
     mean = math.fsum(numbers) / max(len(numbers), 1)
-    largest = max((abs(number - mean) for number in numbers), default=0.0)
-    return [(number - mean) / (largest or 1.0) for number in numbers]
+    return _scaled([number - mean for number in numbers])
+
+
+def _scaled(numbers: Sequence[float]) -> list[float]:
+    """Numbers as parts of the largest."""
+    largest = max(map(abs, numbers), default=0.0)
+    return [number / (largest or 1.0) for number in numbers]

@@ -13,7 +13,7 @@ from backprobe.backends.discover import is_model
 from backprobe.backends.facts import Options
 from backprobe.backends.protocol import Backend
 from backprobe.backends.refusals import refuse
-from backprobe.errors import BadOption, BadOutput, NothingMatched
+from backprobe.errors import AmbiguousName, BadOption, BadOutput, NothingMatched, UnknownName
 from backprobe.findings.phrasing import listed, quoted
 from backprobe.probe.output import Weighing
 from backprobe.probe.probe_class import Probe
@@ -26,7 +26,7 @@ from backprobe.recording import Recording
 from backprobe.show.progress import progress
 from backprobe.sweep.asked import Asked
 from backprobe.sweep.result import Replaced, Sweep
-from backprobe.tracing.replacing import Part
+from backprobe.tracing.replacing import Part, refuse_missing_value
 
 NO_VALUE = (GradStatus.NOT_TENSOR, GradStatus.NOT_FLOAT)
 Index = tuple[Any, ...]
@@ -155,12 +155,9 @@ class Runs:
             return
         try:
             given = other[value.key]
-        except LookupError as error:
-            raise BadOption(
-                f"the other recording has no single value named {value.name!r}", asked=self.asked.call,
-                found=str(error).partition("\n")[0], why="each value is replaced by that of the same name",
-                next=f"clean = bp.probe({name_of(self.asked.target)}, {written(self.asked.select)}, ...)(...)",
-            ) from error  # fmt: skip
+        except (UnknownName, AmbiguousName) as error:
+            again = f"clean = bp.probe({name_of(self.asked.target)}, {written(self.asked.select)}, ...)(...)"
+            refuse_missing_value(repr(value.name), self.asked.call, error, again)
         for part in ("shape", "dtype"):
             own, its = getattr(value.entry, part), getattr(given, part)
             if own != its:
@@ -204,7 +201,8 @@ class Runs:
         changed = next(one for one in recording.values() if one.replaced)
         gradient, new, old = map(self.arrays.numbers, (entry.grad, changed.value, changed.original))
         moved = new != old  # elsewhere, Inf or NaN would give NaN
-        return float((numpy.conj(gradient[moved]) * (new[moved] - old[moved])).sum().real)
+        with numpy.errstate(all="ignore"):  # NaN and Inf are shown, not warned of
+            return float((numpy.conj(gradient[moved]) * (new[moved] - old[moved])).sum().real)
 
 
 def _is_floating(entry: Entry) -> bool:

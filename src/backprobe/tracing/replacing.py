@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from backprobe.backends.capabilities import Replaces
 from backprobe.backends.protocol import Tape
-from backprobe.errors import BackprobeError, BadOption, Unsupported
+from backprobe.errors import AmbiguousName, BackprobeError, BadOption, UnknownName, Unsupported
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import kind
 from backprobe.record.containers import with_leaves
@@ -187,7 +187,7 @@ class Replacing:
         floating = [leaf for leaf, item in found if self._is_floating(item)]
         if len(found) == 1 and not found[0][0]:
             return [""] if one.is_exact or self._is_for_pattern(one, full, value) else []
-        if len(floating) == 1:
+        if len(floating) == 1 or isinstance(one.what, Mapping):  # another recording has an entry for each leaf
             return floating
         if floating:
             names = [self._shown(full + leaf) for leaf in floating]
@@ -256,12 +256,9 @@ class Replacing:
         """The value that the entry of this name has in another recording. Raises BadOption."""
         try:
             return one.what[full].value
-        except LookupError as error:
-            raise BadOption(
-                f"the other recording has no single value named {self._shown(full)}", asked=one.asked,
-                found=str(error).partition("\n")[0], why="each value is replaced by that of the same name",
-                next=f"a recording that selects {one.text!r}",
-            ) from error  # fmt: skip
+        except (UnknownName, AmbiguousName) as error:
+            name = self._shown(full)
+            refuse_missing_value(name, one.asked, error, f"a recording that selects {name}")
 
     def _called(self, one: Replacement, full: str, function: Callable[[Any], Any], argument: Any) -> Any:
         try:
@@ -306,6 +303,15 @@ class Replacing:
             return made
 
         return self.replaces.with_gradient(tensor, change)
+
+
+def refuse_missing_value(name: str, asked: str, error: UnknownName | AmbiguousName, instead: str) -> NoReturn:
+    """Raise BadOption: another recording has none, or several, of the value with this name in quotes."""
+    several = isinstance(error, AmbiguousName)
+    raise BadOption(
+        f"the other recording has {'several values' if several else 'no value'} named {name}", asked=asked,
+        found=error.found, why="each value is replaced by that of the same name", next=instead,
+    ) from None  # fmt: skip
 
 
 def _itself(value: Any) -> Any:
