@@ -1,6 +1,7 @@
 """``bp.explain`` of one value: what is asked, a gradient that is there or is cut off, ways that go out of sight."""
 
 import gc
+import runpy
 from collections import defaultdict, deque
 
 import numpy as np
@@ -245,6 +246,17 @@ def test_what_a_caller_does_with_what_a_module_returns_is_read_from_its_source()
     part = Part("copied")
     (found,) = bp.explain(bp.probe(part, of=lambda y: y.sum())(torch.ones(1, 2)), "first.weight").findings
     assert (found.kind, found.source.text) == ("number", "return self.last(torch.tensor(self.first(x).tolist()))")
+
+
+@pytest.mark.parametrize("numbers", ["[e.item() for e in u]", "[[e.item()] for e in u]", "u.tolist()"])
+def test_a_remedy_for_a_list_of_numbers_is_about_whole_tensors(numbers, tmp_path):
+    file = tmp_path / "made.py"
+    file.write_text(f"import torch\ndef f(x):\n    u = x * 2\n    return (torch.tensor({numbers}).ravel() * x).sum()\n")
+    rec = bp.probe(runpy.run_path(str(file))["f"])(torch.ones(3))
+    (found,) = bp.explain(rec, "u").findings
+    assert (found.kind, found.remedy.partition(":")[2]) == (
+        "number", " operations on whole tensors need no list, and gradients flow through"
+    )  # fmt: skip
 
 
 def test_what_a_caller_without_source_does_with_what_a_module_returns_is_unknown():

@@ -44,7 +44,7 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
             facts.append(say("made_in", function=recorded, at=named(target)))
     elif kind == "inside" and _is_of_library(function, target):
         cause = "inside.library"
-    if kind == "number" and text.rstrip("()").endswith("tolist"):
+    if kind == "number" and gives_list(text):
         cause = "number.list"
     inside = converted(text) if kind == cause == "number" else ""
     if inside and inside != own_name(source.name):
@@ -61,6 +61,15 @@ def cut_finding(flow: Dataflow, cut: Cut, chain: tuple[str, ...] = ()) -> Findin
         converted=f"`{inside}`",
     )  # fmt: skip
     return replace(found, remedy=flat) if kind == "inside" and flat else found
+
+
+def gives_list(text: str) -> bool:
+    """Does a text that converts a value into numbers give a list of them?
+
+    >>> gives_list("u.tolist()"), gives_list("[float(e) for e in u]"), gives_list("u.item()")
+    (True, True, False)
+    """
+    return text.rstrip("()").endswith("tolist") or text.startswith("[")
 
 
 def converted(text: str) -> str:

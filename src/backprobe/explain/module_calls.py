@@ -9,7 +9,7 @@ from backprobe.cuts.cutting_operations import Use, parsed, use_of
 from backprobe.cuts.lines import line_of
 from backprobe.cuts.mentions import DIFFERENTIATED, NO_NUMBERS
 from backprobe.cuts.missing_edges import Dataflow
-from backprobe.explain.cut_findings import converted
+from backprobe.explain.cut_findings import converted, gives_list
 from backprobe.explain.text import finding, say
 from backprobe.findings.phrasing import listed, location
 from backprobe.findings.report import Finding
@@ -30,7 +30,7 @@ def of_call(flow: Dataflow, name: str, call: ModuleCall) -> Finding:
     if use.kind in ("", NO_NUMBERS, DIFFERENTIATED):
         return said(flow, "cut_later", name, call)
     inside = converted(use.text) if use.kind == "number" else ""
-    is_list = use.kind == "number" and use.text.rstrip("()").endswith("tolist")
+    is_list = use.kind == "number" and gives_list(use.text)
     code = "number.list" if is_list else "number.of" if inside and inside != call.text else use.kind
     return said(flow, code, name, call, use=use, converted=f"`{inside}`")
 
