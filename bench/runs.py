@@ -3,12 +3,13 @@
     python bench/runs.py
 
 The numbers are those of 200 names with values and gradients, ten columns each, drawn at random; counts are as most
-tensors have them, all finite. Beside it stands what the floor is: the same bytes written to a file of their own and
-read back as one array, of which one row is taken.
+tensors have them, all finite. Beside it stand the same numbers as one blob a step in a table of SQLite, and the floor:
+the same bytes written to a file of their own and read back as one array, of which one row is taken.
 """
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import tempfile
 import time
@@ -35,12 +36,13 @@ def main(numbers: int) -> None:
     print(f"{steps:,} steps of {len(rows)} rows: {steps * made[0].size:,} numbers")
     with tempfile.TemporaryDirectory() as folder:
         run, plain = Path(folder) / "run", Path(folder) / "plain"
-        took = _seconds(lambda: _write(run, rows, made, steps))
+        rate = _rate(steps * made[0].size, lambda: _write(run, rows, made, steps))
         size = sum(one.stat().st_size for one in run.iterdir())
-        rate = steps * made[0].size / took / 1e6
-        print(f"  appended, a commit each {EVERY} steps      {rate:6.0f} M numbers/s, {size >> 20} MB")
-        took = _seconds(lambda: _write_plain(plain, made, steps))
-        print(f"  floor: the same to a plain file         {steps * made[0].size / took / 1e6:6.0f} M numbers/s")
+        print(f"  appended, a commit each {EVERY} steps      {rate}, {size >> 20} MB")
+        rate = _rate(steps * made[0].size, lambda: _write_blobs(Path(folder) / "blobs", made, steps))
+        print(f"  beside: a plain SQLite blob a step      {rate}")
+        rate = _rate(steps * made[0].size, lambda: _write_plain(plain, made, steps))
+        print(f"  floor: the same to a plain file         {rate}")
         opened = bp.open_run(run)
         _show("opened, and its steps counted", lambda: len(bp.open_run(run).steps))
         _show("one name over all steps", lambda: opened.series("h.100.attn", "grad.rms"))
@@ -87,10 +89,31 @@ def _write(folder: Path, rows: list[RowKey], made: list[Any], steps: int) -> Non
     writer.close()
 
 
+def _write_blobs(file: Path, made: list[Any], steps: int) -> None:
+    connection = sqlite3.connect(file, isolation_level=None)
+    for setting in ("page_size = 16384", "journal_mode = WAL", "synchronous = NORMAL"):
+        connection.execute(f"PRAGMA {setting}")
+    connection.execute("CREATE TABLE steps (id INTEGER PRIMARY KEY, data BLOB)")
+    for first in range(0, steps, EVERY):
+        connection.execute("BEGIN")
+        for number in range(first, min(first + EVERY, steps)):
+            connection.execute("INSERT INTO steps VALUES (?, ?)", (number, made[number % len(made)].tobytes()))
+        connection.execute("COMMIT")
+    connection.close()
+
+
 def _write_plain(file: Path, made: list[Any], steps: int) -> None:
     with file.open("wb") as opened:
         for number in range(steps):
             opened.write(made[number % len(made)].tobytes())
+
+
+def _rate(numbers: int, work: Callable[[], Any]) -> str:
+    """Millions of numbers a second, of time that passes and of processor time."""
+    started, busy = time.perf_counter(), time.process_time()
+    work()
+    passed, busy = time.perf_counter() - started, time.process_time() - busy
+    return f"{numbers / passed / 1e6:6.0f} M numbers/s, {numbers / busy / 1e6:6.0f} M per second of processor time"
 
 
 def _seconds(work: Callable[[], Any]) -> float:

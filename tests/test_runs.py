@@ -124,6 +124,40 @@ def test_a_run_that_is_open_shows_what_is_written_next(tmp_path, chunk, open_at_
     one.close()
 
 
+@pytest.mark.parametrize("every", [1, 100])
+def test_steps_without_a_row(tmp_path, every):
+    """As those that a scaler skips before anything is measured: alone in a chunk, and in none."""
+    one = writer(tmp_path)
+    for number in range(1100):
+        one.append(step(number, 0, skipped=True))
+        if number % every == 0:
+            one.commit()
+    with bp.open_run(tmp_path) as run:
+        assert (len(run.skipped), run.names, [*run.at(0)], [*run.at(1000)]) == (1100 - (1099 % every), [], [], [])
+    one.close()
+    with bp.open_run(tmp_path) as run:
+        assert (len(run.skipped), [*run.at(0)], [*run.at(1099)]) == (1100, [], [])
+
+
+def test_many_steps_at_once_are_written_once(tmp_path):
+    """Where a chunk is nearly full of what is acknowledged together, its steps need no blobs of their own."""
+    one = writer(tmp_path)
+    one.add_rows(rows([f"h.{at}" for at in range(200)]))
+    assert 100 < layout.steps_in_chunk(400) < 200
+    for number in range(1, 301):
+        one.append(layout.StepData(number, numpy.full((10, 400), float(number))))
+        if number % 100 == 0:  # as flush_every= is by default
+            one.commit()
+            assert one.connection.execute("SELECT count(*) FROM steps").fetchone() == (0,)
+    one.append(layout.StepData(301, numpy.full((10, 400), 301.0)))  # and few as they come
+    one.commit()
+    assert one.connection.execute("SELECT count(*) FROM steps").fetchone() == (1,)
+    with bp.open_run(tmp_path) as run:
+        assert run.series("h.7", "grad.sum")[1].tolist() == [float(number) for number in range(1, 302)]
+        assert run.grid("value.max")[2][5].tolist() == [float(number) for number in range(1, 302)]
+    one.close()
+
+
 # ranks
 
 
@@ -148,6 +182,27 @@ def test_ranks_add_up_and_what_is_the_same_in_each_counts_once(tmp_path, chunk, 
         _, _, grid = run.grid("grad.sum")
         assert grid[0, 1] == pytest.approx(sum(part[6] for part in parts))
         assert run.at(1)["w"]["param.sum"] == run.series("w", "param.sum")[1][1] == matrix(1, 2)[6, 1]
+
+
+@pytest.mark.parametrize("chunk_of", [3, 1000])
+def test_ranks_whose_names_are_in_another_order_or_missing(tmp_path, chunk_of, monkeypatch):
+    """Rows are found by name, whether they lie in a regular order or not."""
+    monkeypatch.setattr(layout, "MOST_STEPS", chunk_of)
+    names = [f"h.{at}" for at in range(12)]
+    orders = [names, names[::-1], names[3:] + names[:2], names[1::2]]
+    for rank, own in enumerate(orders):
+        one = writer(tmp_path, rank)
+        one.add_rows(rows(own, ["grad"]))
+        for number in range(7):
+            data = matrix(0, len(own))
+            data[6] = [100 ** (rank % 2) * (names.index(name) + number) for name in own]
+            one.append(layout.StepData(number, data))
+        one.close()
+    with bp.open_run(tmp_path) as run:
+        found, steps, grid = run.grid("grad.sum")
+        for name, numbers in zip(found, grid, strict=True):
+            weight = sum(100 ** (rank % 2) for rank, own in enumerate(orders) if name in own)
+            assert numbers.tolist() == [weight * (names.index(name) + number) for number in range(7)]
 
 
 def test_a_run_of_more_ranks_than_a_process_may_open(tmp_path):

@@ -19,8 +19,9 @@ from asked import message
 from backprobe.record.exponents import exponents
 from backprobe.storage.runs import layout
 from commands import printed, python
-from written_runs import fill, matrix, rms, rows, step, writer
+from written_runs import fill, matrix, rows, step, writer
 
+KILLED = str(Path(__file__).parent / "killed_writers.py")
 WRITING = """
     import sys
     sys.path.insert(0, {tests!r})
@@ -44,21 +45,8 @@ def source(folder, every=1):
 
 @pytest.mark.parametrize("every", [1, 5])
 def test_nothing_that_was_acknowledged_is_lost_by_kill(tmp_path, every):
-    pauses, acknowledged = random.Random(every), -1
-    for _ in range(5):  # each goes on where the last was killed
-        killed = subprocess.Popen([sys.executable, "-c", source(tmp_path, every)], stdout=subprocess.PIPE, text=True)
-        for _ in range(pauses.randrange(1, 12)):
-            acknowledged = int(killed.stdout.readline())
-        time.sleep(pauses.random() / 200)
-        killed.send_signal(signal.SIGKILL)
-        acknowledged = max([acknowledged, *map(int, killed.stdout.read().split())])
-        killed.wait()
-        killed.stdout.close()
-        with bp.open_run(tmp_path) as run:
-            steps, found = run.series("b", "grad.rms")
-            assert steps.tolist() == list(range(len(steps)))
-            assert len(steps) > acknowledged
-            assert found.tolist() == [rms(step(number, 2), 1) for number in range(len(steps))]
+    killing = python(KILLED, str(tmp_path), "25", str(every))
+    assert printed(killing) == "25 kills, nothing acknowledged lost\n"
 
 
 def test_another_process_cannot_write_the_same_run(tmp_path):

@@ -98,7 +98,10 @@ def merge_columns(into: Mapping[str, Numbers], other: Mapping[str, Numbers], whe
     """Merge arrays of many rows, column by column, into the first, at ``where``."""
     for column, numbers in other.items():
         join = {"min": numpy.minimum, "max": numpy.maximum}.get(column, numpy.add)
-        into[column][where] = join(into[column][where], numbers)
+        held = into[column][where]
+        join(held, numbers, out=held)
+        if not numpy.may_share_memory(held, into[column]):  # a copy, since the places are irregular
+            into[column][where] = held
 
 
 # what is read of them

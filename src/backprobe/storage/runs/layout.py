@@ -20,7 +20,7 @@ newest steps.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -77,9 +77,6 @@ class StepData:
     skipped: bool = False
     exponents: Mapping[int, Exponents] = field(default_factory=dict)  # by place, where they were taken
 
-    def info(self) -> NDArray[Any]:
-        return numpy.array([(self.step, self.time, self.backwards, self.skipped)], INFO)
-
 
 @dataclass(frozen=True)
 class Attempt:
@@ -95,6 +92,11 @@ class Attempt:
 
 def file_of(folder: Path, rank: int) -> Path:
     return folder / FILE.format(rank)
+
+
+def info_of(steps: Iterable[StepData]) -> NDArray[Any]:
+    """What is known of these steps."""
+    return numpy.array([(one.step, one.time, one.backwards, one.skipped) for one in steps], INFO)
 
 
 def column_id(chunk: int, column: str) -> int:
@@ -123,24 +125,35 @@ SEAL = numpy.dtype("<u8")
 SEED = numpy.uint64(0x9E3779B97F4A7C15)  # so that zeros all over do not fit
 
 
-def seals(rows: NDArray[Any]) -> NDArray[numpy.uint64]:
+def seals(rows: NDArray[Any], into: NDArray[numpy.uint64] | None = None) -> NDArray[numpy.uint64]:
     """A sum of the bits of each row, whose numbers have eight bytes."""
-    bits = numpy.ascontiguousarray(rows).view(SEAL).reshape(len(rows), -1)
-    return numpy.asarray(bits.sum(axis=1, dtype=SEAL) + SEED)
+    found = _by_row(rows, SEAL).sum(axis=1, dtype=SEAL, out=into)
+    found += SEED
+    return numpy.asarray(found)
 
 
-def sealed(rows: NDArray[Any]) -> bytes:
-    """Rows of numbers as a blob: the sums of all rows, and then the rows."""
-    return seals(rows).tobytes() + rows.tobytes()
+def sealed(rows: NDArray[Any]) -> memoryview:
+    """Rows of numbers as a blob, in whichever order they lie: the sums of all rows, and then the rows."""
+    blob = numpy.empty(len(rows) + rows.nbytes // SEAL.itemsize, SEAL)
+    numbers = blob[len(rows) :].view(rows.dtype).reshape(rows.shape)
+    numbers[...] = rows
+    seals(numbers, blob[: len(rows)])
+    return blob.data
 
 
 def unsealed(blob: bytes, height: int, dtype: Any = numpy.float64) -> NDArray[Any]:
     """The rows of a blob. Raises ValueError where they are not what was written."""
     found = numpy.frombuffer(blob, SEAL, height)
-    rows = numpy.frombuffer(blob, dtype, offset=height * SEAL.itemsize).reshape(height, -1)
-    if not numpy.array_equal(found, seals(rows)):
+    rows = _by_row(numpy.frombuffer(blob, dtype, offset=height * SEAL.itemsize), dtype, height)
+    if (found != seals(rows)).any():
         raise ValueError("its numbers are not those that were written: their checksum differs")
     return rows
+
+
+def _by_row(numbers: NDArray[Any], dtype: Any, height: int | None = None) -> NDArray[Any]:
+    """The same bytes as so many rows of numbers, or as many as there are."""
+    rows = len(numbers) if height is None else height
+    return numpy.asarray(numbers.view(dtype).reshape(rows, -1 if rows else 0))
 
 
 def unsealed_row(read: Callable[[int, int], bytes], size: int, height: int, place: int) -> NDArray[numpy.float64]:

@@ -23,7 +23,7 @@ from backprobe.record.statistics import (
     statistic,
 )
 from backprobe.storage.runs.layout import FILE, Attempt, Matrix, RowKey, nothing
-from backprobe.storage.runs.reader import RankFile
+from backprobe.storage.runs.reader import Named, RankFile
 
 LOGGED = "logged"
 """The kind of numbers that the program logs itself, and the field that shows them."""
@@ -42,8 +42,8 @@ def open_ranks(folder: Path, asked: str) -> RunReader:
     }  # fmt: skip
     if not found:
         raise _no_run(folder, asked)
-    kept_open = len(found) <= MOST_OPEN
-    return RunReader({rank: RankFile(found[rank], asked, kept_open) for rank in sorted(found)})
+    kept_open, named = len(found) <= MOST_OPEN, Named()
+    return RunReader({rank: RankFile(found[rank], asked, kept_open, named) for rank in sorted(found)})
 
 
 def _no_run(folder: Path, asked: str) -> BadRun:
@@ -73,9 +73,12 @@ class RunReader:
 
     def rows(self) -> dict[Key, RowKey]:
         """All rows, by name and kind, in the order of the model."""
-        found: dict[Key, RowKey] = {}
+        found, last = dict[Key, RowKey](), None
         for rank in self.ranks.values():
-            found |= {key: row for key, row in rank.index().keys.items() if key not in found}
+            keys = rank.index().keys
+            if keys is not last:
+                found |= {key: row for key, row in keys.items() if key not in found}
+            last = keys
         return found
 
     def parameters(self) -> dict[str, None]:
@@ -109,14 +112,13 @@ class RunReader:
             info, found = only.columns(keys, wanted)
             return info["step"], found
         steps = self.info()["step"]
-        wanted = list(dict.fromkeys(("count", *wanted)))
-        total = {column: nothing((len(rows), len(steps)), column) for column in wanted}
         is_once = numpy.array([row.merge == "once" for row in rows], bool)
+        wanted = list(dict.fromkeys(["count"] * bool(is_once.any()) + [*wanted]))
+        total = {column: nothing((len(rows), len(steps)), column) for column in wanted}
         for rank in self.ranks.values():
-            info, found = rank.columns(keys, wanted)
-            if numpy.array_equal(info["step"], steps):  # as nearly always
-                _add(total, found, slice(None), is_once)
+            if not is_once.any() and rank.merge_into(total, keys, steps):  # as nearly always
                 continue
+            info, found = rank.columns(keys, wanted)
             at = numpy.searchsorted(steps, info["step"])
             is_known = at < len(steps)
             is_known[is_known] = steps[at[is_known]] == info["step"][is_known]  # not those written since

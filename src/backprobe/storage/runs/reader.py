@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,23 @@ import numpy
 from numpy.typing import NDArray
 
 from backprobe.record.exponents import Exponents
-from backprobe.record.statistics import COLUMNS
-from backprobe.storage.runs.layout import INFO, Attempt, Matrix, RowKey, column_id, nothing, unsealed, unsealed_row
+from backprobe.record.statistics import COLUMNS, merge_columns
+from backprobe.storage.runs.layout import (
+    INFO,
+    Attempt,
+    Matrix,
+    RowKey,
+    blank,
+    column_id,
+    nothing,
+    unsealed,
+    unsealed_row,
+)
 from backprobe.storage.runs.opening import not_a_run, opened
 from backprobe.storage.schema import UNFIT
 
+Places = dict[int, dict[tuple[str, str], int]]  # by attempt, of name and kind
+Keys = dict[tuple[str, str], RowKey]
 FEW = 8  # rows: so many are read one by one from a chunk, and more with all that lies between
 
 
@@ -39,13 +53,31 @@ class Index:
 
     at: Any = None
     attempts: list[Attempt] = field(default_factory=list)
-    places: dict[int, dict[tuple[str, str], int]] = field(default_factory=dict)  # by attempt, of name and kind
-    keys: dict[tuple[str, str], RowKey] = field(default_factory=dict)  # of all attempts, the last first
+    places: Places = field(default_factory=dict)
+    keys: Keys = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     stored: list[Stored] = field(default_factory=list)
     info: NDArray[Any] = field(default_factory=lambda: numpy.empty(0, INFO))  # of each step that is read, by number
     attempt_of: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # of each such step
     chosen: NDArray[numpy.int64] = field(default_factory=lambda: numpy.empty(0, numpy.int64))  # where it is stored
+    is_plain: bool = True  # are all steps that are stored read, in their order?
+
+
+class Named:
+    """The rows of a file, made once for all files that have the same: most ranks do."""
+
+    def __init__(self) -> None:
+        self.last: list[Any] | None = None
+
+    def of(self, named: list[Any]) -> tuple[Places, Keys]:
+        """The places of rows by attempt, and what they are about, of all attempts, the last first."""
+        if named != self.last:
+            self.last, self.places, self.keys = named, Places(), Keys()
+            for attempt, place, *key in named:
+                one = RowKey(*key)
+                self.places.setdefault(attempt, {})[one.name, one.kind] = place
+                self.keys.setdefault((one.name, one.kind), one)
+        return self.places, self.keys
 
 
 class RankFile:
@@ -54,8 +86,8 @@ class RankFile:
     Where it is one of very many, it is not ``kept_open``: a process may open about a thousand files.
     """
 
-    def __init__(self, path: Path, asked: str, kept_open: bool = True) -> None:
-        self.path, self.asked, self.kept_open = path, asked, kept_open
+    def __init__(self, path: Path, asked: str, kept_open: bool = True, named: Named | None = None) -> None:
+        self.path, self.asked, self.kept_open, self.named = path, asked, kept_open, named or Named()
         self.how = ""
         self._index = Index()
         self._closing: weakref.finalize[Any, Any] | None = None
@@ -100,8 +132,12 @@ class RankFile:
         """Another value when the file has been written."""
         if self.kept_open:
             return None  # the connection knows
-        log = self.path.with_name(self.path.name + "-wal")
-        return [(one.stat().st_mtime_ns, one.stat().st_size) for one in (self.path, log) if one.exists()]
+        found = []
+        for ending in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                stat = os.stat(f"{self.path}{ending}")
+                found.append((stat.st_mtime_ns, stat.st_size))
+        return found
 
     def _refresh(self, changed: Any) -> None:
         run = self.connection.execute
@@ -111,10 +147,8 @@ class RankFile:
             return
         index = Index(now)
         index.attempts = [Attempt.of(*row) for row in run("SELECT attempt, facts FROM attempts ORDER BY attempt")]
-        for attempt, place, *key in run("SELECT * FROM rows ORDER BY attempt DESC, place"):
-            one = RowKey(*key)
-            index.places.setdefault(attempt, {})[one.name, one.kind] = place
-            index.keys.setdefault((one.name, one.kind), one)
+        named = run("SELECT attempt, place, name, kind, merge FROM rows ORDER BY attempt DESC, place").fetchall()
+        index.places, index.keys = self.named.of(named)
         index.aliases = dict(run("SELECT alias, name FROM aliases ORDER BY attempt"))
         index.stored = self._stored()
         _choose(index)
@@ -137,34 +171,55 @@ class RankFile:
         with self.reading() as index:
             size = sum(len(one.info) for one in index.stored)
             found = {column: nothing((len(keys), size), column) for column in wanted}
-            rows: dict[int, Rows] = {}
-            at = 0
-            for one in index.stored:
-                if one.attempt not in rows:
-                    rows[one.attempt] = Rows.of(keys, index.places.get(one.attempt, {}))
-                self._read(
-                    one, rows[one.attempt], {name: into[:, at : at + len(one.info)] for name, into in found.items()}
-                )
-                at += len(one.info)
-            if not numpy.array_equal(index.chosen, numpy.arange(size)):
+            for column, to, at, numbers in self._parts(index, keys, wanted):
+                found[column][to, at] = numbers
+            if not index.is_plain:
                 found = {column: numbers[:, index.chosen] for column, numbers in found.items()}
             return index.info, found
 
-    def _read(self, stored: Stored, rows: Rows, into: Mapping[str, Matrix]) -> None:
-        """Read some rows of steps that lie together."""
+    def merge_into(
+        self, total: Mapping[str, Matrix], keys: Sequence[tuple[str, str]], steps: NDArray[numpy.int64]
+    ) -> bool:
+        """Merge its rows into matrices of rows × steps, if it has these steps once each; else nothing is done."""
+        with self.reading() as index:
+            if not index.is_plain or not numpy.array_equal(index.info["step"], steps):
+                return False
+            for column, to, at, numbers in self._parts(index, keys, [*total]):
+                merge_columns(total, {column: numbers}, (to, at))
+            return True
+
+    def _parts(
+        self, index: Index, keys: Sequence[tuple[str, str]], wanted: Sequence[str]
+    ) -> Iterator[tuple[str, Any, slice, Matrix]]:
+        """Some rows of all steps, as they lie together: a column, which of these rows, at which of all steps, numbers.
+
+        The numbers of rows that do not change are there once.
+        """
+        rows: dict[int, Rows] = {}
+        end = 0
+        for one in index.stored:
+            if one.attempt not in rows:
+                rows[one.attempt] = Rows.of(keys, index.places.get(one.attempt, {}))
+            at = slice(end, end := end + len(one.info))
+            for column, to, numbers in self._read(one, rows[one.attempt], wanted):
+                yield column, to, at, numbers
+
+    def _read(self, stored: Stored, rows: Rows, wanted: Sequence[str]) -> Iterator[tuple[str, Any, Matrix]]:
+        """Some rows of steps that lie together."""
         if not stored.is_chunk:
             matrix = self._step(stored)
             rows = rows.below(matrix.shape[1])
-            for column, numbers in into.items():
-                numbers[rows.to, 0] = matrix[COLUMNS.index(column)][rows.places]
+            for column in wanted:
+                yield column, rows.to, matrix[COLUMNS.index(column)][rows.places][:, None]
             return
         rows = rows.below(stored.height)
-        for column, numbers in into.items():
+        for column in wanted:
             if len(rows.to) > FEW:
-                numbers[rows.to] = self._column(stored, column)[rows.places]
+                to, places = rows.regular
+                yield column, to, self._column(stored, column)[places]
             else:
-                for to, place in zip(rows.to, rows.places, strict=True):
-                    numbers[to] = self._one_row(stored, column, int(place))
+                for number, place in zip(rows.to, rows.places, strict=True):
+                    yield column, slice(number, number + 1), self._one_row(stored, column, int(place))
 
     def _step(self, stored: Stored) -> Matrix:
         data = self.connection.execute("SELECT data FROM steps WHERE id = ?", (stored.id,)).fetchone()[0]
@@ -223,7 +278,9 @@ class RankFile:
         """Columns × rows of one of the steps that lie together."""
         if not stored.is_chunk:
             return self._step(stored)
-        columns = [self._column(stored, column) for column in COLUMNS]
+        columns = [self._column(stored, column) for column in COLUMNS if stored.height]
+        if not columns:
+            return blank(0)
         return numpy.stack([column[:, within if column.shape[1] > 1 else 0] for column in columns])
 
 
@@ -246,6 +303,19 @@ class Rows:
         there = self.places < height
         return Rows(self.to[there], self.places[there])
 
+    @cached_property
+    def regular(self) -> tuple[Any, Any]:
+        """Both as slices where they can be: nothing need be copied to take these."""
+        return _regular(self.to), _regular(self.places)
+
+
+def _regular(numbers: NDArray[numpy.int64]) -> Any:
+    """Numbers as a slice, where each is as much more than the one before."""
+    step = int(numbers[1] - numbers[0]) if len(numbers) > 1 else 1
+    if not len(numbers) or step < 1 or (numpy.diff(numbers) != step).any():
+        return numbers
+    return slice(int(numbers[0]), int(numbers[-1]) + 1, step)
+
 
 def _choose(index: Index) -> None:
     """Of a step that several attempts made, the last is read."""
@@ -253,7 +323,9 @@ def _choose(index: Index) -> None:
         return
     info = numpy.concatenate([one.info for one in index.stored])
     attempts = numpy.repeat([one.attempt for one in index.stored], [len(one.info) for one in index.stored])
-    order = numpy.lexsort((attempts, info["step"]))
-    steps = info["step"][order]
+    steps = info["step"]
+    index.is_plain = bool((steps[1:] > steps[:-1]).all())
+    order = numpy.arange(len(steps)) if index.is_plain else numpy.lexsort((attempts, steps))
+    steps = steps[order]
     index.chosen = order[numpy.append(steps[1:] != steps[:-1], True)]
     index.info, index.attempt_of = info[index.chosen], attempts[index.chosen]

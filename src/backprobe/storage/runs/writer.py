@@ -25,6 +25,7 @@ from backprobe.storage.runs.layout import (
     blank,
     column_id,
     file_of,
+    info_of,
     sealed,
     steps_in_chunk,
     unsealed,
@@ -120,7 +121,8 @@ class RunWriter:
         """
         height = self.height + len(self.new_rows)
         size, waiting = steps_in_chunk(height), [*self.tail, *self.pending]
-        old = len(waiting) - (0 if is_last else len(waiting) % size)
+        is_all = is_last or 2 * len(self.pending) >= size  # so many at once are written once
+        old = len(waiting) if is_all else len(waiting) - len(waiting) % size
         written = waiting[old:] if old else self.pending
         run = self.connection.execute
         run("BEGIN IMMEDIATE")
@@ -159,7 +161,7 @@ class RunWriter:
         self.connection.executemany(
             "INSERT INTO steps VALUES (?, ?, ?, ?)",
             [
-                (at, self.attempt, sealed(one.info()[None]), sealed(one.matrix))
+                (at, self.attempt, sealed(info_of([one])[None]), sealed(one.matrix))
                 for at, one in enumerate(steps, self.next_id)
             ],
         )
@@ -175,14 +177,15 @@ class RunWriter:
         )
 
     def _write_chunk(self, chunk: int, steps: Sequence[StepData], height: int) -> None:
-        info = numpy.concatenate([one.info() for one in steps])
-        together = numpy.stack([_of_height(one.matrix, height) for one in steps], axis=2)  # columns × rows × steps
+        matrices = [_of_height(one.matrix, height) for one in steps]
         self.connection.execute(
-            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", (chunk, self.attempt, len(steps), height, sealed(info[None]))
+            "INSERT INTO chunks VALUES (?, ?, ?, ?, ?)",
+            (chunk, self.attempt, len(steps), height, sealed(info_of(steps)[None])),
         )
-        for column, numbers in zip(COLUMNS, together, strict=True):
-            kept = numbers[:, :1] if (numbers == numbers[:, :1]).all() else numbers
-            self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), sealed(kept)))
+        for at, column in enumerate(COLUMNS):
+            numbers = numpy.stack([matrix[at] for matrix in matrices])  # steps × rows
+            kept = numbers[:1] if (numbers == numbers[0]).all() else numbers
+            self.connection.execute("INSERT INTO columns VALUES (?, ?)", (column_id(chunk, column), sealed(kept.T)))
 
     def close(self) -> None:
         """Commit, and let others write. Where nobody reads at this moment, the file needs no log from now on."""
