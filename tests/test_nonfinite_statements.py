@@ -169,7 +169,7 @@ def inf_within_a_power(x):
 ])  # fmt: skip
 def test_what_a_zero_gradient_meets(program, why, explained):
     report = explained(program, tensor([0.0, 2.0]))
-    assert report.of_kind("born")[0].fields["why"] == "written_out"
+    assert "it is written there" in str(report)
     assert [one.fields["why"] for one in report.of_kind("born_backward")] == [why]
 
 

@@ -85,6 +85,13 @@ class Arrays(Protocol):
     @abstractmethod
     def to_text(self, tensor: Any) -> str: ...
 
+    def evaluate(self, operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> Any:
+        """What a function of the framework that only computes gives, of NumPy arrays and as such.
+
+        None where none is known by that name, or it takes other arguments.
+        """
+        return None
+
     # sums of several outputs
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy
 
+from backprobe.backends.jax import evaluation
 from backprobe.backends.jax.tensors import describe, is_array
 from backprobe.backends.numpy import HostArrays
 from backprobe.backends.tensors import Arrays
@@ -21,6 +22,7 @@ class JaxArrays(HostArrays):
 
     is_tensor = staticmethod(is_array)
     describe = staticmethod(describe)
+    evaluate = staticmethod(evaluation.evaluate)
 
     def version(self, tensor: Any) -> int | None:
         return 0  # arrays keep their contents

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from backprobe.backends.facts import Summary
 from backprobe.backends.numpy import DTYPES, HostArrays
+from backprobe.backends.tensorflow import evaluation
 from backprobe.backends.tensorflow.tensors import describe, plain, read
 from backprobe.errors import NotSaved
 
@@ -22,6 +23,7 @@ class TensorflowArrays(HostArrays):
         return plain(value) is not None
 
     describe = staticmethod(describe)
+    evaluate = staticmethod(evaluation.evaluate)
 
     def to_host(self, tensor: Any) -> Any:
         held = plain(tensor)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.torch import nonfinite, summaries, tensors
+from backprobe.backends.torch import evaluation, nonfinite, summaries, tensors
 
 
 class TorchArrays(Arrays):
@@ -25,6 +25,7 @@ class TorchArrays(Arrays):
     to_text = staticmethod(tensors.to_text)
     encode = staticmethod(tensors.encode)
     decode = staticmethod(tensors.decode)
+    evaluate = staticmethod(evaluation.evaluate)
 
     def weighted(self, terms: Sequence[tuple[float | None, Any]]) -> Any:
         return super().weighted(sorted(terms, key=lambda term: term[1].layout is not torch.strided))  # dense + sparse

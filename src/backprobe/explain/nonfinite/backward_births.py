@@ -12,7 +12,7 @@ import numpy
 from backprobe.explain.nonfinite import mechanism
 from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.forward_births import ForwardPass, Moment
-from backprobe.explain.nonfinite.sources import applied_to
+from backprobe.explain.nonfinite.sources import applied_to, parsed
 from backprobe.explain.nonfinite.states import RECORDED, WORDS, State, of_numbers
 from backprobe.explain.nonfinite.terms import Term, known_as
 from backprobe.explain.nonfinite.text import MOST, Mechanism, born, finding, given, say, scaled, see_inside
@@ -21,6 +21,7 @@ from backprobe.findings.report import Finding
 from backprobe.record.entries import GradStatus
 from backprobe.record.graph import Graph, reached
 from backprobe.record.names import split, strip
+from backprobe.source.sites import operation as operation_of
 
 WRITTEN_AS = {"reciprocal": ("div",), "pow": ("square",), "sigmoid": ("log_sigmoid",)}
 """How programs write operations that autograd has another name for."""
@@ -103,8 +104,16 @@ class BackwardPass:
         if applied is None:
             return ""
         recorded, unknown = applied
+        if any(self._are_spelled_alike(one, wrt) for one in recorded):  # atan2(x - x, x - x)
+            return entry.op
         may_be_unnamed = self.entries[wrt].source is None and bool(set(unknown) - self._unselected)
         return entry.op if wrt in recorded or may_be_unnamed else ""
+
+    def _are_spelled_alike(self, one: int, other: int) -> bool:
+        """Are two values parts of one statement that read the same, of which a text can mean but one?"""
+        sources = [self.entries[at].source for at in (one, other)]
+        places = {None if source is None else (source.file, source.line, source.expression) for source in sources}
+        return len(places) == 1 and None not in places and bool(sources[0] and sources[0].expression)
 
     @cached_property
     def _unselected(self) -> Set[str]:
@@ -373,7 +382,8 @@ class BackwardPass:
             found = self._branch(at, behind, birth, part)
             if found is not None:
                 branch, where = found
-                name = shorten(where.text).partition("(")[0].rpartition(".")[2]
+                tree = parsed(where.text)
+                name = where.text if tree is None else operation_of(tree)
                 return [say("masked", branch=shorten(branch.text), where=name + self.known.at_line(at))]
         return []
 

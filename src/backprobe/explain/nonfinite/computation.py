@@ -7,7 +7,7 @@ either way. Nothing is said of a line whose evaluation does not give the NaN and
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +21,28 @@ Array = Any
 PASSING = frozenset({"item", "detach", "clone", "contiguous", "data", "stop_gradient", "identity"})
 
 
-class Computation:
-    """One term, with the numbers of its parts. ``numbers`` gives those of an entry, in the type that they had."""
+def _is_written_out(term: Term) -> bool:
+    """Is it a number that the program spells, as ``float("inf")``?"""
+    return all(one.op or one.is_constant for one in term) and not any(one.at is not None for one in term)
 
-    def __init__(self, term: Term, numbers: Callable[[int], Array], result: Array, framework: str) -> None:
+
+def unknown_to_numpy(operation: str, args: Sequence[Any], words: Mapping[str, Any]) -> None:
+    """Nothing is known of an operation that NumPy does not have."""
+
+
+class Computation:
+    """One term, with the numbers of its parts. ``numbers`` gives those of an entry, in the type that they had.
+
+    ``others`` evaluates the framework's own functions, where NumPy has none that does the same.
+    """
+
+    def __init__(
+        self, term: Term, numbers: Callable[[int], Array], result: Array, framework: str,
+        others: Callable[[str, Sequence[Any], Mapping[str, Any]], Any] = unknown_to_numpy,
+    ) -> None:  # fmt: skip
         self.term = term
         self.result: Array = None if result is None else numpy.asarray(result)
-        self._numbers, self._framework = numbers, framework
+        self._numbers, self._framework, self._others = numbers, framework, others
         self._known: dict[Term, Array] = {}  # terms are compared by identity, and kept alive here
 
     def value(self, term: Term) -> Array:
@@ -46,15 +61,17 @@ class Computation:
         words = {word: self.value(one) for word, one in term.keywords.items()}
         unknown = [one for one in term.inputs if self.value(one) is None and not one.is_constant]
         large = [one for one in args if getattr(one, "size", 0) > arithmetic.MOST]
-        is_called_otherwise = isinstance(function, numpy.ufunc) and (words or len(args) != function.nin)
-        if function is None or unknown or large or is_called_otherwise:
+        if unknown or large:
             return None
-        try:
-            with numpy.errstate(all="ignore"), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
+        is_called_otherwise = isinstance(function, numpy.ufunc) and (words or len(args) != function.nin)
+        with numpy.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if function is None or is_called_otherwise:
+                return self._others(term.op, args, words)
+            try:
                 made = function(*args, **words)
-        except (TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError):
-            return None  # not as it is called there
+            except (TypeError, ValueError, IndexError, AttributeError, OverflowError, ZeroDivisionError):
+                return self._others(term.op, args, words)  # not as NumPy calls it
         is_plain = all(isinstance(one, int | float) for one in args)  # computed before any array: in Python's precision
         return made.item() if is_plain and isinstance(made, numpy.generic) else made
 
@@ -111,7 +128,8 @@ class Computation:
         """The parts that are worse than what they are computed from, as they are evaluated; none where not known."""
         if not self.is_reproduced and not any(map(self._absorbed, self.term.inputs)):
             return []
-        return list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
+        found = list({one.text: one for one in reversed([*self._births(self.term, None)])}.values())[::-1]
+        return sorted(found, key=_is_written_out)  # last: `x * inf` is 0 · Inf where x is 0
 
     def _absorbed(self, term: Term) -> bool:
         return self.term.op in arithmetic.ABSORBING and self.value(self.term) is None and self.is_bad(term)

@@ -153,13 +153,13 @@ class Evidence:
             result, read = self.numbers(at), lambda one: self.typed(one, self.numbers(one))
             over = self._dimensions(self.direct[at][0]) if op in OVER_DIMENSIONS and result is not None else ()
             terms = [Term(op, tuple(inputs), words, text=text) for words in over]
-            yield from (one for one in terms if Computation(one, read, result, self.record.framework).is_equal)
+            yield from (one for one in terms if self._evaluated(one, read, result).is_equal)
             yield Term(op, tuple(inputs), text=text)
         elif op and 1 <= len(inputs) <= 2:
             result, read = self.numbers(at), lambda one: self.typed(one, self.numbers(one))
             for args in (inputs, inputs[::-1]) if len(inputs) == 2 else (inputs * 2,):
                 term = Term(op, tuple(args), text=text)
-                if Computation(term, read, result, self.record.framework).is_equal:
+                if self._evaluated(term, read, result).is_equal:
                     yield term
 
     def _dimensions(self, at: int) -> Iterator[dict[str, Term]]:
@@ -171,9 +171,10 @@ class Evidence:
     def computation(self, at: int, numbers: Callable[[int], Any] | None = None) -> Computation:
         """The same with numbers, which are those that are recorded unless others are given."""
         read = numbers or self.numbers
-        return Computation(
-            self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)), self.record.framework
-        )
+        return self._evaluated(self.term(at), lambda one: self.typed(one, read(one)), self.typed(at, read(at)))
+
+    def _evaluated(self, term: Term, numbers: Callable[[int], Any], result: Any) -> Computation:
+        return Computation(term, numbers, result, self.record.framework, self.arrays.evaluate)
 
     # words
 

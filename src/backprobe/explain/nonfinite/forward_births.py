@@ -316,7 +316,8 @@ class ForwardPass:
         """What happened in one part of what an entry computes."""
         is_whole, entry = term is computed.term, self.entries[at]
         result = computed.result if is_whole else numpy.asarray(computed.value(term))
-        given = [None if one is None else numpy.asarray(one) for one in map(computed.value, term.args)]
+        read = map(computed.value, (one for one in term.args if not isinstance(one.constant, str)))  # "ij,jk->ik"
+        given = [None if one is None else numpy.asarray(one) for one in read]
         given = [None if one is None or one.dtype.kind not in "fciub" else one for one in given]
         with numpy.errstate(all="ignore"):
             dtype = (entry.dtype or "") if is_whole else str(result.dtype)

@@ -46,6 +46,9 @@ CHECKS: Mapping[str, Sequence[Check]] = {
     "log1p": (("at", "-1", lambda x: x == -1), ("below", "-1", lambda x: x < -1)),
     "sqrt": (ROOT,), "rsqrt": (ZERO, ROOT), "reciprocal": (ZERO,),
     "acos": (OUTSIDE,), "asin": (OUTSIDE,), "atanh": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)),
+    "logit": (("at", "0", lambda x: x == 0), ("at", "1", lambda x: x == 1)),
+    "erfinv": (OUTSIDE, ("at", "±1", lambda x: abs(x) == 1)), "entr": (("below", "0", lambda x: x < 0),),
+    **dict.fromkeys(("lgamma", "gammaln", "digamma"), (("at", "0", lambda x: x == 0),)),
     "acosh": (("below", "1", lambda x: x < 1),), "sin": TURNING, "cos": TURNING, "tan": TURNING,
 }  # fmt: skip
 """What makes an operation NaN or Inf, number by number: the first that is so."""

@@ -19,7 +19,7 @@ from backprobe.explain.nonfinite.computation import Computation
 from backprobe.explain.nonfinite.evidence import Evidence
 from backprobe.explain.nonfinite.formulas import Match, formula, given_to, matches, written
 from backprobe.explain.nonfinite.remedy_table import CHAINS, NUMBERS, PREFIX, SINGLE, SPELLED, WORDS, Remedy
-from backprobe.explain.nonfinite.terms import Term, known_as
+from backprobe.explain.nonfinite.terms import Term, is_update, known_as
 from backprobe.explain.nonfinite.text import Mechanism, say
 from backprobe.findings.phrasing import shorten
 from backprobe.source.sites import operation as operation_of
@@ -76,7 +76,8 @@ class Remedies:
     def _found(self, row: Remedy, at: int, root: Term) -> Iterator[Match]:
         """A formula in a term, if the other one is finite at the numbers there, as far as they are known."""
         computed = self.known.computation(at)
-        if root.op != known_as(operation_of(formula(row.formula))) or not root.text or _writes(root, is_nested=True):
+        is_other = root.op != known_as(operation_of(formula(row.formula))) or not root.text
+        if is_other or _writes(root, is_nested=True) or is_update(_as_tree(root.text)):
             return
         for found in matches(row.formula, at, root, self.known.term, computed.value):
             made = computed.value(written(row.instead, found, self._numbers(at, found)))
@@ -240,8 +241,11 @@ def _with_python(tree: ast.expr, plain: set[str]) -> ast.expr:
 def _writes(term: Term, *, is_nested: bool = False) -> bool:
     """Is it an operation that writes in place; and if so, into what another one has written before?"""
     tree = _as_tree(term.text)
-    is_write = isinstance(tree, ast.Call) and operation_of(tree).endswith("_")
-    return is_write and (not is_nested or "(" in term.args[0].text)
+    if not isinstance(tree, ast.Call) or not operation_of(tree).endswith("_"):
+        return False
+    target = _as_tree(term.args[0].text)
+    is_into_nothing_else = isinstance(target, ast.BinOp | ast.UnaryOp | ast.Compare)  # (x * 2).div_(y) is x * 2 / y
+    return not is_into_nothing_else and (not is_nested or "(" in term.args[0].text)
 
 
 def _with_copy(tree: ast.expr, target: str) -> str:

@@ -193,6 +193,9 @@ def walk(node: ast.AST, parts: Parts, *, is_whole: bool = False) -> Iterator[Wal
 
 def _inside(node: ast.AST, parts: Parts) -> Iterable[ast.AST]:
     """The parts of a node; of a call those that are values."""
+    match node:
+        case ast.Subscript(value=ast.Attribute(value=base, attr="at"), slice=index) if _held(ast.unparse(base), parts):
+            return [base, index]  # x.at[0] of JAX
     if not isinstance(node, ast.Call):
         return ast.iter_child_nodes(node)
     return [*_applied_to(node, parts), *(keyword.value for keyword in node.keywords)]

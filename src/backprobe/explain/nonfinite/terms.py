@@ -37,6 +37,8 @@ FIRST = ("input", "x", "a", "self", "input_tensor", "logits", "tensor", "value",
 NUMBERS = {"inf": math.inf, "infty": math.inf, "infinity": math.inf, "nan": math.nan, "pi": math.pi, "e": math.e}
 DTYPES = frozenset({"float16", "float32", "float64", "int32", "int64", "bool"})
 ATTRIBUTES = frozenset({"T", "mT", "real", "imag", "data", "shape"})
+UPDATES = {"set": "", "add": "add", "subtract": "sub", "multiply": "mul", "mul": "mul", "divide": "div", "power": "pow"}
+"""What JAX's ``x.at[index]`` can be told, and the operation that it computes there."""
 BUILTINS = ("abs", "float", "max", "min", "len", "range")
 LAYERS = frozenset({"Sigmoid", "Softmax", "LogSoftmax", "LogSigmoid", "Softplus", "Tanh", "ReLU"})
 """Classes of layers that are one operation."""
@@ -190,6 +192,8 @@ class _Reader:
         model, _, layer = self.called.get(call, "").partition(".")[2].partition(".")
         if layer in LAYERS and model not in LAYERS:
             return Term(known_as(layer), (Term(text=text, before=layer),), text=text)
+        if is_update(call):
+            return self._update(call, text)
         args = tuple(self.term(one) for one in [*owner, *call.args])
         words = {str(word.arg): self.term(word.value) for word in call.keywords}
         if not args:
@@ -202,6 +206,19 @@ class _Reader:
         if op == "masked_fill" and len(args) == 3:
             op, args = "where", (args[1], args[2], args[0])
         return Term(op, args, words, text) if op else Term(text=text)
+
+    def _update(self, call: ast.Call, text: str) -> Term:
+        """What ``x.at[index].add(value)`` of JAX gives: the value with another one written into a part of it."""
+        match call:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Subscript(value=ast.Attribute(value=base), slice=index), attr=name),
+                args=[value],
+            ):
+                before = self._applied("getitem", [base, index], f"{ast.unparse(base)}[{ast.unparse(index)}]")
+                given, op = self.term(value), UPDATES[name]
+                made = Term(op, (before, given), text=text) if op else given
+                return Term("setitem", (self.term(base), self.term(index), made), text=text)
+        return Term(text=text)
 
     def _operation(self, call: ast.Call) -> str:
         """What a call computes; empty where it is a function of the program, or of an object that is not known."""
@@ -242,6 +259,14 @@ class _With(_Reader):
     def term(self, node: ast.expr, *, is_whole: bool = False) -> Term:
         is_name = isinstance(node, ast.Name) and node.id == self._name
         return self._value if is_name else super().term(node, is_whole=is_whole)
+
+
+def is_update(node: ast.AST) -> bool:
+    """Is it a call such as ``x.at[0].set(1.0)`` of JAX?"""
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Subscript(value=ast.Attribute(attr="at")), attr=op), args=[_]):
+            return op in UPDATES
+    return False
 
 
 def _counted(turns: ast.expr) -> range:

@@ -1,0 +1,111 @@
+"""Births in calls of TensorFlow and JAX that NumPy does not know, in parts that read alike, and in updates of items."""
+
+import jax
+import jax.numpy as jnp
+import numpy
+import pytest
+import tensorflow as tf
+
+import backprobe as bp
+from backprobe.backends.discover import load_arrays
+
+
+def of_jax(program):
+    return bp.explain(bp.probe(program, nonfinite=True)(jnp.array([0.0, 2.0])))
+
+
+def of_a_block(program):
+    x = tf.Variable([0.0, 2.0])
+    with bp.probe(nonfinite=True) as rec:
+        with tf.GradientTape() as tape:
+            loss = program(x)
+        tape.gradient(loss, x)
+    return bp.explain(rec)
+
+
+def labelled(x):
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(tf.constant(0), x * numpy.inf)
+
+
+def without_nan(x):
+    return tf.reduce_sum(tf.math.multiply_no_nan(x, 1.0 / x))
+
+
+def igamma(x):
+    return tf.reduce_sum(tf.math.igamma(x + 1.0, tf.math.log(x)))
+
+
+@pytest.mark.parametrize(("program", "part", "why"), [
+    (labelled, "x * numpy.inf", "zero_inf"), (without_nan, "1.0 / x", "by_zero"), (igamma, "tf.math.log(x)", "at"),
+])  # fmt: skip
+def test_a_part_of_a_call_is_named_in_a_block(program, part, why):
+    birth = of_a_block(program).of_kind("born")[0]
+    assert birth.fields["why"] == why
+    assert any(fact.startswith(f"`{part}` gives") for fact in birth.facts)
+
+
+def lgamma(x):
+    return jnp.sum(jax.scipy.special.gammaln(x))
+
+
+def logit(x):
+    return jnp.sum(jax.scipy.special.logit(x / 2))
+
+
+def updated(x):
+    return jnp.sum(x.at[0].divide(x[0]))
+
+
+def put(x):
+    y = x.at[0].set(jnp.log(x[0]))
+    return jnp.sum(y)
+
+
+def increased(x):
+    y = x.at[0].add(1 / x[0])
+    return jnp.sum(y)
+
+
+@pytest.mark.parametrize(("program", "why"), [
+    (lgamma, "gammaln(0)"), (logit, "logit(0)"), (updated, "0/0"), (put, "log(0)"), (increased, "division by zero"),
+])  # fmt: skip
+def test_the_reason_in_jax(program, why):
+    birth = of_jax(program).of_kind("born")[0]
+    assert birth.headline.endswith(why)
+    assert "not recorded" not in birth.headline
+
+
+def test_an_update_of_an_item_is_not_replaced_by_the_number():
+    (birth,) = of_jax(updated).of_kind("born")
+    assert birth.remedy == ""
+
+
+def twice_the_same(x):
+    return jnp.sum(jnp.arctan2(x - x, x - x))
+
+
+def twice_the_same_of_tensorflow(x):
+    return tf.reduce_sum(tf.math.atan2(x - x, x - x))
+
+
+def test_parts_that_read_alike_are_one_birth():
+    (birth,) = of_jax(twice_the_same).of_kind("born_backward")
+    assert birth.fields["why"] == "pole_undefined"
+    report = bp.explain(bp.probe(twice_the_same_of_tensorflow, nonfinite=True)(tf.constant([0.0, 2.0])))
+    assert [one.fields["why"] for one in report.of_kind("born_backward")] == ["pole_undefined"]
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax"])
+def test_only_known_functions_are_evaluated(framework):
+    arrays = load_arrays(framework)
+    known = "lgamma" if framework == "tensorflow" else "gammaln"
+    assert abs(arrays.evaluate(known, [numpy.ones(1)], {})) < 1e-6
+    for name in ("load", "save", "save_model", "function", "jit", "print", "py_function"):
+        assert arrays.evaluate(name, [numpy.ones(1)], {}) is None
+
+
+def test_a_graph_that_is_being_built_stays_as_it_is():
+    graph = tf.Graph()
+    with graph.as_default():
+        load_arrays("tensorflow").evaluate("lgamma", [numpy.ones(1)], {})
+    assert not graph.get_operations()

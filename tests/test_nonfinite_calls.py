@@ -1,0 +1,101 @@
+"""Births in calls that NumPy does not know, which the framework evaluates again, and in parts that read alike."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import tensor
+
+from backprobe.backends.discover import load_arrays
+from birth_forms import in_block, in_both, in_function
+from remedied import INSTEAD
+
+X = tensor([0.0, 1.0])
+
+
+def in_an_argument(x):
+    return F.kl_div(x.log(), x, reduction="sum")
+
+
+def beside_a_known_one(x):
+    return torch.lerp(x, torch.log(x), 0.5).sum()
+
+
+def with_other_arguments(x):
+    return torch.linalg.vector_norm(1 / x, ord=3)
+
+
+def of_labels(x):
+    return F.cross_entropy((x / x)[None], torch.tensor([0]), reduction="none").sum()
+
+
+def over_indices(x):
+    return torch.einsum("i,j->", 1 / x, x)
+
+
+@pytest.mark.parametrize(("program", "part", "why"), [
+    (in_an_argument, "x.log()", "at"), (beside_a_known_one, "torch.log(x)", "at"),
+    (with_other_arguments, "1 / x", "by_zero"), (of_labels, "x / x", "zero_zero"), (over_indices, "1 / x", "by_zero"),
+])  # fmt: skip
+def test_a_part_of_a_call_is_named_in_a_block(program, part, why):
+    birth = in_block(program, X).of_kind("born")[0]
+    assert birth.fields["why"] == why
+    assert any(fact.startswith(f"`{part}` gives") for fact in birth.facts)
+
+
+@in_both
+@pytest.mark.parametrize(("program", "said"), [
+    (lambda x: torch.logit(x).sum(), "logit(0)"),
+    (lambda x: torch.special.entr(x - 1).sum(), "entr of a number below 0"),
+    (lambda x: torch.erfinv(x).sum(), "erfinv(±1)"), (lambda x: torch.lgamma(x).sum(), "lgamma(0)"),
+    (lambda x: torch.einsum("i,j->", x * 1e30, x * 1e30), "overflow: float32"),
+    (lambda x: (x * 1e5).to(torch.float16).sum(), "overflow: float16"),
+])  # fmt: skip
+def test_the_reason_of_a_function(program, said, explained):
+    assert said in explained(program, X).of_kind("born")[0].headline
+
+
+def test_only_known_functions_are_evaluated():
+    assert load_arrays("torch").evaluate("logit", [X.numpy()], {}).tolist() == [-float("inf"), float("inf")]
+    for name in ("load", "save", "rand_like", "compile", "__class__", "set_default_dtype", "eval"):
+        assert load_arrays("torch").evaluate(name, [X.numpy()], {}) is None
+    assert load_arrays("numpy").evaluate("logit", [X.numpy()], {}) is None
+
+
+def test_evaluating_leaves_the_random_state():
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    in_block(in_an_argument, X)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# branches and numbers that are written out
+
+
+def filled(x):
+    y = torch.log(x).masked_fill(x == 0, 0.0)
+    return y.sum()
+
+
+@in_both
+def test_the_branch_of_a_masked_fill(explained):
+    (birth,) = explained(filled, X).of_kind("born_backward")
+    assert any("branch torch.log(x) of masked_fill (" in fact for fact in birth.facts)
+
+
+@in_both
+def test_zero_times_a_written_inf(explained):
+    birth = explained(lambda x: (x * float("inf")).sum(), X).of_kind("born")[0]
+    assert birth.headline.startswith("NaN is born") and birth.fields["why"] == "zero_inf"
+
+
+@in_both
+def test_a_remedy_for_a_write_into_a_temporary_is_an_expression(explained):
+    (birth,) = explained(lambda x: (x * 2).div_(x).sum(), X).of_kind("born")
+    said = INSTEAD.match(birth.remedy)
+    assert said["instead"] == "x * 2 / torch.clamp(x, min=1e-12)"
+    assert torch.isfinite(eval(said["instead"], {"torch": torch, "x": X})).all()
+
+
+def test_parts_that_read_alike_are_one_birth():
+    report = in_function(lambda x: torch.hypot(x - x, x - x).sum(), X)
+    assert len(report.of_kind("born_backward")) <= 1
