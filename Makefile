@@ -44,6 +44,7 @@ bench-torch: $(READY)
 # all of it: about a quarter of an hour on a machine with nothing else to do
 bench: $(READY)
 	$(BIN)/python bench/importing.py
+	$(BIN)/python bench/installed.py
 	$(BIN)/python bench/first_use.py
 	$(BIN)/python bench/probe.py
 	$(BIN)/python bench/probe_tensorflow.py

@@ -1,8 +1,12 @@
 """How a command ends: its exit status, what is shown of errors of the program, and Ctrl-C."""
 
+import inspect
 import io
 import os
 import re
+import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -139,6 +143,69 @@ def test_ctrl_c_in_a_script(folder):
 def test_ctrl_c_while_the_file_is_imported(folder):
     (folder / "late.py").write_text("raise KeyboardInterrupt\n")
     assert invoked("probe", "late.py:f", "x=1") == (130, "", "stopped by Ctrl-C\n")
+
+
+def test_ctrl_c_that_an_import_drops(folder):
+    """PyTorch's C++ drops the one that comes while it imports NumPy, which then fails in other words."""
+    late = "import os, signal\ntry:\n    os.kill(os.getpid(), signal.SIGINT)\n    while True: pass\n"
+    late += "except KeyboardInterrupt:\n    pass\n"
+    (folder / "late.py").write_text(late + "raise ImportError('cannot load module more than once per process')\n")
+    assert invoked("probe", "late.py:f", "x=1") == (130, "", "stopped by Ctrl-C\n")
+    (folder / "later.py").write_text(late + "def f(x): return x * 2\n")
+    assert invoked("probe", "later.py:f", "x=1") == (130, "", "stopped by Ctrl-C\n")
+
+
+def test_ctrl_c_while_the_command_itself_is_loaded():
+    code = """
+        import os, signal, sys
+        module, sys.argv[1] = sys.argv[1], "--version"
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name == module:
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Finder())
+        from backprobe_command import main
+        main()
+    """
+    for module in ("backprobe", "backprobe.record.names", "click"):
+        assert python("-c", inspect.cleandoc(code), module) == (-signal.SIGINT, "", "")
+    assert python("-c", inspect.cleandoc(code), "none")[0] == 0
+
+
+# nobody reads what is printed
+
+
+def unread(*words, code="from backprobe_command import main; main()", **settings):
+    """The exit status and the standard error of a command whose output nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-W", "error", "-c", code, *map(str, words)]
+    ran = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, **settings)
+    os.close(writer)
+    return ran.returncode, ran.stderr
+
+
+def test_a_command_whose_output_nobody_reads_ends_quietly(folder):
+    bp.probe(lambda x: x * 2)(torch.tensor(1.0)).save(folder / "rec")
+    assert unread("explain", "rec") == (141, "")
+    assert unread("health", "rec") == (141, "")
+
+
+def test_a_script_whose_output_nobody_reads(folder):
+    (folder / "script.py").write_text("import torch\nfor i in range(9): print(i, flush=True)\n")
+    assert unread("explain", "script.py") == (141, "")
+    (folder / "train.py").write_text("import torch\nprint(1)\n")
+    status, err = unread("watch", "train.py")
+    assert (status, err) == (141, "nothing was watched: no optimizer of PyTorch has parameters of a model that was "
+                                  "called\n")  # fmt: skip
+
+
+def test_a_pipe_of_the_program_that_breaks_is_its_own_error(folder):
+    (folder / "pipes.py").write_text(
+        "import os\ndef f(x):\n    r, w = os.pipe()\n    os.close(r)\n    os.write(w, b'x')\n"
+    )
+    err = refused(invoked("probe", "pipes.py:f", "x=1.0", "--backend", "torch"), 3)
+    assert "BrokenPipeError: [Errno 32] Broken pipe" in err
 
 
 # what to type next

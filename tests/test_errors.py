@@ -1,10 +1,13 @@
 """Bad input: what was asked, what was found, why, what to type next; and nothing is left behind."""
 
+import copy
 import functools
 import gc
 import importlib.util
+import pickle
 import sys
 import textwrap
+import traceback
 import weakref
 
 import pytest
@@ -282,3 +285,61 @@ def test_an_expression_too_deep_to_rewrite(tmp_path):
     rec = bp.probe(lambda x: module.f(x) * 2)(1.0)
     assert rec["x"].grad.item() == 1800
     assert any("nested too deeply" in note for note in rec.notes)
+
+
+# plain errors of Python that a user meets in the first hour
+
+
+def test_a_name_that_is_read_as_an_attribute():
+    rec = bp.probe(toy)(3.0, 2.0)
+    error = message(bp.UnknownAttribute, lambda: rec.u).splitlines()
+    assert error[:2] == ["a recording has no attribute 'u'", "  asked: rec.u"]
+    assert error[-1] == "  next:  rec['u']"
+    assert message(bp.UnknownAttribute, lambda: rec.grad).endswith("next:  rec['x'].grad")
+    assert message(bp.UnknownAttribute, lambda: rec.selects).endswith("next:  rec.select or rec['x']")
+    assert message(bp.UnknownAttribute, lambda: rec.nothing_like_it).endswith("next:  rec['x']")
+
+
+def test_attributes_that_are_asked_for_by_chance():
+    rec = bp.probe(toy)(3.0, 2.0)
+    assert not hasattr(rec, "u")
+    assert getattr(rec, "shape", None) is None
+    assert not hasattr(rec, "_repr_png_")
+    for same in (copy.copy(rec), pickle.loads(pickle.dumps(rec))):
+        assert same["u"].grad == rec["u"].grad
+    assert not hasattr(bp.Recording.__new__(bp.Recording), "_known")
+    with bp.probe() as open:
+        u = torch.ones((), requires_grad=True) * 2
+        assert not hasattr(open, "u")
+    assert message(bp.UnknownAttribute, lambda: open.u).endswith("next:  rec['u']")
+
+
+def test_python_guesses_at_no_other_name_behind_our_message():
+    rec = bp.probe(toy)(3.0, 2.0)
+    try:
+        rec.oof
+    except AttributeError as error:
+        shown = "".join(traceback.format_exception(error))
+    assert shown.endswith("next:  rec.of or rec['x']\n")
+
+
+def test_a_probe_that_was_not_called():
+    error = message(bp.BadOption, lambda: bp.probe(toy)["u"])
+    assert error.endswith("next:  rec = bp.probe(toy)(x), and then rec['u']")
+    assert message(bp.BadOption, lambda: bp.probe()["u"]).endswith("next:  with bp.probe() as rec:")
+    error = message(bp.BadOption, lambda: bp.probe(toy(3.0, 2.0))["u"])
+    assert error.startswith("a float is neither a function nor a model")
+
+
+def test_what_is_entered_and_not_called(tmp_path):
+    model = torch.nn.Linear(2, 2)
+    assert message(bp.BadOption, lambda: bp.guard(model)(torch.ones(2))).splitlines() == [
+        "a guard is not called: it guards what runs within `with`",
+        "  asked: bp.guard(Linear)(...)",
+        "  next:  with bp.guard(model): model(x)",
+    ]
+    error = message(bp.BadOption, lambda: bp.guard(toy)(3.0, 2.0))
+    assert error.endswith("next:  with bp.guard(): around what calls it")
+    error = message(bp.BadOption, lambda: bp.watch(model, tmp_path / "run")(torch.ones(2)))
+    assert error.startswith("a watch is not called: it watches what runs within `with`")
+    assert not (tmp_path / "run").exists()

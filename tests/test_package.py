@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 
 import pytest
+from installed import MOST, beyond_numpy
 
 import backprobe as bp
 from commands import printed, python
@@ -28,7 +29,8 @@ PUBLIC = {
     "BadRun", "Histogram", "Run", "Step", "UnknownStep", "Watch", "open_run", "watch",
     "IndirectInput", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
-    "StrategyRefused", "UnknownName", "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
+    "StrategyRefused", "UnknownAttribute", "UnknownName",
+    "Unsupported", "WrongDerivative", "check", "derive", "diff", "draw", "explain",
     "DiffRuns", "diff_live",
     "guard", "health", "hvp", "jacobian", "load", "noise_floor", "NoiseFloor", "NoiseRuns", "probe", "provoke", "stamp",
     "Sweep", "SweepRuns", "sweep",
@@ -184,7 +186,16 @@ def test_errors_are_one_tree_and_also_the_builtin_that_fits():
         if name not in ("BackwardOp", "NoiseFloor", "NoiseRuns", "Nonfinite")
         and (name[:2] in ("No", "Ba", "Am", "Un", "Ov") or name in ("StaleSource", "StrategyRefused"))
     }  # fmt: skip
-    builtin = (ValueError, TypeError, KeyError, LookupError, RuntimeError, FloatingPointError, ImportError)
+    builtin = (
+        ValueError,
+        TypeError,
+        KeyError,
+        LookupError,
+        RuntimeError,
+        FloatingPointError,
+        ImportError,
+        AttributeError,
+    )
     assert [name for name, value in errors.items() if not issubclass(value, builtin)] == ["BackprobeError"]
 
 
@@ -193,7 +204,9 @@ def settings():
 
 
 def test_the_types_are_in_the_wheel():
-    (package,) = settings()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    package, command = settings()["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    assert settings()["project"]["scripts"] == {"backprobe": f"{Path(command).stem}:main"}
+    assert (ROOT / command).is_file()
     assert (ROOT / package / "py.typed").read_bytes() == b""
     assert Path(bp.__file__).parent == ROOT / package
     ignored = subprocess.run(["git", "check-ignore", f"{package}/py.typed"], cwd=ROOT, capture_output=True, text=True)
@@ -216,6 +229,13 @@ def test_no_framework_is_a_requirement(name):
         "click", "numpy", "rich", "safetensors"
     ]  # fmt: skip
     assert any(part.startswith(name) for part in settings()["project"]["optional-dependencies"][name])
+
+
+def test_an_install_is_light():
+    """NumPy, which every framework brings, and little more: no graphics library, no SymPy."""
+    sizes = beyond_numpy()
+    assert sizes.keys() == {"backprobe", "rich", "pygments", "markdown-it-py", "mdurl", "click", "safetensors"}
+    assert 5e6 < sum(sizes.values()) <= MOST, sizes
 
 
 def test_the_stamp_names_what_is_imported_and_nothing_else():

@@ -4,6 +4,7 @@
     │ names
     ├── BadName (ValueError)                     not allowed by the grammar
     ├── UnknownName (KeyError)                   no value has this name
+    ├── UnknownAttribute (AttributeError)        rec.u instead of rec["u"]
     ├── AmbiguousName (LookupError)              several values match it
     ├── NothingMatched (LookupError)             a pattern matches nothing
     │ entries
@@ -77,6 +78,10 @@ class UnknownName(BackprobeError, KeyError):
     """No value in the recording has this name."""
 
     __str__ = BackprobeError.__str__  # KeyError would show the repr of the message, on one line
+
+
+class UnknownAttribute(BackprobeError, AttributeError):
+    """A recording has no attribute of this name; values are looked up in brackets: ``rec["u"]``."""
 
 
 class AmbiguousName(BackprobeError, LookupError):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from backprobe.conflicts import Conflicts
-from backprobe.errors import AmbiguousName, BackprobeError, BadOption, NotSaved, UnknownName
+from backprobe.errors import AmbiguousName, BackprobeError, BadOption, NotSaved, UnknownAttribute, UnknownName
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
@@ -34,6 +34,10 @@ class Index:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.entries: dict[str, Entry] = {entry.name: entry for entry in record.entries}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Copied or pickled without the index of its names, which is made again."""
+        return {"record": self.record, "entries": self.entries}
 
     @cached_property
     def names(self) -> Lookup:
@@ -144,6 +148,16 @@ class Recording(Mapping[str, Entry]):
         except BackprobeError as error:
             leave_out_ours(error)
             raise
+
+    if not TYPE_CHECKING:  # else every attribute would have a type
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Values are looked up in brackets. Raises UnknownAttribute."""
+            if name.startswith("_"):  # what copying, pickling and notebooks ask for
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            error = unknown_attribute(self, name)
+            error.obj = self  # with an object and no name, Python does not guess at another name behind our message
+            raise error
 
     def select(self, patterns: str | Sequence[str]) -> dict[str, Entry]:
         """The entries that a pattern, or any of several, matches, by their printed names.
@@ -372,6 +386,22 @@ def entry_of(recording: Recording, name: str, asked: str = "rec[{}]") -> Entry:
         found=listed(choices, 12),
         why="the name was bound more than once, holds several tensors, or has several readings",
         next=_filled(asked, repr(choices[-1])),
+    )  # fmt: skip
+
+
+def unknown_attribute(recording: Recording, name: str) -> UnknownAttribute:
+    """What to raise for ``rec.u``."""
+    known = next(iter(recording), "u")
+    methods = [one for one in dir(Recording) if not one.startswith("_")]
+    if name in recording:
+        instead = f"rec[{name!r}]"
+    elif hasattr(Entry, name):
+        instead = f"rec[{known!r}].{name}"
+    else:
+        instead = " or ".join([f"rec.{one}" for one in nearest(name, methods)[:1]] + [f"rec[{known!r}]"])
+    return UnknownAttribute(
+        f"a recording has no attribute {name!r}", asked=f"rec.{name}", found=repr(recording),
+        why="names are looked up in brackets", next=instead,
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from backprobe.cli.arguments import arguments, literal
 from backprobe.cli.call import called_with
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import INTERRUPTED
+from backprobe.cli.stopping import loading
 from backprobe.errors import BadOption, NoBackend
 from backprobe.record.names import nearest
 from backprobe.show.printing import echo
@@ -194,7 +195,8 @@ def _import(text: str, program: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     sys.path.insert(0, str(file.parent))
-    spec.loader.exec_module(module)
+    with loading():
+        spec.loader.exec_module(module)
     return module
 
 

@@ -12,6 +12,7 @@ import click
 
 from backprobe.cli.program_error import REFUSED, shown
 from backprobe.cli.spelling import for_shell
+from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BackprobeError, BadOption
 from backprobe.record.names import nearest
 from backprobe.show.printing import echo
@@ -69,7 +70,7 @@ class Verb(click.Command):
                 raise SystemExit(STOPPED) from None
             raise
         except Exception as error:
-            raise SystemExit(shown(error)) from error
+            raise SystemExit(UNREAD if is_unread(error) else shown(error)) from error
         if INTERRUPTED in ctx.meta:
             raise SystemExit(STOPPED)
         return result

@@ -11,6 +11,7 @@ from backprobe.cli.program import asked, similar_file
 from backprobe.cli.program_error import RAISED, show
 from backprobe.cli.progress import progress
 from backprobe.cli.refusal import STOPPED
+from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
 from backprobe.probe.script import Script
 from backprobe.probe.training_loop import LISTENING
@@ -35,6 +36,8 @@ def judged(
         _print(script.report())
         raise SystemExit(STOPPED) from None
     except Exception as error:
+        if is_unread(error):
+            raise SystemExit(UNREAD) from None
         show(error)
         _print(script.report())
         raise SystemExit(RAISED) from error

@@ -12,6 +12,7 @@ import backprobe as bp
 from backprobe.cli.program import asked
 from backprobe.cli.program_error import show
 from backprobe.cli.refusal import STOPPED
+from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.show.printing import echo
@@ -26,6 +27,7 @@ def watched(file: str, words: Sequence[str], into: str | None, append: bool, **o
     status: Any = None
     try:
         script.run([file, *words])
+        sys.stdout.flush()
     except SystemExit as error:
         status = error.code
     except KeyboardInterrupt:
@@ -33,8 +35,9 @@ def watched(file: str, words: Sequence[str], into: str | None, append: bool, **o
     except Exception as error:
         if not script.runs and isinstance(error, bp.NoBackend):
             raise
-        show(error)
-        status = 1
+        status = UNREAD if is_unread(error) else 1
+        if status == 1:
+            show(error)
     _say(script)
     sys.exit(status)
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from backprobe.backends.discover import find_backend, is_model
 from backprobe.backends.protocol import Backend
@@ -88,6 +88,15 @@ class Guard:
         opened = self._around_model() if self.model is not None else self._around_block(frame)
         opened.__enter__()
         self.open.append(opened)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A guard is a block, and is not called as a probe is. Raises BadOption."""
+        is_model = callable(self.model) and hasattr(self.model, "parameters")
+        raise BadOption(
+            "a guard is not called: it guards what runs within `with`",
+            asked=f"bp.guard({'' if self.model is None else name_of(self.model)})(...)",
+            next="with bp.guard(model): model(x)" if is_model else "with bp.guard(): around what calls it",
+        )  # fmt: skip
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -6,7 +6,7 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from backprobe.backends.discover import find_backend, find_program, is_model
 from backprobe.backends.refusals import refuse
@@ -76,6 +76,17 @@ class Probe(Request):
             backend.refuse_argument(value, f"bp.probe({name_of(self.target)})")
         run = ModelRun if is_model(backend, self.target) else FunctionRun
         return run(self, backend).record(args, kwargs)
+
+    def __getitem__(self, name: str) -> NoReturn:
+        """Values are in the recording that a call returns. Raises BadOption."""
+        if self.target is not None:
+            refuse_uncallable(self.target, "probe")
+        about = "" if self.target is None else name_of(self.target)
+        spelled = f"bp.probe({about})"
+        raise BadOption(
+            "this probe has not recorded anything: it has not been called", asked=f"{spelled}[{name!r}]",
+            next=f"rec = {spelled}(x), and then rec[{name!r}]" if about else "with bp.probe() as rec:",
+        )  # fmt: skip
 
     def __enter__(self) -> BlockRecording:
         """Record the block that begins here: what the program computes in it, and what its ``backward()`` brings."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from backprobe.backends.discover import find_backend, is_model
 from backprobe.backends.refusals import refuse
@@ -176,6 +176,14 @@ class Watch:
             self._background.close()
             raise
         return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """A training is watched in a block, and not called as a probe is. Raises BadOption."""
+        asked = f"bp.watch({name_of(self._model)}, {str(self.folder)!r})"
+        raise BadOption(
+            "a watch is not called: it watches what runs within `with`", asked=f"{asked}(...)",
+            next=f"with {asked}: around the training loop",
+        )  # fmt: skip
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
