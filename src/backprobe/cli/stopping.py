@@ -1,4 +1,4 @@
-"""What stops a command from outside, and ends it quietly: nobody reads its output any more, or Ctrl-C."""
+"""Quiet ends of a command that is stopped from outside: by Ctrl-C, or because nobody reads its output any more."""
 
 from __future__ import annotations
 
