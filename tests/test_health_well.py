@@ -239,6 +239,17 @@ def test_the_last_bias_of_a_critic_has_no_gradient():
     assert "'slope' is a gradient that the program has taken" in " ".join(well(bp.health(rec)).notes)
 
 
+@pytest.mark.parametrize("activation", [nn.LeakyReLU, nn.ReLU, nn.Hardtanh])
+def test_a_penalty_need_not_change_with_the_values_that_its_gradient_was_taken_at(activation):
+    critic = nn.Sequential(nn.Linear(8, 16), activation(), nn.Linear(16, 1))
+    real, mixed = torch.randn(4, 8), torch.randn(4, 8, requires_grad=True)
+    with bp.probe(critic) as rec:
+        (slope,) = torch.autograd.grad(critic(mixed).sum(), mixed, create_graph=True)
+        (critic(real).mean() + 10 * (slope.norm(2, 1) - 1).square().mean()).backward()
+    assert not rec["0#0"].grad.any()
+    assert "#0' is zero, which is not a finding: it leads to 'backward()'" in " ".join(well(bp.health(rec)).notes)
+
+
 def test_a_shift_of_both_sides_of_a_difference_has_no_gradient():
     def f(x, y, shift):
         a = x + shift

@@ -8,6 +8,7 @@ from typing import Any
 from backprobe.findings.phrasing import quoted
 from backprobe.health.record_arrays import RecordArrays
 from backprobe.health.unrecorded_factors import may_begin_at_zero
+from backprobe.record.entries import GradStatus
 from backprobe.record.graph import reached
 
 DIFFERENTIATING = ("grad", "gradient", "batch_jacobian", "jacobian", "vjp")
@@ -19,6 +20,10 @@ MAY = (
     "it is not recorded, or was overwritten"
 )
 SECOND = "{} is a gradient that the program has taken, and does not change with it"
+AROUND = (
+    "it leads to {} by operations that are not recorded, and not through {}, which uses it: as where a gradient is "
+    "differentiated (a gradient penalty), which need not change with it"
+)
 ROUNDING = 1e-5
 NOT_SELECTED = "{} selects no element of it"
 
@@ -40,6 +45,8 @@ def rightly_zero(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> str
         return SECOND.format(_names(arrays, given))
     if all(_is_not_selected(arrays, at, one) for one in given):
         return NOT_SELECTED.format(_names(arrays, given))
+    if unconnected := _unconnected(arrays, at, given):
+        return AROUND.format(_names(arrays, given), _names(arrays, unconnected))
     unsure = [one for one, factor in zip(given, factors, strict=True) if factor is None]
     if all(may_begin_at_zero(arrays, at, one) for one in unsure):
         return MAY.format(_names(arrays, unsure))
@@ -105,6 +112,13 @@ def _as_added(gradient: Any, shape: tuple[int, ...]) -> Any:
 def _is_gradient(arrays: RecordArrays, at: int) -> bool:
     source = arrays.entries[at].source
     return source is not None and any(call.rpartition(".")[2] in DIFFERENTIATING for call in source.calls)
+
+
+def _unconnected(arrays: RecordArrays, at: int, consumers: Sequence[int]) -> list[int]:
+    """What uses it and has no gradient, where its own gradient comes from outputs alone."""
+    if not set(consumers) <= set(arrays.record.outputs):
+        return []
+    return [one for one in arrays.graph.consumers[at] if arrays.entries[one].status is GradStatus.NOT_CONNECTED]
 
 
 def _is_not_selected(arrays: RecordArrays, at: int, consumer: int) -> bool:
