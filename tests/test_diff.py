@@ -11,6 +11,10 @@ from torch import nn
 
 import backprobe as bp
 from asked import message
+from backprobe.backends.rows import Rows
+from backprobe.diff.blame import backward_order
+from backprobe.diff.measuring import measure
+from backprobe.diff.run import compared
 
 
 def f(x, w):
@@ -636,3 +640,68 @@ def test_a_layout_that_cannot_be_right_is_refused(layout, kind, said):
 @pytest.mark.parametrize("noise", [3, [], [3]])
 def test_noise_that_cannot_be_right_is_refused(noise):
     assert message_of(bp.BadOption, noise=noise).startswith("noise is recordings of the reference")
+
+
+# what a measure gives
+
+
+def measured(a, b, dtype="", factor=1.0):
+    return measure(Rows.of(np.asarray(a)), Rows.of(np.asarray(b)), dtype, factor)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, np.complex64, np.int32])
+@pytest.mark.parametrize("apart", [1e-3, 0.5, 3.0])
+def test_a_measure_is_that_of_double_precision_over_many_chunks(kind, apart):
+    rng = np.random.default_rng(0)
+    a = (rng.normal(size=(3, 40_000)) * 50).astype(kind)
+    b = (a + apart * np.abs(a) * rng.normal(size=a.shape)).astype(kind)
+    b[0, 7] = a[0, 7]
+    for x, y in ((a, b), (a.T, b.T), (a, np.ascontiguousarray(b.T).T)):
+        found = measured(x, y, str(a.dtype))
+        wide = [one.astype(np.complex128 if a.dtype.kind == "c" else np.float64) for one in (x, y)]
+        error = np.abs(wide[1] - wide[0])
+        norms = [np.linalg.norm(one) for one in (*wide, wide[1] - wide[0])]
+        assert found.relative == pytest.approx(norms[2] / norms[0], rel=1e-4)
+        assert found.reference_rms == pytest.approx(norms[0] / a.size**0.5, rel=1e-4)
+        assert found.cosine == pytest.approx(np.vdot(*wide).real / (norms[0] * norms[1]), abs=2e-6)
+        if a.dtype.kind != "c":  # of a complex number, the larger of its parts
+            assert found.largest == pytest.approx(error.max(), rel=1e-4) and error[found.at] == error.max()
+            assert found.differing == np.count_nonzero(error)
+            assert found.first == tuple(map(int, np.argwhere(error)[0]))
+
+
+def test_numbers_of_bfloat16_are_compared_by_their_bits():
+    bits = np.array([0x3F80, 0x3F81, 0xC000, 0x7FC0], np.uint16)  # 1, the next one, -2, NaN
+    a, b = Rows(bits, "bfloat16"), Rows(bits[[0, 0, 2, 3]], "bfloat16")
+    found = measure(a, b, "bfloat16")
+    assert (found.differing, found.first, found.ulps, found.clashes) == (1, (1,), 1, 0)
+    assert found.largest == 2**-7 and not measure(a, a, "bfloat16").differing
+    other = Rows.of(np.array([1.0, 1.0, -2.0, np.nan], np.float32))
+    assert measure(a, other, "bfloat16").ulps == 1 and measure(a, b, "bfloat16", 2.0).differing == 3
+
+
+def test_units_in_the_last_place_are_counted_up_to_a_factor_of_two():
+    one = np.float32(1.0)
+    assert measured([one], [np.nextafter(one, np.float32(2))], "float32").ulps == 1
+    assert measured([np.float32(1e-45)], [np.float32(-1e-45)], "float32").ulps == 2
+    assert measured([one, one], [one, -one], "float32").ulps == 2**24
+    assert measured([np.float64(1.0)], [np.float64(1 + 2**-30)], "float64").ulps == 2**22
+
+
+def test_gradients_are_in_the_order_in_which_backward_came_to_them():
+    """Also those that it came to in the second recording alone, behind what it came to before them there."""
+
+    def program(x, shown):
+        start = x
+        for _ in range(3):
+            u = torch.sin(x)
+            x = u if shown else u.detach()
+        return x.sum() + start.sum()
+
+    a, b = bp.probe(lambda x: program(x, True))(X), bp.probe(lambda x: program(x, False))(X)
+    one, other = compared(a.record, b.record, None, None, None), compared(b.record, a.record, None, None, None)
+    for both in (one.comparison, other.comparison):
+        order = backward_order(both)
+        assert sorted(order) == list(range(len(both.pairs)))
+        places = [order.index(both.of_a[at]) for at in both.a.record.backward if at in both.of_a]
+        assert places == sorted(places)

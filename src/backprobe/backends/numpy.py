@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.facts import Description, Summary
+from backprobe.backends.rows import BFLOAT16, Rows
 from backprobe.backends.summaries import CHUNK, Running, stride
 from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadRecording
@@ -47,9 +48,10 @@ class HostArrays(Arrays):
     def numbers(self, tensor: Any) -> Any:
         return _wide(self.to_host(tensor))
 
-    def array(self, tensor: Any) -> Any:
+    def rows(self, tensor: Any) -> Rows | None:
         array = self.to_host(tensor)
-        return array.astype(numpy.float32) if array.dtype.kind == "V" or array.dtype == numpy.float16 else array
+        is_other = array.dtype.kind == "V" and str(array.dtype) != BFLOAT16  # types that other packages add
+        return Rows.of(array.astype(numpy.float32) if is_other else array)
 
     def sample(self, tensor: Any, most: int) -> Any:
         array = self.to_host(tensor)

@@ -10,11 +10,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import add
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from backprobe.backends.facts import Description, Summary
 from backprobe.backends.summaries import once
 from backprobe.record.nonfinite import Nonfinite
+
+if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.backends.rows import Rows
 
 
 class Tensors(Protocol):
@@ -74,9 +77,14 @@ class Arrays(Protocol):
     def numbers(self, tensor: Any) -> Any:
         """Its numbers as a NumPy array in double precision; None where it holds none that can be read."""
 
-    @abstractmethod
     def array(self, tensor: Any) -> Any:
         """The same in its own precision, where NumPy can compute in it, else in single; it may share its memory."""
+        rows = self.rows(tensor)
+        return None if rows is None else rows.array()
+
+    @abstractmethod
+    def rows(self, tensor: Any) -> Rows | None:
+        """The same to be read in chunks, each turned into numbers by itself; it may share its memory."""
 
     @abstractmethod
     def sample(self, tensor: Any, most: int) -> Any:

@@ -103,7 +103,10 @@ def _named(full: str, a: Side, b: Side, rename: Rename | None) -> int | None:
     """
     plain = strip(full)
     own, others = a.counted[plain], b.counted.get(plain if rename is None else rename.of(plain) or "", [])
-    same = [other for other in others if (other == full if rename is None else _counts(other) == _counts(full))]
+    if rename is None:
+        same = [full] if full in b.record.names else []
+    else:
+        same = [other for other in others if _counts(other) == _counts(full)]
     if rename is not None and not same and len(own) == len(others):
         same = [others[own.index(full)]]
     if not same:

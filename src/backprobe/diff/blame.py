@@ -6,7 +6,7 @@ gradients of all values that it flows back from agree, and so do these values an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from backprobe.diff.comparison import Comparison
@@ -50,13 +50,28 @@ def backward_order(comparison: Comparison) -> Sequence[int]:
 
     Those that it came to in the second recording alone stand behind what it came to before them there.
     """
-    order = [comparison.of_a[at] for at in comparison.a.record.backward if at in comparison.of_a]
-    known, last = set(order), -1
-    for pair in [comparison.of_b[at] for at in comparison.b.record.backward if at in comparison.of_b]:
+    own, others = (
+        list(dict.fromkeys(of[at] for at in side.record.backward if at in of))
+        for side, of in ((comparison.a, comparison.of_a), (comparison.b, comparison.of_b))
+    )
+    after: dict[int | None, int] = dict(zip([None, *own], own, strict=False))
+    known, last = set(own), None
+    for pair in others:
         if pair not in known:
-            order.insert(last + 1, pair)
-        last = order.index(pair)
-    return list(dict.fromkeys([*order, *reversed(comparison.order)]))
+            known.add(pair)
+            if last in after:
+                after[pair] = after[last]
+            after[last] = pair
+        last = pair
+    return list(dict.fromkeys([*_chain(after), *reversed(comparison.order)]))
+
+
+def _chain(after: Mapping[int | None, int]) -> Iterator[int]:
+    """What comes after each other, from what comes after None on."""
+    at = after.get(None)
+    while at is not None:
+        yield at
+        at = after.get(at)
 
 
 def _is_alone(comparison: Comparison, at: int, *, is_forward_same: bool) -> bool:

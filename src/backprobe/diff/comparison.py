@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.discover import load_arrays
+from backprobe.backends.rows import Rows
 from backprobe.diff.alignment import Match, Side
 from backprobe.diff.floor import EPS, SUMS, Floor, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
 from backprobe.diff.layout import Layouts
@@ -20,7 +21,6 @@ from backprobe.record.entries import Entry, GradStatus, Lost
 from backprobe.record.graph import reached
 
 PLAIN = (bool, int, float)
-NUMBERS = "biufc"  # kinds of NumPy's dtypes
 Step = Callable[[int], Iterable[int]]
 Given = tuple[Set[int], Set[int]]
 
@@ -128,17 +128,17 @@ class Comparison:
         return is_argument and any(entry.status is GradStatus.FROZEN for entry in self.entries(at))
 
     def _measured(self, pair: Sequence[Entry], tensors: Sequence[Any], factor: float) -> Judged:
-        a, b = [arrays.array(tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
-        if a is None or b is None or a.dtype.kind not in NUMBERS or b.dtype.kind not in NUMBERS:
+        a, b = [arrays.rows(tensor) for arrays, tensor in zip(self.arrays, tensors, strict=True)]
+        if a is None or b is None or not (a.holds_numbers and b.holds_numbers):
             return Judged(why="its numbers cannot be read")
         b = self.layouts.apply(pair[0].name, pair[1].name, b)
         if a.shape != b.shape:
             return Judged(SHAPE, math.inf)
         coarser = max((entry.dtype or "" for entry in pair), key=eps_of)
-        found = measure(a, b if factor == 1.0 else b * factor, coarser)
-        if not found.differing and not eps_of(coarser) and not numpy.array_equal(a, b):
+        found = measure(a, b, coarser, factor)
+        if not found.differing and not eps_of(coarser) and not numpy.array_equal(a.stored, b.stored):
             return Judged(VALUE, math.inf)  # whole numbers that double precision does not tell apart
-        return Judged(measure=found, is_same=_is_same(a, b))
+        return Judged(measure=found, is_same=a.size > 0 and a.place == b.place)
 
     # what is around an entry
 
@@ -212,12 +212,6 @@ def _nearest(at: int, step: Step, matched: Mapping[int, int]) -> set[int]:
     return reached(step(at), lambda one: [] if one in matched else step(one)) & matched.keys()
 
 
-def _is_same(a: Any, b: Any) -> bool:
-    """Do they lie on the same memory in the same way?"""
-    places = [(one.__array_interface__["data"][0], one.strides) for one in (a, b)]
-    return a.size > 0 and places[0] == places[1]
-
-
 def _not_executed(a: Entry, b: Entry) -> str:
     if a.status is b.status:
         return NO_NUMBER
@@ -228,8 +222,8 @@ def _number(value: Any, arrays: Any) -> Any:
     """A number as Python has it, also of a tensor with one element; else None."""
     if isinstance(value, PLAIN):
         return value
-    array = arrays.array(value) if arrays.is_tensor(value) else None
-    return array.item() if array is not None and array.size == 1 and array.dtype.kind in NUMBERS else None
+    rows = arrays.rows(value) if arrays.is_tensor(value) else None
+    return rows.array().item() if rows is not None and rows.size == 1 and rows.holds_numbers else None
 
 
 def _plain(a: Any, b: Any) -> Judged:
@@ -238,6 +232,7 @@ def _plain(a: Any, b: Any) -> Judged:
         return Judged(why=NO_NUMBER)
     if isinstance(a, int) and isinstance(b, int):
         return Judged(VALUE, math.inf) if a != b else Judged()
-    found = measure(numpy.asarray(a, numpy.float64), numpy.asarray(b, numpy.float64), "float32")
+    x, y = (Rows.of(numpy.asarray(one, numpy.float64)) for one in (a, b))
+    found = measure(x, y, "float32")
     floor = by_dtype(EPS["float32"], Size.of(found), ())
     return Judged(VALUE if floor.excess(found) > 1 else "", floor.excess(found), found, floor)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from backprobe.backends.rows import Rows
 from backprobe.diff import text
 from backprobe.diff.blame import Blame
 from backprobe.diff.comparison import Comparison
@@ -66,18 +67,18 @@ class Divergences:
             yield f"{held[0]!r} in the first, {held[1]!r} in the second"
             return
         factor = 1.0 if direction == "forward" else self.comparison.factor or 1.0
-        arrays = [self._array(number, tensor) for number, tensor in enumerate(held)]
-        if arrays[0] is None or arrays[1] is None or judged.floor is None:
+        a, b = [self._rows(number, tensor) for number, tensor in enumerate(held)]
+        if a is None or b is None or judged.floor is None:
             return
-        b = self.comparison.layouts.apply(row.a.name, row.b.name, arrays[1])
-        seen = likeness(arrays[0], b if factor == 1.0 else b * factor, judged.floor, judged.measure.at)
+        b = self.comparison.layouts.apply(row.a.name, row.b.name, b)
+        seen = likeness(a, b, judged.floor, judged.measure.at, factor)
         coarser = max((row.a.dtype or "", row.b.dtype or ""), key=eps_of)
         yield from text.alike(seen) if judged.kind == VALUE else ()
         yield from text.numbers(judged.measure, seen, coarser)
 
-    def _array(self, number: int, tensor: Any) -> Any:
+    def _rows(self, number: int, tensor: Any) -> Rows | None:
         arrays = self.comparison.arrays[number]
-        return arrays.array(tensor) if arrays.is_tensor(tensor) else None
+        return arrays.rows(tensor) if arrays.is_tensor(tensor) else None
 
     def _other_leaves(self, at: int) -> Iterator[str]:
         others = [one for one in self.blame.values if self.comparison.is_leaf(one) and one != at]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
+from backprobe.backends.rows import Rows
 from backprobe.diff.floor import Floor
 from backprobe.diff.measure import Index
 from backprobe.diff.measuring import chunks
 
-LARGEST = 1 << 24  # elements that are sorted
-CHECKED = 1 << 16  # of a rounding: elements that all have it have not by chance
+LARGEST = 1 << 22  # elements that are sorted
 FEWEST = 4  # of which a likeness says something
 
 
@@ -34,71 +35,88 @@ class Likeness:
     dtype: str = ""
 
 
-def likeness(a: Any, b: Any, floor: Floor, at: Index | None) -> Likeness:
-    """Look again at two arrays of one shape.
+def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.0) -> Likeness:
+    """Look again at two arrays of one shape, the second multiplied by ``times``.
 
-    >>> likeness(numpy.array([1.0, 2.0, 3.0, 5.0]), numpy.array([2.0, 4.0, 6.0, 10.0]), Floor(1e-6, 1e-6), (3,)).factor
+    >>> a, b = Rows.of(numpy.array([1.0, 2.0, 3.0, 5.0])), Rows.of(numpy.array([2.0, 4.0, 6.0, 10.0]))
+    >>> likeness(a, b, Floor(1e-6, 1e-6), (3,)).factor
     2.0
     """
-    beyond, first = _beyond(a, b, floor)
-    pair = None if at is None else (a[at].item(), b[at].item())
-    if a.size < FEWEST or "c" in (a.dtype.kind, b.dtype.kind) or not (_finite(a) and _finite(b)):
-        return Likeness(beyond, first, pair)
-    order = _order(a, b, floor)
-    return Likeness(beyond, first, pair, None if order else _factor(a, b, floor), order, _dtype(a, b))
+    seen = _Sums()
+    for x, y in chunks(a, b, times):
+        seen.add(x, y, floor)
+    each = 2 if a.is_complex or b.is_complex else 1
+    first = None if seen.first is None else tuple(map(int, numpy.unravel_index(seen.first // each, a.shape)))
+    pair = None if at is None else (a.at(at), b.at(at) if times == 1.0 else b.at(at) * times)
+    if a.size < FEWEST or each == 2 or not seen.is_finite:
+        return Likeness(seen.beyond, first, pair)
+    order = _order(a, b, floor, times, seen)
+    return Likeness(seen.beyond, first, pair, None if order else seen.factor(floor), order, _dtype(a, b, times))
 
 
-def _finite(array: Any) -> bool:
-    return bool(numpy.isfinite(array).all())
+class _Sums:
+    """What one pass over both tells."""
+
+    def __init__(self) -> None:
+        self.count = self.beyond = 0
+        self.first: int | None = None
+        self.is_finite = True
+        self.sums, self.squares, self.dot = [0.0, 0.0], [0.0, 0.0], 0.0
+
+    @numpy.errstate(over="ignore", invalid="ignore")
+    def add(self, x: Any, y: Any, floor: Floor) -> None:
+        outside = ~(numpy.abs(y - x) <= floor.largest) & (x != y) & ~(numpy.isnan(x) & numpy.isnan(y))
+        beyond = int(numpy.count_nonzero(outside))
+        if beyond and self.first is None:
+            self.first = self.count + int(outside.argmax())
+        self.beyond, self.count = self.beyond + beyond, self.count + x.size
+        x, y = x.astype(numpy.float64, copy=False), y.astype(numpy.float64, copy=False)
+        for at, one in enumerate((x, y)):
+            self.sums[at] += float(one.sum())
+            self.squares[at] += float(one @ one)
+        self.dot += float(x @ y)
+        self.is_finite = self.is_finite and all(map(math.isfinite, (*self.sums, *self.squares)))
+
+    def factor(self, floor: Floor) -> float | None:
+        """The number that the first is to be multiplied by to be the second."""
+        (square, other), dot = self.squares, self.dot
+        if not square:
+            return None
+        factor = dot / square
+        rest = max(other - 2 * factor * dot + factor * factor * square, 0.0)
+        is_near = (rest / self.count) ** 0.5 <= max(floor.rms, 1e-6 * abs(factor) * (square / self.count) ** 0.5)
+        return float(f"{factor:.6g}") if is_near and factor else None
+
+    def may_be_permuted(self, floor: Floor) -> bool:
+        """Are the sums and the norms as near to each other as those of the same numbers in two orders?"""
+        near = floor.largest + 1e-6 * (max(self.squares) / self.count) ** 0.5
+        norms = [square**0.5 for square in self.squares]
+        is_sum_near = abs(self.sums[0] - self.sums[1]) <= self.count * near
+        return bool(is_sum_near and abs(norms[0] - norms[1]) <= self.count**0.5 * near)
 
 
-def _beyond(a: Any, b: Any, floor: Floor) -> tuple[int, Index | None]:
-    count, elements, first = 0, 0, None
-    each = 2 if "c" in (a.dtype.kind, b.dtype.kind) else 1
-    for x, y in chunks(a, b):
-        with numpy.errstate(invalid="ignore"):
-            outside = ~(numpy.abs(y - x) <= floor.largest) & (x != y) & ~(numpy.isnan(x) & numpy.isnan(y))
-        own = int(numpy.count_nonzero(outside))
-        if own and first is None:
-            first = (elements + int(outside.argmax())) // each
-        count, elements = count + own, elements + x.size
-    return count, None if first is None else tuple(map(int, numpy.unravel_index(first, a.shape)))
-
-
-def _factor(a: Any, b: Any, floor: Floor) -> float | None:
-    """The number that the first is to be multiplied by to be the second."""
-    square = dot = rest = 0.0
-    for x, y in _wide(a, b):
-        square, dot = square + float(x @ x), dot + float(x @ y)
-    if not square:
-        return None
-    factor = dot / square
-    for x, y in _wide(a, b):
-        rest += float(numpy.square(y - factor * x).sum())
-    is_near = (rest / a.size) ** 0.5 <= max(floor.rms, 1e-6 * abs(factor) * (square / a.size) ** 0.5)
-    return float(f"{factor:.6g}") if is_near and factor else None
-
-
-def _wide(a: Any, b: Any) -> Any:
-    return ((x.astype(numpy.float64), y.astype(numpy.float64)) for x, y in chunks(a, b))
-
-
-def _order(a: Any, b: Any, floor: Floor) -> str:
+def _order(a: Rows, b: Rows, floor: Floor, times: float, seen: _Sums) -> str:
     """``transposed`` or ``permuted``, where it is the same numbers in another order."""
-    if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.T, b, floor):
-        return "transposed"
-    if a.size > LARGEST or not _near(numpy.sort(a, axis=None), numpy.sort(b, axis=None), floor):
+    if not seen.may_be_permuted(floor):
         return ""
-    return "permuted" if numpy.ptp(a) > 2 * floor.largest else ""
+    if a.ndim == 2 and a.shape[0] == a.shape[1] and _near(a.transpose(), b, floor, times):
+        return "transposed"
+    if a.size > LARGEST:
+        return ""
+    x, y = (numpy.sort(one.array(), axis=None) for one in (a, b))
+    if times != 1.0:
+        y = numpy.sort(y * times)
+    is_near = _near(Rows.of(x), Rows.of(y), floor, 1.0)
+    return "permuted" if is_near and x[-1] - x[0] > 2 * floor.largest else ""
 
 
-def _near(a: Any, b: Any, floor: Floor) -> bool:
-    return bool((numpy.abs(a.astype(numpy.float64) - b) <= floor.largest).all())
+def _near(a: Rows, b: Rows, floor: Floor, times: float) -> bool:
+    return all(bool((numpy.abs(y - x) <= floor.largest).all()) for x, y in chunks(a, b, times))
 
 
-def _dtype(a: Any, b: Any) -> str:
-    """A coarser dtype that all numbers of the second have, and not all of the first."""
-    x, y = (numpy.ravel(one)[:CHECKED] for one in (a, b))
+def _dtype(a: Rows, b: Rows, times: float) -> str:
+    """A coarser dtype that all numbers of the second have, and not all of the first's."""
+    x, y = next(chunks(a, b, times))
     for name, rounded in (("bfloat16", _bfloat16), ("float16", _as(numpy.float16)), ("float32", _as(numpy.float32))):
         if _same(rounded, y) and not _same(rounded, x) and y.any():
             return name

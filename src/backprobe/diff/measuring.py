@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.diff.measure import Index, Measure
+from backprobe.backends.rows import Rows, together
+from backprobe.diff.measure import MANY, Index, Measure
+from backprobe.diff.ulps import INTEGERS, bits, distance
 
-CHUNK = 1 << 16
 EASY = {numpy.dtype(numpy.float32): (1e-12, 1e12), numpy.dtype(numpy.float64): (1e-100, 1e100)}
 """Largest magnitudes between which squares of this dtype, summed over a chunk, lose nothing that is shown."""
 
@@ -24,102 +25,145 @@ MASK = -1e4
 """Numbers from here down are a mask's where both have the same: beside them a norm would show nothing else."""
 
 
-def measure(reference: Any, other: Any, dtype: str = "") -> Measure:
+def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) -> Measure:
     """Compare two arrays of one shape; ``dtype`` is the coarser of those that they were computed in.
 
-    >>> found = measure(numpy.array([3.0, 4.0]), numpy.array([3.0, 9.0]))
+    The second is multiplied by ``factor`` before.
+
+    >>> found = measure(Rows.of(numpy.array([3.0, 4.0])), Rows.of(numpy.array([3.0, 9.0])))
     >>> found.relative, found.largest, found.at, found.differing
     (1.0, 5.0, (1,), 1)
     """
-    sums = Sums(dtype)
-    for a, b in chunks(reference, other):
+    sums = Sums(reference, other, dtype, factor)
+    for a, b in together(reference, other):
         sums.add(a, b)
     return sums.measure(reference.shape)
 
 
-def chunks(a: Any, b: Any) -> Iterator[tuple[Any, Any]]:
-    """Two arrays of one shape in rows, in the order of their indices: of float32 where neither is wider, else float64.
+def chunks(a: Rows, b: Rows, factor: float = 1.0) -> Iterator[tuple[Any, Any]]:
+    """The numbers of two arrays of one shape, the second times a factor, in rows, in the order of their indices.
 
-    A complex number is two elements beside each other.
+    They are of float32 where neither is wider, else float64; a complex number is two elements beside each other.
     """
-    if "c" in (a.dtype.kind, b.dtype.kind):
-        a, b = _parts(a), _parts(b)
-    kind = numpy.dtype(numpy.float32 if a.dtype == b.dtype == numpy.float32 else numpy.float64)
-    if a.flags.c_contiguous and b.flags.c_contiguous:
-        a, b = a.reshape(-1), b.reshape(-1)
-        for at in range(0, a.size, CHUNK):
-            yield a[at : at + CHUNK].astype(kind, copy=False), b[at : at + CHUNK].astype(kind, copy=False)
-    elif a.size:
-        flags: Any = ["external_loop", "buffered"]
-        yield from numpy.nditer(
-            [a, b], flags, [["readonly"]] * 2, [kind] * 2, order="C", casting="unsafe", buffersize=CHUNK
-        )
+    return (numbers(a, b, x, y, factor) for x, y in together(a, b))
 
 
-def _parts(array: Any) -> Any:
-    return numpy.stack([array.real, array.imag], -1)
+def numbers(a: Rows, b: Rows, x: Any, y: Any, factor: float) -> tuple[Any, Any]:
+    """The numbers of a chunk of each."""
+    x, y = a.numbers(x), b.numbers(y)
+    if x.dtype != y.dtype:
+        kind = numpy.result_type(x, y)
+        x, y = x.astype(kind, copy=False), y.astype(kind, copy=False)
+    if x.dtype.kind == "c":
+        x, y = x.view(x.real.dtype), y.view(y.real.dtype)
+    return x, y if factor == 1.0 else y * y.dtype.type(factor)
 
 
 class Sums:
     """What is known of the chunks so far. Norms are added by ``hypot``, which neither overflows nor vanishes."""
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
+    def __init__(self, a: Rows, b: Rows, dtype: str, factor: float) -> None:
+        self.rows, self.dtype, self.factor = (a, b), dtype, factor
+        self.is_stored_so = a.dtype == b.dtype and factor == 1.0
+        """Are the bits that are stored those of the numbers that are compared?"""
         self.elements = self.differing = self.clashes = 0
         self.reference = self.other = self.difference = self.dot = 0.0
         self.largest = self.reference_largest = 0.0
         self.at: int | None = None
         self.first: int | None = None
-        self.ulps: int | None = 0
+        self.ulps: int | None = 0 if dtype in INTEGERS else None
 
-    def add(self, a: Any, b: Any) -> None:
-        """Add a chunk of both."""
-        unequal = a != b
-        if not (math.isfinite(top(a)) and math.isfinite(top(b))):
-            a, b = self._finite(a, b, unequal)
-        if a.min() <= MASK:
-            masked = (a <= MASK) & (a == b)
-            a, b = numpy.where(masked, 0, a), numpy.where(masked, 0, b)
-        self._count(unequal)
-        norm = norm_of(a)
-        self.reference = math.hypot(self.reference, norm)
-        self.reference_largest = max(self.reference_largest, top(a))
-        if unequal.any():
-            self._add_difference(a, b)
+    @numpy.errstate(over="ignore", invalid="ignore")
+    def add(self, x: Any, y: Any) -> None:
+        """Add a chunk of both, as it is stored."""
+        if self.is_stored_so and _has_equal_bits(x, y):
+            a, _ = numbers(*self.rows, x, x[:0], 1.0)
+            self._add_equal(a)
         else:
-            self.other = math.hypot(self.other, norm)
-            self.dot += norm * norm
+            a, b = numbers(*self.rows, x, y, self.factor)
+            difference = b - a
+            low, high, most = float(a.min()), float(a.max()), top(difference)
+            if not math.isfinite(most):
+                self._add_cleaned(a, b)
+            elif low > MASK:
+                self._add(a, b, difference, max(-low, high), most, (x, y))
+            else:
+                masked = (a <= MASK) & (difference == 0)
+                a, b = numpy.where(masked, 0, a), numpy.where(masked, 0, b)
+                self._add(a, b, difference, top(a), most, None)
         self.elements += a.size
 
-    def _finite(self, a: Any, b: Any, unequal: Any) -> tuple[Any, Any]:
-        """Both with zeros in the place of what is not finite."""
+    def _add_equal(self, a: Any) -> None:
+        largest = top(a)
+        if not (math.isfinite(largest) and a.min() > MASK):
+            a = numpy.where(numpy.isfinite(a) & (a > MASK), a, 0)
+            largest = top(a)
+        norm = norm_of(a, largest)
+        self._add_norms(norm, norm, norm * norm, largest)
+
+    def _add_norms(self, reference: float, other: float, dot: float, largest: float) -> None:
+        self.reference, self.other = math.hypot(self.reference, reference), math.hypot(self.other, other)
+        self.dot += dot
+        self.reference_largest = max(self.reference_largest, largest)
+
+    def _add_cleaned(self, a: Any, b: Any) -> None:
+        """Add both with zeros in the place of what is not finite, and of a mask."""
+        unequal = a != b
         unequal &= ~(numpy.isnan(a) & numpy.isnan(b)) & ~(_overflown(a, b, self.dtype) | _overflown(b, a, self.dtype))
         finite = numpy.isfinite(a) & numpy.isfinite(b)
         clashing = unequal & ~finite
         count = int(numpy.count_nonzero(clashing))
-        if count and not self.clashes:
-            self.at = self.elements + int(clashing.argmax())
-        self.clashes += count
-        return numpy.where(finite, a, 0), numpy.where(finite, b, 0)
+        if count:
+            if not self.clashes:
+                self.at = self.elements + int(clashing.argmax())
+            self.clashes += count
+            self._count(clashing)
+        kept = finite & ((a > MASK) | (a != b))
+        a, b = numpy.where(kept, a, 0), numpy.where(kept, b, 0)
+        if not math.isfinite(top(b - a)):
+            a, b = a.astype(numpy.float64), b.astype(numpy.float64)
+        self._add(a, b, b - a, top(a), top(b - a), None)
+
+    def _add(self, a: Any, b: Any, difference: Any, largest: float, most: float, stored: Any) -> None:
+        """Add finite numbers; ``largest`` and ``most`` are the largest magnitudes of the first and of the difference.
+
+        ``stored`` are both as they are stored, None where that is something else.
+        """
+        own, norm = norm_of(a, largest), norm_of(difference, most)
+        if norm <= own / 2:  # so nothing cancels, and the second need not be read again
+            dot = _dot(a, difference, largest, most)
+            self._add_norms(own, math.sqrt(own * own + 2 * dot + norm * norm), own * own + dot, largest)
+        else:
+            other = top(b)
+            self._add_norms(own, norm_of(b, other), _dot(a, b, largest, other), largest)
+        if not most:
+            return
+        self.difference = math.hypot(self.difference, norm)
+        self._count(difference != 0)
+        if most > self.largest:
+            self.largest = most
+            if not self.clashes:
+                low, high = int(difference.argmin()), int(difference.argmax())
+                self.at = self.elements + (high if difference[high] == most else low)
+        self._count_ulps(a, b, stored)
+
+    def _count_ulps(self, a: Any, b: Any, stored: Any) -> None:
+        if self.ulps is None or self.ulps == MANY[self.dtype]:
+            return
+        of = [
+            raw.view(INTEGERS[self.dtype]) if raw is not None and rows.dtype == self.dtype and self.factor == 1.0
+            else bits(values, self.dtype)
+            for values, raw, rows in zip((a, b), stored or (None, None), self.rows, strict=True)
+        ]  # fmt: skip
+        self.ulps = max(self.ulps, distance(of[0], of[1], self.dtype))
 
     def _count(self, unequal: Any) -> None:
+        """Count elements that are not equal."""
         count = int(numpy.count_nonzero(unequal))
-        if count and self.first is None:
-            self.first = self.elements + int(unequal.argmax())
+        if count:
+            first = self.elements + int(unequal.argmax())
+            self.first = first if self.first is None else min(self.first, first)
         self.differing += count
-
-    def _add_difference(self, a: Any, b: Any) -> None:
-        difference = b - a
-        self.difference = math.hypot(self.difference, norm_of(difference))
-        self.other = math.hypot(self.other, norm_of(b))
-        self.dot += float(numpy.dot(a.astype(numpy.float64, copy=False), b.astype(numpy.float64, copy=False)))
-        if (largest := top(difference)) > self.largest:
-            self.largest = largest
-            if not self.clashes:
-                self.at = self.elements + int(numpy.abs(difference).argmax())
-        if self.ulps is not None:
-            found = ulps(a, b, self.dtype)
-            self.ulps = None if found is None else max(self.ulps, found)
 
     def measure(self, shape: Index) -> Measure:
         """The measures of all chunks."""
@@ -135,6 +179,11 @@ class Sums:
             ulps=self.ulps, differing=self.differing, first=_index(self.first, each, shape), clashes=self.clashes,
             reference_rms=self.reference / root, reference_largest=self.reference_largest,
         )  # fmt: skip
+
+
+def _has_equal_bits(x: Any, y: Any) -> bool:
+    wide = numpy.uint64 if x.nbytes % 8 == 0 else numpy.dtype(f"u{min(x.itemsize, 8)}")
+    return bool((x.view(wide) == y.view(wide)).all())
 
 
 def _overflown(infinite: Any, mask: Any, dtype: str) -> Any:
@@ -155,44 +204,22 @@ def top(values: Any) -> float:
     return max(-float(values.min()), float(values.max()))
 
 
-def norm_of(values: Any) -> float:
-    """The root of the sum of squares of a row."""
-    largest = top(values)
+def is_easy(values: Any, largest: float) -> bool:
+    """May its squares be summed as they are?"""
     low, high = EASY[values.dtype]
-    if low < largest < high:
+    return low < largest < high or not largest
+
+
+def norm_of(values: Any, largest: float) -> float:
+    """The root of the sum of squares of a row, whose largest magnitude is known."""
+    if is_easy(values, largest):
         return math.sqrt(float(numpy.dot(values, values)))
-    scaled = values.astype(numpy.float64) / (largest or 1.0)
+    scaled = values.astype(numpy.float64) / largest
     return largest * math.sqrt(float(numpy.dot(scaled, scaled)))
 
 
-INTEGERS = {"float64": numpy.int64, "complex128": numpy.int64, "float32": numpy.int32, "complex64": numpy.int32,
-            "float16": numpy.int16, "bfloat16": numpy.int16}  # fmt: skip
-"""Floating dtypes, and the integers of their size: read as these, positive numbers lie in their own order."""
-
-
-def ulps(a: Any, b: Any, dtype: str) -> int | None:
-    """The largest distance of two finite elements, counted in numbers of this dtype; None for another dtype.
-
-    >>> ulps(numpy.array([1.0, 0.0]), numpy.array([1.0 + 2**-22, -0.0]), "float32")
-    2
-    """
-    kind = INTEGERS.get(dtype)
-    if kind is None:
-        return None
-    first, second = _bits(a, dtype, kind), _bits(b, dtype, kind)
-    lowest = -(2 ** (8 * first.itemsize - 1))
-    if not ((first ^ second) < 0).any():  # of one sign: the distance fits
-        distance = first - second
-        return max(int(distance.max()), -int(distance.min()))
-    wide = [numpy.where(bits < 0, lowest - bits.astype(numpy.float64), bits) for bits in (first, second)]
-    return int(numpy.abs(wide[0] - wide[1]).max())
-
-
-def _bits(values: Any, dtype: str, kind: Any) -> Any:
-    if dtype == "bfloat16":
-        bits = values.astype(numpy.float32, copy=False).view(numpy.uint32)
-        rounded = (bits >> 16) + ((bits >> 15) & 1)  # half is rounded up, which is no further than to even
-        return rounded.astype(numpy.uint16).view(numpy.int16)
-    names = {"complex128": "float64", "complex64": "float32"}
-    with numpy.errstate(over="ignore"):
-        return values.astype(names.get(dtype, dtype), copy=False).view(kind)
+def _dot(a: Any, b: Any, largest: float, other: float) -> float:
+    """The inner product of two rows, whose largest magnitudes are known."""
+    if is_easy(a, largest) and is_easy(b, other):
+        return float(numpy.dot(a, b))
+    return float(numpy.dot(a.astype(numpy.float64), b.astype(numpy.float64)))

@@ -71,7 +71,7 @@ def _measure(first: Any, second: Any, a: Record, b: Record) -> Measure | None:
     arrays = load_arrays(a.backend), load_arrays(b.backend)
     if not (arrays[0].is_tensor(first) and arrays[1].is_tensor(second)):
         return None
-    x, y = arrays[0].array(first), arrays[1].array(second)
+    x, y = arrays[0].rows(first), arrays[1].rows(second)
     if x is None or y is None or x.shape != y.shape:
         return None
     found = measure(x, y)

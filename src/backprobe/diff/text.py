@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from backprobe.diff.alignment import BY_NAME
 from backprobe.diff.floor import Floor, Measured
 from backprobe.diff.likeness import Likeness
-from backprobe.diff.measure import Index, Measure
+from backprobe.diff.measure import MANY, Index, Measure
 from backprobe.diff.pairs import DTYPE, SHAPE, STATUS, Judged, Row
 from backprobe.findings import phrasing as findings
 from backprobe.findings.phrasing import listed, location, plural, quoted
@@ -108,7 +108,8 @@ def numbers(measure: Measure, seen: Likeness, dtype: str) -> list[str]:
         )
     scores = [] if measure.cosine is None or measure.size == 1 else [f"cosine {_cosine(measure.cosine)}"]
     if measure.ulps:
-        scores.append(f"up to {measure.ulps:,} ulps of {dtype}")
+        more = " or more" * (measure.ulps == MANY.get(dtype))
+        scores.append(f"up to {measure.ulps:,}{more} ulps of {dtype}")
     return [*found, *([", ".join(scores)] if scores else [])]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from backprobe.backends.tensors import Arrays
-from backprobe.backends.torch import evaluation, nonfinite, summaries, tensors
+from backprobe.backends.torch import evaluation, nonfinite, rows, summaries, tensors
 
 
 class TorchArrays(Arrays):
@@ -20,7 +20,7 @@ class TorchArrays(Arrays):
     summarize = staticmethod(summaries.summarize)
     nonfinite = staticmethod(nonfinite.nonfinite)
     numbers = staticmethod(tensors.numbers)
-    array = staticmethod(tensors.array)
+    rows = staticmethod(rows.rows)
     sample = staticmethod(tensors.sample)
     to_text = staticmethod(tensors.to_text)
     encode = staticmethod(tensors.encode)

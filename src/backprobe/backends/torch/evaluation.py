@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from backprobe.backends.torch import tensors
+from backprobe.backends.torch.rows import rows
 
 HOMES = (torch, F, torch.special, torch.linalg)
 KNOWN = frozenset({
@@ -64,5 +64,6 @@ def _tensor(value: Any) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return tensors.array(value)
+        found = rows(value)
+        return None if found is None else found.array()
     return tuple(map(_plain, value)) if isinstance(value, tuple) else None

@@ -131,18 +131,6 @@ def numbers(tensor: Tensor) -> Any:
         return None
 
 
-def array(tensor: Tensor) -> Any:
-    """The same in its own precision, where NumPy can compute in it, else in single."""
-    if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
-        return None
-    values = dense(tensor)
-    narrow = is_floating(values) and values.dtype.itemsize < 4
-    try:
-        return (values.float() if narrow else values).resolve_conj().resolve_neg().cpu().numpy()
-    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in a byte, or bits that are not numbers
-        return None
-
-
 def sample(tensor: Tensor, most: int) -> Any:
     """At most so many of the numbers, evenly spaced, with no copy of the others; None for a sparse tensor too."""
     if not is_there(tensor) or tensor.is_nested or tensor.layout is not torch.strided:

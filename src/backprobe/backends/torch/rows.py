@@ -1,0 +1,26 @@
+"""PyTorch's tensors as rows that are read in chunks."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from backprobe.backends.rows import BFLOAT16, Rows
+from backprobe.backends.torch.tensors import dense, is_floating, is_there
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def rows(tensor: Tensor) -> Rows | None:
+    """The numbers in their own precision, where NumPy can compute in it, else in single; None where there are none."""
+    if not is_there(tensor) or tensor.is_meta or tensor.is_nested:
+        return None
+    values = dense(tensor)
+    is_other = is_floating(values) and values.dtype.itemsize < 4 and values.dtype not in HALF
+    try:
+        values = (values.float() if is_other else values).resolve_conj().resolve_neg()
+        if values.dtype is torch.bfloat16:
+            return Rows(values.view(torch.uint16).cpu().numpy(), BFLOAT16)
+        return Rows.of(values.cpu().numpy())
+    except (NotImplementedError, RuntimeError, TypeError):  # two numbers in a byte, or bits that are not numbers
+        return None

@@ -1,0 +1,51 @@
+"""The distance of numbers in units in the last place: how many numbers of a dtype lie between two."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from backprobe.diff.measure import MANY
+
+INTEGERS = {"float64": numpy.int64, "complex128": numpy.int64, "float32": numpy.int32, "complex64": numpy.int32,
+            "float16": numpy.int16, "bfloat16": numpy.int16}  # fmt: skip
+"""Floating dtypes, and the integers of their size: read as these, positive numbers lie in their own order."""
+PARTS = {"complex128": "float64", "complex64": "float32"}
+
+
+def ulps(a: Any, b: Any, dtype: str) -> int | None:
+    """The largest distance of two finite elements, counted in numbers of this dtype; None for another dtype.
+
+    What is more than ``MANY`` counts as that.
+
+    >>> ulps(numpy.array([1.0, 0.0]), numpy.array([1.0 + 2**-22, -0.0]), "float32")
+    2
+    """
+    return distance(bits(a, dtype), bits(b, dtype), dtype) if dtype in INTEGERS else None
+
+
+def distance(a: Any, b: Any, dtype: str) -> int:
+    """The same of numbers of this dtype that are given by their bits."""
+    if int((a ^ b).min()) < 0:  # unlike signs
+        opposite = (a ^ b) < 0
+        zero = numpy.iinfo(a.dtype).min  # the bits of -0
+        apart = (a[opposite] & ~zero).astype(numpy.float64) + (b[opposite] & ~zero)
+        largest = int(apart.max())
+        if largest >= MANY[dtype]:
+            return MANY[dtype]
+        a, b = numpy.where(opposite, 0, a), numpy.where(opposite, 0, b)
+    else:
+        largest = 0
+    found = a - b
+    return min(MANY[dtype], max(largest, int(found.max()), -int(found.min())))
+
+
+def bits(values: Any, dtype: str) -> Any:
+    """The bits of numbers in this dtype, as integers."""
+    if dtype == "bfloat16":
+        wide = values.astype(numpy.float32, copy=False).view(numpy.uint32)
+        half = (wide + numpy.uint32(0x8000)) >> 16  # half is rounded up, which is no further than to even
+        return half.astype(numpy.uint16).view(numpy.int16)
+    with numpy.errstate(over="ignore"):
+        return values.astype(PARTS.get(dtype, dtype), copy=False).view(INTEGERS[dtype])
