@@ -127,7 +127,8 @@ test-integrations: $(READY) .venv-integrations/.ready
 
 .venv-integrations/.ready: pyproject.toml constraints.txt
 	test -x .venv-integrations/bin/python || $(PYTHON) -m venv .venv-integrations
-	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow matplotlib pytest
+	.venv-integrations/$(INSTALL) . torch transformers accelerate lightning keras pyarrow matplotlib pytest \
+	  tensorboard wandb mlflow-skinny
 	touch $@
 
 # on a machine with a CUDA device, in an environment that has PyTorch with CUDA

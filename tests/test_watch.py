@@ -279,6 +279,14 @@ def test_a_step_without_backward_says_so(model, tmp_path):
         assert "grad.rms" not in run.at(0)["embed"]
 
 
+def test_what_the_whole_model_returns_is_selected_as_it_is_named(model, tmp_path):
+    with bp.watch(model, tmp_path, select="return") as run:
+        model(batches(1)[0]).sum().backward()
+        run.step()
+    with bp.open_run(tmp_path) as run:
+        assert run.names == ["return"]
+
+
 # what is asked wrongly
 
 

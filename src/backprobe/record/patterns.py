@@ -80,6 +80,12 @@ def texts_of(patterns: str | Sequence[str]) -> list[str]:
     return texts  # type: ignore[return-value]
 
 
+def root_spelled_out(text: str) -> str:
+    """A pattern of a run's names, where ``return`` is what the whole model returns, as one of a recording's names."""
+    body = text.removeprefix("!")
+    return text.replace("return", ":return", 1) if re.match(r"return(\.|$)", body) else text
+
+
 def compile_pattern(text: str, *, in_function: bool) -> Pattern:
     """Read one pattern. In the function form a bare ``u`` means the local ``:u`` of the function itself."""
     excludes, body = text.startswith("!"), text.removeprefix("!")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from backprobe.backends.discover import find_backend, is_model
 from backprobe.backends.refusals import refuse
@@ -18,9 +18,11 @@ from backprobe.markup import facts, shown
 from backprobe.probe.request import name_of, refuse_class
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.stamp import stamp
+from backprobe.watch.sinks import check
 
 if TYPE_CHECKING:  # importing backprobe imports no NumPy
     from backprobe.watch.background import Background
+    from backprobe.watch.feeding import Feeding
     from backprobe.watch.steps import Steps
 
 
@@ -40,6 +42,7 @@ def watch(
     scaler: Any = None,
     histogram: int = 0,
     guard: bool = False,
+    sinks: Sequence[Any] = (),
     start_step: int | None = None,
     rank: int | None = None,
 ) -> Watch:
@@ -75,6 +78,8 @@ def watch(
     With ``guard``, the first NaN or Inf raises NotFinite, as in ``bp.guard(model)``; the step in which that happens is
     in the run, as far as it came.
 
+    ``sinks``, of ``backprobe.integrations``, get some of the numbers too, as do TensorBoard and Weights & Biases.
+
     Each ``every``-th step is measured. A step is complete as the next begins. After each ``flush_every`` complete ones,
     and when none has come for a second, they are on disk. If the folder has a run already, this one goes on after its
     last step, or at ``start_step``.
@@ -88,7 +93,7 @@ def watch(
     optimizers = () if optimizer is None else tuple(optimizer) if isinstance(optimizer, list | tuple) else (optimizer,)
     options = WatchOptions(select, values, gradients, parameters, updates, clipping, optimizers, scaler)
     pace = {"every": every, "flush_every": flush_every, "histogram": histogram, "guard": guard}
-    return Watch(model, Path(run_dir), options, pace, start_step, rank)
+    return Watch(model, Path(run_dir), options, pace, start_step, rank, tuple(sinks))
 
 
 def _check_options(asked: str, given: Mapping[str, Any]) -> None:
@@ -110,6 +115,8 @@ def _check_options(asked: str, given: Mapping[str, Any]) -> None:
             raise BadOption(
                 f"{name} is a whole number from {least} on", asked=f"{name}={written(value)}", next=f"{name}=10"
             )
+    for sink in given["sinks"] if isinstance(given["sinks"], list | tuple) else [given["sinks"]]:
+        check(sink)
     if not any(given[name] for name in ("values", "gradients", "updates")):
         raise BadOption("nothing is watched", asked="values=False, gradients=False", next="values=True")
 
@@ -125,12 +132,14 @@ class Watch:
         pace: Mapping[str, int],
         start_step: int | None,
         rank: int | None,
+        sinks: Sequence[Any] = (),
     ) -> None:
         self.folder = folder
         """The folder of the run."""
         self._model, self._options, self._pace, self._start, self._rank = model, options, pace, start_step, rank
         self._watching: Watching | None = None
         self._background: Background | None = None
+        self._sinks, self._feeding = sinks, cast("Feeding | None", None)
         self._warned = False
         self._opened = ExitStack()
 
@@ -164,7 +173,13 @@ class Watch:
                 f"{self.folder} cannot be written", asked=asked, found=str(error), next="a folder that can be written"
             ) from error
         listener.start(writer.next_step if self._start is None else self._start)
-        self._background = Background(writer, self._pace["flush_every"])
+        if self._sinks and rank == 0:
+            from backprobe.watch.feeding import Feeding
+
+            self._feeding = Feeding(self._sinks, self.folder, listener.first)
+        self._background = Background(
+            writer, self._pace["flush_every"], None if self._feeding is None else self._feeding.put
+        )
         self._watches, self._listener, self._watching = watches, listener, watching
         try:
             with ExitStack() as opened:
@@ -173,7 +188,7 @@ class Watch:
                     opened.enter_context(guarding(self._model, backend, listener, asked))
                 self._opened = opened.pop_all()
         except BaseException:
-            self._background.close()
+            self._close()
             raise
         return self
 
@@ -197,7 +212,7 @@ class Watch:
             self._listener.end()  # the step that it ended, as far as it came
         self._opened.close()
         self._listener.stop()
-        self._background.close()
+        self._close()
         self._warn()
         if error is None and not self._listener.was_called and self._listener.current.step > self._listener.first:
             warnings.warn(
@@ -253,17 +268,25 @@ class Watch:
             raise BadOption("this watch is not open", asked=asked, next="with bp.watch(model, folder) as run:")
         return self._watching
 
+    def _close(self) -> None:
+        """All is written, and then sent."""
+        if self._background is not None:
+            self._background.close()
+        if self._feeding is not None:
+            self._feeding.close()
+
     def _hand_on(self, step: Any) -> None:
         """A step is complete: it goes to the thread that writes."""
         if self._background is None:
             return
-        if self._background.failure is not None:
-            self._warn()
-            return
-        self._background.put(step)
+        self._warn()
+        if self._background.failure is None:
+            self._background.put(step)
 
     def _warn(self) -> None:
-        """Once, where the run could not be written; nothing is measured any longer."""
+        """Once, of each sink that failed, and where the run could not be written: nothing is measured any longer."""
+        for news in () if self._feeding is None else self._feeding.news():
+            warnings.warn(f"bp.watch: {news}", RuntimeWarning, stacklevel=3)
         failure = None if self._background is None else self._background.failure
         if failure is None or self._warned or self._watching is None:
             return

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from backprobe.storage.runs.layout import RowKey, StepData
 from backprobe.storage.runs.writer import RunWriter
 
 MOST_WAITING = 1000  # steps
+Feed = Callable[[StepData, Sequence[RowKey]], None]
+"""Takes a step, and all rows so far."""
 IDLE = 1.0  # seconds without a step, after which what there is is committed
 
 
@@ -36,10 +38,11 @@ class Flush:
 
 
 class Background:
-    """Writes in a thread of its own, from its making to ``close``."""
+    """Writes in a thread of its own, from its making to ``close``. What it has taken goes on to ``feed``."""
 
-    def __init__(self, writer: RunWriter, flush_every: int) -> None:
-        self.writer, self.flush_every = writer, flush_every
+    def __init__(self, writer: RunWriter, flush_every: int, feed: Feed | None = None) -> None:
+        self.writer, self.flush_every, self.feed = writer, flush_every, feed
+        self.rows: list[RowKey] = []
         self.failure: Exception | None = None
         self.acknowledged = -1
         self.last = -1
@@ -96,6 +99,9 @@ class Background:
         self.writer.add_rows(step.rows, step.aliases)
         data = step.data()
         self.writer.append(data)
+        if self.feed is not None:
+            self.rows += step.rows
+            self.feed(data, self.rows)
         self.last = data.step
         self.uncommitted += 1
         if self.uncommitted >= self.flush_every:

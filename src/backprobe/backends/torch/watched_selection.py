@@ -10,7 +10,7 @@ from torch.nn import Module, Parameter
 from backprobe.backends.torch.structure import structure
 from backprobe.errors import BadName, Unsupported
 from backprobe.record.names import COUNT, outside, quote_path
-from backprobe.record.patterns import Selection, refuse_unmatched, selection, texts_of
+from backprobe.record.patterns import Selection, refuse_unmatched, root_spelled_out, selection, texts_of
 
 WRAPPED = "_orig_mod"
 """What ``torch.compile(module)`` calls the module that it wraps: no name shows it."""
@@ -39,7 +39,7 @@ class WatchedSelection:
     """Raises BadName and Unsupported for patterns that cannot be watched."""
 
     def __init__(self, select: str | Sequence[str] | None, asked: str) -> None:
-        self.texts, self.asked = [] if select is None else texts_of(select), asked
+        self.texts, self.asked = [] if select is None else list(map(root_spelled_out, texts_of(select))), asked
         for text in self.texts:
             self._refuse_counts(text)
         self.selection = selection(tuple(self.texts) or None, False)

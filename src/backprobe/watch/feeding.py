@@ -1,0 +1,185 @@
+"""The thread that gives sinks what a watched training has written.
+
+It is not the thread that writes, so that a dashboard that hangs does not hold up the run; and where it falls far
+behind, steps are left out of the sinks and never of the run.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from backprobe.alerts import alerts
+from backprobe.findings.phrasing import plural
+from backprobe.record.patterns import root_spelled_out, selection, texts_of
+from backprobe.record.statistics import COLUMNS, statistic
+from backprobe.storage.runs.layout import Matrix, RowKey, StepData
+from backprobe.storage.runs.merged import LOGGED, RATIO, logged, open_ranks
+from backprobe.watch.sinks import Sink
+
+MOST_WAITING = 1000  # steps
+LAST_WAIT = 60.0  # seconds that the end of a training waits for sinks
+FIRST_LOOK, GROWTH = 20, 1.25  # steps after which alerts are looked for, and how many times as many the next time
+KINDS_OF_RATIO = ("update", "param")
+OWN = ("param", "update", "grad_backward")  # kinds that parameters alone have
+
+
+@dataclass
+class Fed:
+    """One sink, and the rows that it gets: by field, their labels and places."""
+
+    sink: Sink
+    rows: dict[str, tuple[list[str], list[list[int]]]] = field(default_factory=dict)
+    height: int = 0
+    failure: Exception | None = None
+    is_reported: bool = False
+
+    def look(self, keys: Sequence[RowKey], height: int) -> None:
+        """New rows have come."""
+        if height == self.height:
+            return
+        self.height = height
+        texts = None if self.sink.select is None else tuple(map(root_spelled_out, texts_of(self.sink.select)))
+        wants = selection(texts, False).might_want
+        places = {(one.name, one.kind): at for at, one in enumerate(keys[:height])}
+        own = {one.name for one in keys[:height] if one.kind in OWN or (one.kind, one.merge) == ("grad", "once")}
+        for name in self.sink.fields:
+            kinds = KINDS_OF_RATIO if name == RATIO else (name.rpartition(".")[0] or name,)
+            names = [
+                one.name for one in keys[:height]
+                if one.kind == kinds[0] and (one.kind == LOGGED or texts is None or wants(_full(one.name, own)))
+            ]  # fmt: skip
+            found = [(one, [places[one, kind] for kind in kinds]) for one in names if (one, kinds[-1]) in places]
+            if found:
+                self.rows[name] = [f"{name}/{one}" for one, _ in found], [at for _, at in found]
+
+    def numbers(self, matrix: Matrix) -> dict[str, float]:
+        """What it gets of a step: of the rows that have numbers."""
+        found: dict[str, float] = {}
+        for name, (labels, places) in self.rows.items():
+            parts = [_columns(matrix, each) for each in numpy.array(places).T]
+            if name == RATIO:
+                with numpy.errstate(all="ignore"):
+                    numbers = statistic("rms", parts[0]) / statistic("rms", parts[1])
+            else:
+                numbers = logged(parts[0]) if name == LOGGED else statistic(name.rpartition(".")[2], parts[0])
+            there = zip(labels, numbers.tolist(), parts[0]["count"].tolist(), strict=True)
+            found |= {label: number for label, number, count in there if count}
+        return found
+
+
+def _columns(matrix: Matrix, places: Any) -> dict[str, Matrix]:
+    return {column: matrix[at, places] for at, column in enumerate(COLUMNS)}
+
+
+def _full(name: str, parameters: Container[str]) -> str:
+    """The spelling of a row's name that patterns are matched with: a module means what it returns."""
+    if name in parameters or ":" in name:
+        return name
+    return f":{name}" if name.partition(".")[0] == "return" else f"{name}:return"
+
+
+class Feeding:
+    """Sinks while a training is watched, from its making to ``close``."""
+
+    def __init__(self, sinks: Sequence[Sink], folder: Path, first: int) -> None:
+        self.fed = [Fed(sink) for sink in sinks]
+        self.folder, self.first = folder, first
+        self.offered, self.taken, self.next_look, self.is_over = 0, 0, FIRST_LOOK, False
+        self.alerted: set[tuple[str, int, str]] = set()
+        self.waiting: queue.SimpleQueue[tuple[StepData, Sequence[RowKey]] | None] = queue.SimpleQueue()
+        for one in self.fed:
+            self._try(one, one.sink.open, folder)
+        self.thread = threading.Thread(target=self._run, name="backprobe-sinks", daemon=True)
+        self.thread.start()
+
+    def put(self, step: StepData, keys: Sequence[RowKey]) -> None:
+        """A step that the run has; ``keys`` are its rows so far."""
+        self.offered += 1
+        if self.waiting.qsize() < MOST_WAITING:
+            self.waiting.put((step, keys))
+
+    def close(self) -> None:
+        """The run is written: what waits is sent, for so long as the training may wait for it."""
+        self.waiting.put(None)
+        self.thread.join(LAST_WAIT)
+        self.is_over = True
+        if self.thread.is_alive():
+            return
+        for one in self.fed:
+            failure, one.failure = one.failure, None
+            self._try(one, one.sink.close)
+            one.failure = failure or one.failure
+
+    def news(self) -> list[str]:
+        """What went wrong and was not said yet."""
+        found = []
+        for one in self.fed:
+            if one.failure is not None and not one.is_reported:
+                one.is_reported = True
+                why = f"{type(one.failure).__name__}: {one.failure}"
+                found.append(f"{type(one.sink).__name__} gets nothing more ({why}). The run on disk goes on.")
+        if self.is_over and self.offered > self.taken:
+            left_out = plural(self.offered - self.taken, "step")
+            found.append(f"{left_out} of the run did not go to its sinks, which are too slow.")
+            self.offered = self.taken
+        return found
+
+    # in the thread
+
+    def _run(self) -> None:
+        while (item := self.waiting.get()) is not None:
+            step, keys = item
+            for one in self.fed:
+                self._try(one, _send, one, step, keys)
+            self.taken += 1
+            if self.taken >= self.next_look:
+                self._look()
+        self._look()
+
+    def _look(self) -> None:
+        """Send the alerts that are new; all of the run is read for them, and so in steps that grow."""
+        self.next_look = int((self.first + self.taken) * GROWTH) - self.first
+        asking = [one for one in self.fed if one.sink.alerts and one.failure is None]
+        if not asking:
+            return
+        try:
+            reader = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})")
+            try:
+                found = alerts(reader).findings
+            finally:
+                reader.close()
+        except Exception as error:  # noqa: BLE001  # a training must not fail for being watched
+            for one in asking:
+                one.failure = error
+            return
+        for each in found:
+            key = each.kind, each.step, each.name  # type: ignore[attr-defined]  # they are alerts
+            if key in self.alerted or key[1] < self.first:
+                continue
+            self.alerted.add(key)
+            for one in asking:
+                self._try(one, one.sink.alert, key[1], str(each))
+
+    def _try(self, one: Fed, work: Callable[..., None], *args: Any) -> None:
+        if one.failure is not None:
+            return
+        try:
+            work(*args)
+        except Exception as error:  # noqa: BLE001  # a training must not fail for a dashboard
+            one.failure = one.failure or error
+
+
+def _send(one: Fed, step: StepData, keys: Sequence[RowKey]) -> None:
+    if step.step % one.sink.every:
+        return
+    one.look(keys, step.matrix.shape[1])
+    numbers: Mapping[str, float] = one.numbers(step.matrix)
+    if numbers:
+        one.sink.send(step.step, numbers)

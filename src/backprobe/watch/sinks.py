@@ -1,0 +1,90 @@
+"""Sinks: where a watched training's numbers go beside its run on disk, such as a dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from backprobe.errors import BadOption
+from backprobe.record.brief import kind, written
+from backprobe.record.patterns import selection, texts_of
+
+FIELDS = ("value.rms", "grad.rms", "param.rms", "update.ratio", "logged")
+"""What a sink gets if it is not told otherwise."""
+
+
+class Sink:
+    """Where the numbers of ``bp.watch(..., sinks=[sink])`` go beside the run: subclass it, and define ``send``.
+
+    >>> from backprobe.integrations import Sink
+    >>> class Printed(Sink):
+    ...     def send(self, step, numbers):
+    ...         print(step, numbers)
+    >>> Printed(select="0.weight", fields=["grad.rms"])
+    <Printed of grad.rms of '0.weight'>
+
+    ``select`` takes patterns of names, ``fields`` the fields of a run; of the measured steps those are sent that are
+    multiples of ``every``. With ``alerts``, what ``run.alerts`` finds is sent as text.
+
+    A sink that raises an exception gets nothing more, and a warning says so: the training goes on. Raises BadOption and
+    BadName.
+    """
+
+    select: str | Sequence[str] | None = None
+    fields: Sequence[str] = FIELDS
+    every: int = 1
+    alerts: bool = True
+
+    def __init__(
+        self,
+        *,
+        select: str | Sequence[str] | None = None,
+        fields: Sequence[str] = FIELDS,
+        every: int = 1,
+        alerts: bool = True,
+    ) -> None:
+        self.select, self.fields, self.every, self.alerts = select, fields, every, alerts
+        check(self)
+
+    def open(self, folder: Path) -> None:
+        """The watch of a run in this folder begins: called in the thread that trains."""
+
+    def send(self, step: int, numbers: Mapping[str, float]) -> None:
+        """The numbers of a step, by field and name: ``{"grad.rms/0.weight": 0.01}``. Called in a thread of its own."""
+        raise NotImplementedError
+
+    def alert(self, step: int, text: str) -> None:
+        """An alert, whose first line says what goes wrong. Called in the thread of ``send``."""
+
+    def close(self) -> None:
+        """The watch is over, and nothing more will be sent: called in the thread that trains."""
+
+    def __repr__(self) -> str:
+        names = "" if self.select is None else f" of {self.select!r}"
+        return f"<{type(self).__name__} of {', '.join(self.fields)}{names}>"
+
+
+def check(sink: object) -> None:
+    """Raises BadOption and BadName for what cannot be a sink, or asks for what no run has."""
+    from backprobe.record.statistics import STATISTICS
+    from backprobe.storage.runs.merged import LOGGED, RATIO
+
+    if not isinstance(sink, Sink):
+        raise BadOption(
+            "sinks= takes sinks", asked="bp.watch(..., sinks=[...])", found=kind(sink),
+            next="an object of a class of backprobe.integrations, or of a subclass of backprobe.integrations.Sink",
+        )  # fmt: skip
+    asked = f"{type(sink).__name__}(...)"
+    if isinstance(sink.fields, str) or not sink.fields:
+        raise BadOption("fields= takes a list of fields", asked=asked, found=written(sink.fields),
+                        next="fields=['grad.rms']")  # fmt: skip
+    for field in sink.fields:
+        if field not in (LOGGED, RATIO) and str(field).rpartition(".")[2] not in STATISTICS:
+            raise BadOption(
+                f"{written(field)} is not a field of a run", asked=asked,
+                found=f"the statistics are {', '.join(STATISTICS)}", next="fields=['value.rms', 'grad.rms']",
+            )  # fmt: skip
+    if not isinstance(sink.every, int) or isinstance(sink.every, bool) or sink.every < 1:
+        raise BadOption("every is a whole number from 1 on", asked=asked, found=written(sink.every), next="every=10")
+    if sink.select is not None:
+        selection(tuple(texts_of(sink.select)), False)

@@ -1,0 +1,204 @@
+"""Sinks into the real TensorBoard, Weights & Biases (offline) and MLflow (files), read back with their own readers."""
+
+import json
+import math
+import os
+
+import mlflow
+import pytest
+import torch
+import wandb
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.tensorboard import SummaryWriter
+from wandb.proto import wandb_internal_pb2
+from wandb.sdk.internal.datastore import DataStore
+
+import backprobe as bp
+from backprobe.integrations.mlflow import MLflowSink
+from backprobe.integrations.tensorboard import TensorBoardSink
+from backprobe.integrations.wandb import WandbSink
+
+STEPS = 30
+
+
+def watched(folder, *sinks, log=lambda **scalars: None):
+    """A training whose weights do not change, which is an alert, and whose loss is NaN once."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    with bp.watch(model, folder, optimizer=optimizer, sinks=sinks) as run:
+        for step, x in enumerate(torch.randn(STEPS, 8, 3)):
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            run.log(loss=loss if step != 7 else math.nan)
+            log(mine=step)
+    return bp.open_run(folder)
+
+
+def same(found, run, name, field):
+    steps, numbers = run.series(name, field)
+    assert [step for step, _ in found] == steps.tolist()
+    assert [number for _, number in found] == pytest.approx(numbers.tolist(), rel=1e-6, nan_ok=True)
+
+
+# TensorBoard
+
+
+@pytest.mark.parametrize("theirs", [False, True], ids=["a folder", "a SummaryWriter"])
+def test_tensorboard_has_scalars_and_alerts(tmp_path, theirs):
+    into = SummaryWriter(tmp_path / "tb") if theirs else None
+    run = watched(tmp_path / "run", TensorBoardSink(into, select=["0", "2.weight"]))
+    if theirs:
+        into.add_scalar("still open", 1.0, 0)
+        into.close()
+    events = EventAccumulator(str(tmp_path / "tb" if theirs else tmp_path / "run" / "tensorboard"))
+    events.Reload()
+
+    def series(tag):
+        if tag in events.Tags()["scalars"]:
+            return [(one.step, one.value) for one in events.Scalars(tag)]
+        return [(one.step, one.tensor_proto.float_val[0]) for one in events.Tensors(tag)]
+
+    for name, field in (("0", "value.rms"), ("0", "grad.rms"), ("2.weight", "param.rms"), ("loss", "logged")):
+        same(series(f"{field}/{name}"), run, name, field)
+    assert not any("2.bias" in tag for tag in events.Tags()["scalars"])
+    tag = "alerts/text_summary" if theirs else "alerts"
+    texts = [one.tensor_proto.string_val[0].decode() for one in events.Tensors(tag)]
+    assert run.alerts.findings
+    assert {text.partition("\n")[0].strip() for text in texts} == {one.headline for one in run.alerts.findings}
+    assert tag in events.summary_metadata
+    assert events.summary_metadata[tag].plugin_data.plugin_name == "text"
+
+
+# Weights & Biases
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    for name, value in (("MODE", "offline"), ("DIR", str(tmp_path)), ("SILENT", "true")):
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    yield tmp_path
+    if wandb.run is not None:
+        wandb.finish()
+
+
+def records(folder):
+    """What an offline run has written."""
+    (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    store = DataStore()
+    store.open_for_scan(str(file))
+    while (data := store.scan_data()) is not None:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        yield record
+
+
+def history(folder):
+    for record in records(folder):
+        if record.WhichOneof("record_type") == "history":
+            yield {".".join(one.nested_key) or one.key: json.loads(one.value_json) for one in record.history.item}
+
+
+def test_wandb_has_scalars_over_our_steps_and_alerts(offline):
+    run = watched(offline / "run", WandbSink(select=["0", "2.weight"]))
+    assert wandb.run is None  # what the sink has started it has ended
+    rows = [row for row in history(offline) if "backprobe/step" in row]
+    for name, field in (("0", "grad.rms"), ("2.weight", "param.rms"), ("loss", "logged")):
+        found = [(row["backprobe/step"], float(row[f"{field}/{name}"])) for row in rows]
+        same(found, run, name, field)
+    assert not any("2.bias" in label for label in rows[0])
+    metrics = {one.metric.glob_name: one.metric.step_metric for one in records(offline) if one.HasField("metric")}
+    assert metrics["grad.rms/*"] == "backprobe/step"
+    titles = {one.alert.title for one in records(offline) if one.HasField("alert")}
+    assert titles == {one.headline for one in run.alerts.findings}
+
+
+def test_wandb_keeps_a_run_that_is_there_and_what_the_program_logs(offline):
+    with wandb.init() as mine:
+        watched(offline / "run", WandbSink(fields=["logged"]), log=lambda **scalars: wandb.log(scalars))
+        assert wandb.run is mine
+    rows = list(history(offline))
+    assert [row["mine"] for row in rows if "mine" in row] == list(range(STEPS))
+    assert [row["backprobe/step"] for row in rows if "backprobe/step" in row] == list(range(STEPS))
+
+
+def test_wandb_watch_beside_ours_in_one_model(offline):
+    """Both see the gradients of the same training, and it computes what it would with neither."""
+    ends = []
+    for both in (True, False):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def train(run):
+            for x in torch.ones(5, 8, 3):
+                model(x).square().mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                if run is not None:
+                    run.log({"done": 1})
+
+        if both:
+            with wandb.init() as theirs, bp.watch(model, offline / "run", optimizer=optimizer):
+                theirs.watch(model, log="all", log_freq=1)
+                train(theirs)
+        else:
+            train(None)
+        ends.append(model.state_dict())
+    assert all(map(torch.equal, ends[0].values(), ends[1].values()))
+    with bp.open_run(offline / "run") as run:
+        assert run.at(4)["0"]["grad.count"] == 32
+        assert run.at(4)["0.weight"]["grad.count"] == 12
+    assert any("gradients/0.weight" in row for row in history(offline))
+
+
+# MLflow
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri((tmp_path / "mlruns").as_uri())
+    yield tmp_path
+    while mlflow.active_run() is not None:
+        mlflow.end_run()
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.mark.parametrize("theirs", [False, True], ids=["a run of its own", "the active run"])
+def test_mlflow_has_metrics_and_alerts(files, theirs):
+    started = mlflow.start_run().info.run_id if theirs else None
+    sink = MLflowSink(select=["0", "2.weight"])
+    run = watched(files / "run", sink)
+    client = mlflow.MlflowClient()
+    assert started in (None, sink.run_id)
+    assert client.get_run(sink.run_id).info.status == ("RUNNING" if theirs else "FINISHED")
+    for name, field in (("0", "grad.rms"), ("2.weight", "param.rms"), ("loss", "logged")):
+        kept = sorted(client.get_metric_history(sink.run_id, f"{field}/{name}"), key=lambda one: one.step)
+        same([(one.step, one.value) for one in kept], run, name, field)
+    assert not any("2.bias" in name for name in client.get_run(sink.run_id).data.metrics)
+    text = mlflow.artifacts.load_text(f"runs:/{sink.run_id}/backprobe/alerts.txt")
+    assert run.alerts.findings
+    assert all(one.headline in text for one in run.alerts.findings)
+
+
+def test_names_that_mlflow_does_not_take(files):
+    class Two(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleDict({"a:b": torch.nn.Linear(3, 1)})
+
+        def forward(self, x):
+            y = self.layers["a:b"](x)
+            return y, y * 2
+
+    model, sink = Two(), MLflowSink(fields=["value.rms"])
+    with bp.watch(model, files / "run", sinks=[sink]) as run:
+        model(torch.ones(2, 3))[1].sum().backward()
+        run.step()
+    found = sorted(mlflow.MlflowClient().get_run(sink.run_id).data.metrics)
+    assert found == ["value.rms/layers._a_b_", "value.rms/return.0", "value.rms/return.1"]
+    assert os.path.isdir(files / "mlruns")
