@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.alerts import alerts
+from backprobe.alerts import Alert, alerts
 from backprobe.findings.phrasing import plural
 from backprobe.record.patterns import root_spelled_out, selection, texts_of
 from backprobe.record.statistics import COLUMNS, statistic
@@ -152,7 +152,7 @@ class Feeding:
         try:
             reader = open_ranks(self.folder, f"bp.open_run({str(self.folder)!r})")
             try:
-                found = alerts(reader).findings
+                found = [one for one in alerts(reader).findings if isinstance(one, Alert)]
             finally:
                 reader.close()
         except Exception as error:  # noqa: BLE001  # a training must not fail for being watched
@@ -160,7 +160,7 @@ class Feeding:
                 one.failure = error
             return
         for each in found:
-            key = each.kind, each.step, each.name  # type: ignore[attr-defined]  # they are alerts
+            key = each.kind, each.step, each.name
             if key in self.alerted or key[1] < self.first:
                 continue
             self.alerted.add(key)
