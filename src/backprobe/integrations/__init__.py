@@ -1,4 +1,4 @@
-"""Where people already work: callbacks for trainers, and sinks for dashboards. Each is a module of its own.
+"""Callbacks for trainers, and sinks for dashboards: each is a module of its own.
 
 - ``backprobe.integrations.huggingface``, ``backprobe.integrations.lightning``: ``WatchCallback``, for their trainers.
 - ``backprobe.integrations.tensorboard``: ``TensorBoardSink``; ``.wandb``: ``WandbSink``; ``.mlflow``: ``MLflowSink``.
