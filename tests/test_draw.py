@@ -402,7 +402,7 @@ def test_what_gradients_flow_through_is_never_torn_apart():
             values.append(y)
         return y
 
-    shown = drawn(dense, 1.0)
+    shown = drawn(dense, 1.0, depth=1)
     assert len(shown.groups["node"]) == 17
 
 

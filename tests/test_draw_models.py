@@ -254,6 +254,63 @@ def test_a_gradient_that_is_not_finite_is_never_folded_away():
     assert any("not finite: the gradient of x" in " ".join(text) for text in node.nodes.values())
 
 
+# the turns of a loop
+
+
+def turning(turns):
+    """The drawing of a loop of three values a turn, and its size in pixels."""
+
+    def loop(x, w, b):
+        total = 0
+        for _ in range(turns):
+            u = x * w
+            v = u + b
+            x = torch.tanh(v)
+            total = total + x.square()
+        return total
+
+    drawing = bp.draw(bp.probe(loop, partials=True)(0.5, 0.9, 0.1))
+    data = drawing.png()
+    return Drawn(drawing.svg), [int.from_bytes(data[start : start + 4]) for start in (16, 20)]
+
+
+def test_the_turns_of_a_long_loop_are_drawn_as_one_and_it_says_how_to_open_them():
+    shown, (width, height) = turning(14)
+    assert {"u#0 … u#13", "v#0 … v#13", "x#1 … x#14", "total#1 … total#14"} < set(shown.nodes)
+    assert (width <= PAGE[0], height <= PAGE[1]) == (True, True), (width, height)
+    said = " ".join(shown.text)
+    assert "not fit a page: drawn with the turns of a loop as one for each of them: bp.draw(rec, depth=1)" in said
+
+
+def test_a_short_loop_is_drawn_turn_by_turn():
+    shown, (width, height) = turning(4)
+    assert {"u#0", "u#3", "total#4"} < set(shown.nodes)
+    assert (width <= PAGE[0], height <= PAGE[1]) == (True, True), (width, height)
+
+
+class Cells(torch.nn.Module):
+    """Layers of a recurrent network, over as many steps as are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells = torch.nn.ModuleList(torch.nn.RNNCell(4, 4) for _ in range(3))
+        self.head = torch.nn.Linear(4, 1)
+
+    def forward(self, steps):
+        hidden = [torch.zeros(2, 4) for _ in self.cells]
+        for x in steps:
+            for at, cell in enumerate(self.cells):
+                x = hidden[at] = cell(x, hidden[at])
+        return self.head(x).mean()
+
+
+def test_of_cells_over_many_steps_the_steps_are_drawn_as_one_and_layers_alike_are_not():
+    shown = Drawn(bp.draw(bp.probe(Cells())(torch.randn(30, 2, 4))).svg)
+    cells = {f"cells.{at}#0 … cells.{at}#29" for at in range(3)}
+    assert cells < set(shown.nodes)
+    assert all("weight_hh" in shown.nodes[cell] for cell in cells)
+
+
 # modules that run again
 
 

@@ -21,9 +21,10 @@ class View:
 
     depth: int | None = None  # boxes this deep are collapsed
     opened: frozenset[str] = frozenset()  # boxes that are not, by their full names
-    roll: bool = False  # loops are rolled up
+    roll: bool = False  # loops are rolled up, and modules alike
     apart: int = 12  # a value that flows into this many nodes is drawn apart
     contributions: bool = False  # edges show upstream × local
+    turns: bool = False  # the turns of a loop are rolled up, and modules alike are not
     collapsed: bool = False  # the depth was not asked for: it fits a page
 
 

@@ -229,8 +229,9 @@ class Draft:
     def _more(self) -> Iterator[str]:
         """What was chosen so that the drawing fits a page, and what to type for more."""
         view, levels = self.view, max((box.level for box in self.graph.boxes.values()), default=0)
-        chosen = ", ".join([f"depth={view.depth}"] * bool(view.depth) + ["roll=True"] * view.roll)
-        yield f"{len(self.entries):,} values do not fit a page: drawn with {chosen}"
+        chosen = [f"depth={view.depth}"] * bool(view.depth) + ["roll=True"] * view.roll
+        chosen += ["the turns of a loop as one"] * (view.turns and not view.roll)
+        yield f"{len(self.entries):,} values do not fit a page: drawn with {', '.join(chosen)}"
         draw, box = f"bp.draw({self.captions.spelled}", self.grouping.largest_closed
         more = f"for {'more' if view.depth else 'each of them'}: {draw}, depth={(view.depth or levels) + 1})"
         yield more + (f", or {draw}, open={strip(box).removeprefix('/')!r}) for one box" if box else "")

@@ -15,7 +15,7 @@ from backprobe.draw.text import Captions
 from backprobe.errors import BadOption
 from backprobe.record.graph import Graph
 
-FEW = 60  # values whose loops are not rolled up, and that are all drawn where else too little would be seen
+FEW = 60  # values whose modules alike are not drawn as one, and that are all drawn where else too little is seen
 MORE = 1.5  # pages that are taken rather than to show less than enough
 ENOUGH = 8  # nodes from which a drawing shows something, and what repeats need not be rolled up
 CROWDED = 120  # nodes that can fit a page at all
@@ -59,28 +59,33 @@ def drawn(captions: Captions, view: View, direction: str | None) -> Drawn:
 
 
 def _chosen(captions: Captions, view: View, direction: str | None) -> Draft:
-    """The most detailed draft that fits a page; loops are rolled up only where else too little would be seen.
+    """The most detailed draft that fits a page; loops are rolled up only where else too little would be seen: first
+    their turns alone, and of many values modules alike as well.
 
     Where none fits that shows enough, somewhat more than a page; else few values are all shown, and of many what shows
     most, or has the fewest nodes. Boxes that were asked to be open are opened then: they may need more room.
     """
     closed = replace(view, opened=frozenset())
     are_few = len(Draft(captions, closed).grouping.drawn) <= FEW
-    drafts = list(_drafts(captions, closed, (view.roll,) if are_few else (view.roll, True)))
+    rolled = [closed, replace(closed, turns=True), replace(closed, roll=True)][: 2 if are_few else 3]
+    drafts = list(_drafts(captions, [closed] if view.roll else rolled))
     sized = [draft for draft in drafts if _nodes(draft) <= CROWDED]
+
+    def is_whole(draft: Draft) -> bool:
+        return draft is drafts[0] or (draft.view.turns and draft.view.depth is None)
 
     @cache
     def pages(at: int) -> float:
         return _laid_out(sized[at], direction).pages
 
     for room, at in product((1, MORE), range(len(sized))):
-        if (sized[at] is drafts[0] or _nodes(sized[at]) >= ENOUGH) and pages(at) <= room:
+        if (is_whole(sized[at]) or _nodes(sized[at]) >= ENOUGH) and pages(at) <= room:
             chosen = sized[at]
             break
     else:
         fitting = [draft for at, draft in enumerate(sized) if pages(at) <= 1]
         chosen = drafts[0] if are_few else max(fitting, key=_nodes) if fitting else min(drafts, key=_nodes)
-    is_asked = (chosen.view.depth, chosen.view.roll) == (None, view.roll)
+    is_asked = chosen.view == closed
     return Draft(captions, replace(chosen.view, opened=view.opened, collapsed=not is_asked))
 
 
@@ -88,13 +93,15 @@ def _nodes(draft: Draft) -> int:
     return len(draft.grouping.members)
 
 
-def _drafts(captions: Captions, view: View, rolls: Iterable[bool]) -> Iterator[Draft]:
-    """A draft at each depth, the most detailed first, and then with loops rolled up; none that shows the same again."""
+def _drafts(captions: Captions, views: Iterable[View]) -> Iterator[Draft]:
+    """A draft of each view at each depth, the most detailed first; none that shows the same as the one before."""
     levels = max((box.level for box in Graph.of(captions.record).boxes.values()), default=0)
-    for roll in dict.fromkeys(rolls):
+    for view in views:
+        if view.turns and not Draft(captions, view).grouping.rolls:
+            continue
         nodes = None
         for depth in (None, *range(levels, 0, -1)):
-            draft = Draft(captions, replace(view, depth=depth, roll=roll))
+            draft = Draft(captions, replace(view, depth=depth))
             if _nodes(draft) != nodes:
                 nodes = _nodes(draft)
                 yield draft
@@ -103,7 +110,10 @@ def _drafts(captions: Captions, view: View, rolls: Iterable[bool]) -> Iterator[D
 def _laid_out(draft: Draft, direction: str | None) -> Drawn:
     circuit = draft.circuit()
     way = DIRECTIONS[direction] if direction else _direction(circuit)
-    return Drawn(circuit, way, svg(circuit, way))
+    found = Drawn(circuit, way, svg(circuit, way))
+    if direction is None and way == DIRECTIONS["right"] and found.pages > 1:  # a page is higher than it is wide
+        return _laid_out(draft, "down")
+    return found
 
 
 def _direction(circuit: Circuit) -> str:

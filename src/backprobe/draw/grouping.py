@@ -28,7 +28,7 @@ class Grouping:
 
     def __init__(self, record: Record, view: View) -> None:
         self.graph, self.entries, self.view = Graph.of(record), record.entries, view
-        self.rolls = rolls_of(self.graph, view.opened) if view.roll else {}
+        self.rolls = rolls_of(self.graph, view) if view.roll or view.turns else {}
         self.members: dict[str, list[int]] = defaultdict(list)
         """The values of each node. A box that is one node holds its parameters too."""
         self.rows: dict[str, list[int]] = defaultdict(list)
@@ -220,20 +220,21 @@ def _is_drawn(entry: Entry, is_read: bool, is_linked: bool) -> bool:
     return entry.status in TAKES_PART or is_linked
 
 
-def rolls_of(graph: Graph, opened: Collection[str] = ()) -> dict[str, str]:
+def rolls_of(graph: Graph, view: View) -> dict[str, str]:
     """The loop that a box, or a value outside of boxes that are alike, belongs to: by box or position.
 
     A box that was asked to be open stands by itself.
     """
+    form = _form if view.roll else strip
     boxes: dict[str, str] = {}
     for level in sorted({box.level for box in graph.boxes.values()}):  # what is within boxes alike is alike too
         own = [box for box in graph.boxes.values() if box.level == level]
-        boxes |= _shared({box.full: f"{boxes.get(box.around or '', box.around)}>{_form(box.label)}" for box in own
-                          if box.full not in opened})  # fmt: skip
+        boxes |= _shared({box.full: f"{boxes.get(box.around or '', box.around)}>{form(box.label)}" for box in own
+                          if box.full not in view.opened})  # fmt: skip
     places = {}
     for at, entry in enumerate(graph.entries):
         box = graph.box_of[at] or ""
-        local = strip(split(graph.full_names[at])[1] or _form(entry.name))
+        local = strip(split(graph.full_names[at])[1] or form(entry.name))
         written = f"{entry.source.line} {entry.source.expression}" if entry.source is not None else ""
         places[str(at)] = f"{boxes.get(box, box)}:{local}@{written}"
     return boxes | _shared(places)
