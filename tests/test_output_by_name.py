@@ -1,5 +1,7 @@
 """``of=`` the name of a value that is not returned, in PyTorch."""
 
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import nn
@@ -177,6 +179,117 @@ def test_errors(of, error, said):
         bp.probe(program, of=of)(*ARGUMENTS_OF_PROGRAM)
     for text in said:
         assert text in str(caught.value)
+
+
+class Shared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enc, self.sh = nn.Linear(2, 2), nn.Linear(2, 2)
+        self.h = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+
+    def forward(self, x):
+        y = self.sh(self.sh(self.enc(x)))
+        for block in self.h:
+            y = block(y)
+        pair = y * 2, y.sum()
+        return {"loss": pair[1], "y": y, "pair": pair}
+
+
+@pytest.mark.parametrize(
+    ("of", "found", "instead"),
+    [
+        ("sh#-1", "shape (1, 2)", "of='sh#-1[0, 0]'"),
+        ("sh#9[0,0]", "sh#0, sh#1", "of='sh#1[0,0]'"),
+        ("h#9[0, 0]", "the nearest names: h.0, h.1", "of='h.0[0, 0]'"),
+        ("h[1]", "the nearest names: h.1, h.0", "of='h.1'"),
+        ("h[7]", "the nearest names: h.0, h.1", "of='h.0'"),
+        ("enc[foo]", "'enc', a tensor of shape (1, 2), and behind it [foo]", "of='enc[0, 0]'"),
+        ("enc[True]", "behind it [True]", "of='enc[0, 0]'"),
+        ("enc[0.5]", "behind it [0.5]", "of='enc[0, 0]'"),
+        ("enc[]", "behind it []", "of='enc[0, 0]'"),
+        ("enc[0, 5]", "index 5 is out of bounds", "of='enc[0, 0]'"),
+        ("enc[0][0][0]", "'enc' has the shape (1, 2)", "of='enc[0, 0]'"),
+        ("en[0, 1]", "the nearest names: enc", "of='enc[0, 1]'"),
+        ("los[0]", "loss", "of='loss[0]'"),
+        ("loss[0]", "shape ()", "of='loss'"),
+        ("y[0, 9]", "index 9 is out of bounds", "of='y[0, 0]'"),
+        ("y[foo]", "'y', a tensor of shape (1, 2)", "of='y[0, 0]'"),
+        ("pair[2]", "a tuple of 2", "of='pair[0]'"),
+        ("pair['a']", "loss, y, pair.0, pair.1", "of='pair.1'"),
+        ("h[1][0, 0]", "the nearest names: h.1, h.0", "of='h.1[0, 0]'"),
+        ("['loss']", "loss", "of='loss'"),
+        ("return.loss", "loss", "of='loss'"),
+        (":y", ":y#0", "of=':y#"),
+        (-1, "a dict", "of='loss'"),
+        (3, "a dict", "of='loss'"),
+        ("-1", "a dict", "of='loss'"),
+    ],
+)
+def test_what_to_type_instead(of, found, instead):
+    with pytest.raises((bp.BadOutput, bp.AmbiguousName)) as caught:
+        bp.probe(Shared(), "h.*", of=of)(torch.ones(1, 2))
+    error = caught.value
+    assert found in str(error)
+    assert instead in error.next
+    assert error.asked
+
+
+def test_what_is_suggested_can_be_typed():
+    for of in ("sh#9[0,0]", "h[1][0, 0]", "enc[foo]", "y[foo]", "los", ":y", ":y[0, 0]", "en[0, 1]", "['loss']", -1):
+        with pytest.raises((bp.BadOutput, bp.AmbiguousName)) as caught:
+            bp.probe(Shared(), "h.*", of=of)(torch.ones(1, 2))
+        instead = caught.value.next.split(", or ")[0].removeprefix("of=").strip("'")
+        cotangent = None if "[" in instead or "los" in instead else torch.ones(1, 2)
+        rec = bp.probe(Shared(), "h.*", of=instead, cotangent=cotangent)(torch.ones(1, 2))
+        assert len(rec.outputs) == 1
+
+
+@pytest.mark.parametrize(
+    ("of", "element", "name"),
+    [
+        ("y[0, 1]", lambda out: out["y"][0, 1], "y[0, 1]"),
+        ("y[..., -1]", lambda out: out["y"][..., -1], "y[..., -1]"),
+        ("pair.0[0, 1]", lambda out: out["pair"][0][0, 1], "pair.0[0, 1]"),
+        ("pair[0][0][1]", lambda out: out["pair"][0][0][1], "pair[0][0][1]"),
+        ("pair[-1]", lambda out: out["pair"][-1], "return.pair.1"),
+        ("pair[1]", lambda out: out["pair"][1], "return.pair.1"),
+    ],
+)
+def test_an_element_of_what_is_returned(of, element, name):
+    torch.manual_seed(0)
+    model, x = Shared(), torch.tensor([[1.0, -2.0]])
+    rec = bp.probe(model, ["h.*", "**.weight"], of=of)(x)
+    grads = torch.autograd.grad(element(model(x)), [model.sh.weight, model.h[1].weight])
+    assert torch.equal(rec["sh.weight"].grad, grads[0])
+    assert torch.equal(rec["h.1.weight"].grad, grads[1])
+    assert rec.outputs[0].name == name
+    assert torch.equal(rec.outputs[0].value, element(model(x)).detach())
+
+
+def test_a_path_comes_before_a_name_with_an_index_as_well():
+    def program(x):
+        out = x * 2
+        return {"out": out.exp(), "x": x.sum()}
+
+    x = torch.tensor([0.5, 1.0])
+    assert torch.equal(bp.probe(program, of="out[1]")(x)["x"].grad, torch.tensor([0.0, 2.0]) * (2 * x).exp())
+    assert bp.probe(program, of="x")(x)["x"].grad.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("of", "key"), [(0, "a"), (1, "b"), (-1, "b"), ("-2", "a")])
+def test_a_position_may_be_counted_from_the_end(of, key):
+    class Pair(NamedTuple):
+        a: torch.Tensor
+        b: torch.Tensor
+
+    x = torch.tensor([0.5, 1.0])
+    for make in (Pair, lambda a, b: (a, b), lambda a, b: [a, b]):
+        rec = bp.probe(lambda x, make=make: make((x * 2).sum(), (x * 3).sum()), of=of)(x)
+        assert rec["x"].grad.tolist() == [2.0 if key == "a" else 3.0] * 2
+    with pytest.raises(bp.BadOutput, match="nothing at position 2"):
+        bp.probe(lambda x: (x.sum(), x.prod()), of=2)(x)
+    with pytest.raises(bp.BadOutput, match="nothing at position -3"):
+        bp.probe(lambda x: (x.sum(), x.prod()), of=-3)(x)
 
 
 def test_a_number_is_no_output():

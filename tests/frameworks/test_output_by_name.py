@@ -176,6 +176,78 @@ def test_a_variable_that_was_written_since_is_refused():
         bp.probe(program, of="held#0")(tf.constant(3.0))
 
 
+@pytest.mark.parametrize(
+    ("of", "element"),
+    [
+        ("o[0, 1]", lambda o: o[0, 1]),
+        ("pair[1][0, 0]", lambda o: 2 * o[0, 0]),
+        ("pair[-1][0, 0]", lambda o: 2 * o[0, 0]),
+        ("held.a[0, -1]", lambda o: o[0, -1]),
+        ("held.n[0]", lambda o: tf.reduce_sum(o)),
+    ],
+)
+def test_an_element_of_a_variable_of_a_block_around_a_model(of, element):
+    model, x = network(), tf.constant([[1.0, -2.0, 0.5]])
+    with bp.probe(model, of=of) as rec:
+        o = model(x)
+        pair = (o, o * 2)
+        held = {"a": o, "n": [tf.reduce_sum(o)]}
+    del pair, held
+    with tf.GradientTape() as tape:
+        chosen = element(model(x))
+    np.testing.assert_allclose(rec["one.kernel"].grad, tape.gradient(chosen, model.layers[0].kernel.value), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("of", "instead"),
+    [
+        ("o[0, 9]", "of='o[0, 0]'"),
+        ("o[foo]", "of='o[0, 0]'"),
+        ("pair[5]", "of='pair[0]'"),
+        ("held['a'][0, 0]", "of='held.a[0, 0]'"),
+        ("oo[0, 0]", "of='o[0, 0]'"),
+        ("two#3[0, 0]", "of='two[0, 0]'"),
+    ],
+)
+def test_what_a_block_does_not_have_is_said_and_not_noted(of, instead):
+    model, x = network(), tf.constant([[1.0, -2.0, 0.5]])
+    with pytest.raises(bp.BadOutput) as caught, bp.probe(model, of=of):
+        o = model(x)
+        pair = (o, o * 2)
+        held = {"a": o}
+    assert instead in caught.value.next
+    del pair, held
+
+
+def test_an_element_of_what_is_returned(framework):
+    def program(x):
+        u = x * x
+        return {"pair": (u, u * 3), "loss": u[0]}
+
+    x = framework.tensor([1.0, 2.0, 3.0], "float32")
+    for of, expected in (("pair[1][2]", [0.0, 0.0, 18.0]), ("pair.0[-1]", [0.0, 0.0, 6.0]), ("pair[0][1]", [0, 4, 0])):
+        np.testing.assert_allclose(framework.numpy(bp.probe(program, of=of)(x)["x"].grad), expected)
+    for of in ("pair[1][3]", "pair[0][0, 0]"):
+        with pytest.raises(bp.BadOutput, match="no such element"):
+            bp.probe(program, of=of)(x)
+    with pytest.raises(bp.BadOutput, match="has no position 2"):
+        bp.probe(program, of="pair[2]")(x)
+
+
+def test_what_tensorflow_says_is_quoted_without_its_internals():
+    variable = tf.Variable([[1.0, 2.0]])
+    with pytest.raises(tf.errors.InvalidArgumentError), bp.probe() as rec:
+        tf.matmul(variable, variable)
+    (note,) = [note for note in rec.notes if "raised" in note]
+    assert "InvalidArgumentError: Matrix size-incompatible: In[0]: [1,2], In[1]: [1,2]" in note
+    assert "{{" not in note
+    assert "[Op:" not in note
+    model = network()
+    with pytest.raises(ValueError, match="incompatible"), bp.probe(model) as rec:
+        model(tf.ones((1, 4)))
+    assert not any("Exception encountered" in note or "\x1b" in note for note in rec.notes)
+
+
 @pytest.mark.parametrize("of", ["u[3]", "u[-4]", "u[0, 0]"])
 def test_an_element_that_does_not_exist(framework, of):
     def program(x):

@@ -230,7 +230,7 @@ def scanned(x, change=lambda h: h):
         return jnp.sin(h), h.sum()
 
     carry, sums = jax.lax.scan(body, x, jnp.arange(1.0, 4.0))
-    return (carry * sums[0]).sum()
+    return (carry + sums[0]).sum()
 
 
 def test_inside_scan_checkpoint_jit_and_vmap():
@@ -257,6 +257,79 @@ def test_inside_scan_checkpoint_jit_and_vmap():
         np.testing.assert_allclose(np.ravel(h.original), 2 * X, 1e-6)
         np.testing.assert_allclose(np.ravel(h.value), np.sin(2 * X), 1e-6)
         np.testing.assert_allclose(np.ravel(h.grad), [6.0, 6.0])
+
+
+def looped(x, steps=None):
+    """A loop whose step binds ``h``; by hand, with a value of ``h`` for each step."""
+
+    def body(carry, item):
+        k, own = item
+        h = carry * k if own is None else own
+        out = jnp.sin(h) * jnp.cos(h * k)
+        return out, out.sum()
+
+    carry, sums = jax.lax.scan(body, x, (jnp.arange(1.0, 4.0), steps))
+    return (carry + sums[0]).sum()
+
+
+def vectorized(x, steps=None):
+    def one(x, own):
+        h = x * 3 if own is None else own
+        return jnp.sin(h) * h
+
+    return jax.vmap(one, in_axes=(0, None if steps is None else 0))(x, steps).sum()
+
+
+def kept(x, steps=None):
+    @jax.checkpoint
+    def inner(x):
+        h = x * 2 if steps is None else steps
+        return jnp.sin(h).sum()
+
+    return inner(x)
+
+
+CONSTANTS = {
+    "zeros": jnp.zeros_like, "ones": jnp.ones_like, "full": lambda h: jnp.full_like(h, 0.25),
+    "stopped": lambda h: jax.lax.stop_gradient(h) * 0.5, "array": np.array([0.5, 0.7], np.float32),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("constant", CONSTANTS)
+@pytest.mark.parametrize("program", [looped, kept])
+def test_a_constant_in_traced_code_is_differentiated(program, constant):
+    x = jnp.asarray(X)
+    rec = bp.probe(lambda x: program(x), ["x", "**:h"], replace={"**:h": CONSTANTS[constant]})(x)
+    (h,) = [entry for entry in rec.values() if entry.replaced]
+    by_hand = jax.grad(lambda steps: program(x, steps))(h.value)
+    np.testing.assert_allclose(h.grad, by_hand, 1e-5)
+    assert np.any(by_hand != 0)
+    assert rec["x"].grad_or_none is None or not np.any(numbers(rec["x"].grad))
+
+
+def test_a_number_in_a_vectorized_function_is_one_value_for_all_examples():
+    rec = bp.probe(lambda x: vectorized(x), ["x", "**:h"], replace={"**:h": 0.5})(jnp.asarray(X))
+    (h,) = [entry for entry in rec.values() if entry.replaced]
+    by_hand = jax.grad(lambda steps: vectorized(jnp.asarray(X), steps))(jnp.full(2, 0.5))
+    np.testing.assert_allclose(np.sum(h.grad), np.sum(by_hand), 1e-6)
+    assert "0.5" in str(rec)
+
+
+def test_what_a_function_makes_of_a_value_in_a_loop_keeps_its_gradient():
+    x = jnp.asarray(X)
+    for change in (lambda h: h, lambda h: h * 1.0, lambda h: jnp.where(h > 1, h, 0.0)):
+
+        def by_hand(x, change=change):
+            def body(carry, k):
+                h = change(carry * k)
+                out = jnp.sin(h) * jnp.cos(h * k)
+                return out, out.sum()
+
+            carry, sums = jax.lax.scan(body, x, jnp.arange(1.0, 4.0))
+            return (carry + sums[0]).sum()
+
+        rec = bp.probe(lambda x: looped(x), ["x"], replace={"**:h": change})(x)
+        np.testing.assert_allclose(rec["x"].grad, jax.grad(by_hand)(x), 1e-5)
 
 
 def test_a_count_is_refused_where_jax_traces():

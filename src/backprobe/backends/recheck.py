@@ -16,6 +16,7 @@ from typing import Any
 
 from backprobe.backends.pure_calls import closed_over, why_not_given
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 from backprobe.source.followed_calls import Callables
 
@@ -295,9 +296,3 @@ class RecordedCall(ABC):
         Of complex values it is the gradient of the real part of the inner product with the cotangents, in PyTorch's
         convention.
         """
-
-
-def first_line(error: BaseException) -> str:
-    """The type of an error and the first line of what it says."""
-    said = str(error).splitlines()
-    return f"{type(error).__name__}: {said[0]}" if said else type(error).__name__

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.recheck import RecordedCall, first_line
+from backprobe.backends.recheck import RecordedCall
 from backprobe.check.differences import TRUSTED, Slope, slope
 from backprobe.check.second_derivative import GradientCall
+from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 
 MATTERS = 1e-6  # of an element of a gradient: less is rounding, as of a backward pass in single precision

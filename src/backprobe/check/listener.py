@@ -10,11 +10,12 @@ from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodTy
 from typing import Any
 
 from backprobe.backends.pure_calls import attribute_of, items_of, with_element
-from backprobe.backends.recheck import Recheck, RecordedCall, first_line
+from backprobe.backends.recheck import Recheck, RecordedCall
 from backprobe.check.results import CheckResults
 from backprobe.errors import NothingToDifferentiate
 from backprobe.probe.request import name_of
 from backprobe.record.names import quote
+from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 from backprobe.source import frame_builtins
 from backprobe.source.followed_calls import FollowedCalls

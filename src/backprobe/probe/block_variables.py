@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import FrameType
 from typing import Any
 
@@ -13,6 +14,7 @@ from backprobe.probe.inner_output import named_output
 from backprobe.probe.output import Output, Words, choose
 from backprobe.probe.request import Request
 from backprobe.probe.several_outputs import Asked
+from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
 from backprobe.source.frames import UNKNOWN, name_in
 from backprobe.tracing.trace import Trace
@@ -68,7 +70,7 @@ def _output_of(
             next="loss = ..., in the block, from its Variables or from the tensors that it reads",
         )  # fmt: skip
     of = next(reversed(computed)) if one.of is None else str(one.of)
-    name = of.partition(".")[0]
+    name = re.split(r"[.\[]", of)[0]
     value = name_in(frame, name)
     held = computed if value is UNKNOWN else Variables({**computed, name: value})
     return named_output(trace, held, of, one.cotangent, words) or choose(held, of, one.cotangent, trace.tape, words)
@@ -77,10 +79,10 @@ def _output_of(
 def why_not(error: Exception, probe: Request, tape: BlockTape) -> Reason | None:
     """Why a block was not differentiated; None for an error about what the probe was asked for, which is raised."""
     if not isinstance(error, BackprobeError):
-        said = str(error).partition("\n")[0].strip("'\"")
+        said = said_by(error).strip("'\"")
         known = [note.removeprefix("backprobe: ") for note in getattr(error, "__notes__", ())[1:]]
         return Reason("block_not_differentiated", {"why": f"{type(error).__name__}: {said}", "next": "\n".join(known)})
-    is_unknown = isinstance(error.__cause__, KeyError)
+    is_unknown = isinstance(error.__cause__, LookupError)
     if not isinstance(error, BadOutput | NothingToDifferentiate) or is_unknown or probe.cotangent is not None:
         return None
     if any(one.code == "keras_compiled" for one in tape.not_followed()):

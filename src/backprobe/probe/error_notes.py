@@ -16,6 +16,7 @@ from backprobe.errors import BackprobeError
 from backprobe.explain.graph_errors import cut_note, frozen_note, note
 from backprobe.probe.request import Request
 from backprobe.record.entries import Record
+from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 from backprobe.source.sites import Origin, Site, names_read
 from backprobe.source.user_code import package
@@ -103,8 +104,7 @@ def so_far(run: Running, numbers: Sequence[int] = (), outputs: Sequence[Value] =
 
 def raised(error: BaseException, known: str) -> Reason:
     """That a program raised this error: what it says, the innermost of the program's own lines, and what is known."""
-    said = next(iter(str(error).splitlines()), "")
-    fields = {"error": f"{type(error).__name__}: {said}" if said else type(error).__name__, "known": known}
+    fields = {"error": first_line(error), "known": known}
     if not isinstance(error, Exception):
         return Reason("interrupted", fields)
     at = _users(error.__traceback__)

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import EllipsisType
 from typing import Any
 
 from backprobe.backends.capabilities import Staging
+from backprobe.backends.tensors import Tensors
 from backprobe.errors import AmbiguousName, BadName, BadOutput
 from backprobe.findings.phrasing import listed
 from backprobe.probe.output import Output, Words, differentiated
-from backprobe.record.containers import at_path
+from backprobe.record.brief import kind
+from backprobe.record.containers import at_path, children
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import outside, strip
 from backprobe.record.patterns import compile_pattern, selection
-from backprobe.tracing.schema import schema_of
+from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.trace import Trace
 
 INDEXED = re.compile(r"(.+)(\[[^\[\]]*\])", re.DOTALL)
@@ -26,10 +28,11 @@ Index = int | slice | EllipsisType | None | tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Reading:
-    """One way to read a text: a name, and the indices behind it."""
+    """One way to read a text: a name or path, and the indices behind it. ``unreadable`` is one that is none."""
 
     name: str
     indices: tuple[Index, ...] = ()
+    unreadable: str = ""
 
 
 def readings(of: object) -> Iterator[Reading]:
@@ -44,11 +47,12 @@ def readings(of: object) -> Iterator[Reading]:
         found = INDEXED.fullmatch(of)
         if found is None:
             return
+        of = found[1]
         try:
             indices = (_index(ast.parse(f"_{found[2]}", mode="eval").body.slice), *indices)  # type: ignore[attr-defined]
         except (SyntaxError, ValueError):
+            yield Reading(of, unreadable=found[2])
             return
-        of = found[1]
 
 
 def _is_name(text: str) -> bool:
@@ -68,7 +72,7 @@ def _index(node: ast.expr) -> Index:
     if isinstance(node, ast.Slice):
         return slice(*(None if part is None else _index(part) for part in (node.lower, node.upper, node.step)))
     value = ast.literal_eval(node)
-    if not isinstance(value, int | EllipsisType | None):
+    if isinstance(value, bool) or not isinstance(value, int | EllipsisType | None):
         raise ValueError(value)
     return value
 
@@ -85,44 +89,109 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
     """
     if not isinstance(of, str) or _is_in(result, of):
         return None
-    found = _found(trace, of)
-    if found is None:
-        return None
-    number, reading = found
-    tensor = _element(_tensor(trace, number, reading, of), reading, of)
     words = replace(words, holder=repr(of), scalar=f"of={of + '[{at}]'!r}")
-    output = differentiated(tensor, None, of, [], cotangent, trace.tape, words)
-    return Output(output.tensor, None, output.cotangent, of if reading.indices else None)
+    known = Captured.of(trace, of)
+    for reading in readings(of):
+        if reading.name != of and _is_in(result, reading.name, trace.tape if reading.unreadable else None):
+            return _element_of_result(trace, result, reading, of, cotangent, words)
+        found = known.positions(reading)
+        if found:
+            number = known.only(found, reading)
+            tensor = _element(_tensor(trace, number, reading, of), reading.name, reading, of)
+            output = differentiated(tensor, None, of, [], cotangent, trace.tape, words)
+            return Output(output.tensor, None, output.cotangent, of if reading.indices else None)
+    known.refuse_count()
+    return None
 
 
-def _is_in(result: Any, of: str) -> bool:
-    """Is this a path into what was returned?"""
+def _is_in(result: Any, path: str, tape: Tensors | None = None) -> bool:
+    """Is this a path into what was returned, or with a tape, to a tensor in it?"""
     try:
-        at_path(result, of)
+        found = at_path(result, path)
     except KeyError:
         return False
-    return True
+    return tape is None or tape.is_tensor(found)
 
 
-def _found(trace: Trace, of: str) -> tuple[int | None, Reading] | None:
-    """The number of the value that is meant. Raises AmbiguousName."""
-    captured = selection(names_in(of), trace.selection.in_function)
-    schema = schema_of(trace.read(), captured, trace.events, ())
-    numbers = [template.number for template in schema.templates]
-    names = Lookup(schema.names.positions, lambda at: _is_floating(trace, numbers[at]))
-    for reading in readings(of):
-        found = [full for each in names.readings(reading.name) for full in each]
-        positions = names.at(found)
-        positions = {at for at in positions if _is_floating(trace, numbers[at])} or positions
-        if len(positions) > 1:
-            choices = list(dict.fromkeys(schema.names.printed[full] for full in found))
+def _element_of_result(trace: Trace, result: Any, reading: Reading, of: str, cotangent: Any, words: Words) -> Output:
+    """An element of what is returned at a path: the first indices may be positions in tuples and lists."""
+    path, value, indices = reading.name, at_path(result, reading.name), list(reading.indices)
+    while indices and isinstance(value, list | tuple) and isinstance(position := indices[0], int):
+        inside = children(value) or []
+        indices.pop(0)
+        try:
+            key, value = inside[position]
+        except IndexError as error:
+            raise BadOutput(
+                f"{path!r} has no position {position}", asked=f"of={of!r}", found=f"{kind(value)} of {len(inside)}",
+                next=f"of={path + '[0]'!r}",
+            ) from error  # fmt: skip
+        path = f"{path}.{key}"
+    if not (trace.tape.is_tensor(value) and trace.tape.is_floating(value)):
+        raise BadOutput(
+            "the selected output is not a floating-point tensor", asked=f"of={of!r}",
+            found=f"{path!r} is {kind(value)}", why="a gradient is of a floating output", next="the path of a tensor",
+        )  # fmt: skip
+    tensor = _element(value, path, replace(reading, indices=tuple(indices)), of)
+    output = differentiated(tensor, None, of, [], cotangent, trace.tape, words)
+    return replace(output, name=of) if indices else replace(output, path=f".{path}")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """The values of a program that the readings of a text may mean."""
+
+    trace: Trace
+    asked: str
+    schema: Schema
+    names: Lookup
+    numbers: Sequence[int | None]
+    """Those of the captures, by position; None for what is not a tensor."""
+
+    @classmethod
+    def of(cls, trace: Trace, asked: str) -> Captured:
+        captured = selection(names_in(asked), trace.selection.in_function)
+        schema = schema_of(trace.read(), captured, trace.events, ())
+        numbers = [template.number for template in schema.templates]
+        names = Lookup(schema.names.positions, lambda at: _is_floating(trace, numbers[at]))
+        return cls(trace, asked, schema, names, numbers)
+
+    def positions(self, reading: Reading) -> set[int]:
+        """Those of the values with this name, of the floating ones where there are some."""
+        found = self.names.at(full for each in self.names.readings(reading.name) for full in each)
+        found = {at for at in found if _is_floating(self.trace, self.numbers[at])} or found
+        return set() if reading.unreadable and len(found) != 1 else found
+
+    def only(self, found: set[int], reading: Reading) -> int | None:
+        """The number of the only one. Raises AmbiguousName."""
+        if len(found) > 1:
+            choices = self._spelled(reading.name)
             raise AmbiguousName(
-                f"{reading.name!r} means several values", asked=f"of={of!r}", found=listed(choices, 12),
-                why="one value is differentiated", next=f"of={choices[-1] + of.removeprefix(reading.name)!r}",
+                f"{reading.name!r} means several values", asked=f"of={self.asked!r}", found=listed(choices, 12),
+                why="one value is differentiated", next=f"of={choices[-1] + self.asked.removeprefix(reading.name)!r}",
             )  # fmt: skip
-        if positions:
-            return numbers[positions.pop()], reading
-    return None
+        return self.numbers[found.pop()]
+
+    def refuse_count(self) -> None:
+        """Raise BadOutput for a name that there is, with a count that there is not."""
+        for reading in readings(self.asked):
+            choices = self._spelled(strip(reading.name)) if strip(reading.name) != reading.name else []
+            if choices:
+                raise BadOutput(
+                    f"no value is named {reading.name!r}", asked=f"of={self.asked!r}", found=listed(choices, 12),
+                    why="counts begin at 0, in the order of execution, and #-1 is the last",
+                    next=f"of={choices[-1] + self.asked.removeprefix(reading.name)!r}",
+                ) from KeyError(reading.name)  # fmt: skip
+
+    def _spelled(self, name: str) -> list[str]:
+        """The names that this may mean, as ``of=`` takes them: a local of a model's own forward has a colon."""
+        found = [full for each in self.names.readings(name) for full in each]
+        printed = [(full, self.schema.names.printed[full]) for full in found]
+        in_function = self.trace.selection.in_function
+        return list(dict.fromkeys(
+            text if in_function or not full.startswith(":") or text.startswith(":") else f":{text}"
+            for full, text in printed
+        ))  # fmt: skip
 
 
 def _is_floating(trace: Trace, number: int | None) -> bool:
@@ -155,17 +224,26 @@ def _tensor(trace: Trace, number: int | None, reading: Reading, of: str) -> Any:
     return tensor
 
 
-def _element(tensor: Any, reading: Reading, of: str) -> Any:
+def _element(tensor: Any, name: str, reading: Reading, of: str) -> Any:
     """The element of a tensor that the indices lead to. Raises BadOutput."""
     import numpy  # only here: importing backprobe imports no array library
 
+    shape = tuple(tensor.shape)
+    first = f"of={name + str([0] * len(shape))!r}" if shape else f"of={name!r}"
+    if reading.unreadable:
+        raise BadOutput(
+            f"the index of {of!r} cannot be read", asked=f"of={of!r}",
+            found=f"{name!r}, a tensor of shape {shape}, and behind it {reading.unreadable}",
+            why="an index holds whole numbers, slices, ... and None", next=first,
+        ) from IndexError(reading.unreadable)  # fmt: skip
     for index in reading.indices:
         try:
             numpy.broadcast_to(0, tensor.shape)[index]  # JAX takes the nearest element where there is none
             tensor = tensor[index]
         except Exception as error:  # each framework has errors of its own for an index that does not fit
             raise BadOutput(
-                f"{reading.name!r} has no such element", asked=f"of={of!r}",
-                found=f"shape {tuple(tensor.shape)}: {error}", next="an index within the shape",
+                f"{name!r} has no such element", asked=f"of={of!r}",
+                found=f"shape {tuple(tensor.shape)}: {error}",
+                why=f"{name!r} has the shape {shape}" if len(reading.indices) > 1 else "", next=first,
             ) from error  # fmt: skip
     return tensor

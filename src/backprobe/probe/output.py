@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 from backprobe.backends.tensors import Tensors
 from backprobe.errors import BadOutput, NothingToDifferentiate
+from backprobe.probe.suggestions import alike
 from backprobe.record.brief import kind, written
-from backprobe.record.containers import at_path, leaves
-from backprobe.record.names import COUNT, nearest
+from backprobe.record.containers import at_path, children, leaves
+from backprobe.record.names import quote
 
 SUMMED = object()
 """The cotangent that is 1 everywhere, whatever the shape of the output."""
@@ -65,6 +67,8 @@ class Words:
 
 
 RETURNED = Words()
+NOTHING = object()
+POSITION = re.compile(r"-?\d+")
 ONES = {"torch": "torch.ones({})", "tensorflow": "tf.ones({})", "jax": "jnp.ones({})"}
 CUT_OFF = {
     "torch": (
@@ -99,8 +103,10 @@ def choose(
         path, tensor = _only(result, floating, tape, words)
     elif callable(of):
         path, tensor = None, of(result)
+    elif isinstance(of, int) or POSITION.fullmatch(of):
+        path, tensor = _at_position(result, int(of), floating, tape, words)
     else:
-        path, tensor = _at(result, str(of), floating, tape, words, names)
+        path, tensor = _at(result, of, floating, tape, words, names)
     return differentiated(tensor, path, of, floating, cotangent, tape, words)
 
 
@@ -152,8 +158,7 @@ def _at(
         return f".{of}", at_path(result, of)
     except KeyError as error:
         paths = [path.lstrip(".") for path, _ in floating if path]
-        inside = _inside(of, names())
-        close = nearest(of, paths) or inside or paths
+        close, inside = alike(of, result, paths, names())
         otherwise = "leave out of=" if floating else "return a tensor made from the arguments"
         raise BadOutput(
             f"{words.holder} has nothing at {of!r}" + (", and no value has that name" if inside else ""),
@@ -164,11 +169,24 @@ def _at(
         ) from error  # fmt: skip
 
 
-def _inside(of: str, names: Collection[str]) -> list[str]:
-    """The names in the program that are most like this one: the same as a local first."""
-    asked = COUNT.sub("", of).partition("[")[0].lstrip(":")
-    inner = [name for name in names if not name.startswith("return")]
-    return [name for name in inner if name.lstrip(":") == asked] or nearest(of, inner)
+def _at_position(
+    result: Any, position: int, floating: list[tuple[str, Any]], tape: Tensors, words: Words
+) -> tuple[str, Any]:  # fmt: skip
+    """An item of what is returned by its position, which may be counted from the end. Raises BadOutput."""
+    has_positions = isinstance(result, list | tuple) or hasattr(result, "to_tuple")  # as transformers' ModelOutput has
+    inside = children(result) or [] if has_positions else []
+    key, value = inside[position] if -len(inside) <= position < len(inside) else (str(position), NOTHING)
+    if value is NOTHING:
+        try:
+            value = at_path(result, key)
+        except KeyError as error:
+            raise BadOutput(
+                f"{words.holder} has nothing at position {position}", asked=f"of={position}",
+                found=_kind(result, tape) + (f" of {len(inside)}" if has_positions else ""),
+                why="a position counts the items of a tuple or list, from 0, or from -1 at the end",
+                next=_choices(floating) if any(path for path, _ in floating) else "leave out of=",
+            ) from error  # fmt: skip
+    return f".{quote(key)}", value
 
 
 def _kind(value: Any, tape: Tensors) -> str:

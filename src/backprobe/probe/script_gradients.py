@@ -20,6 +20,7 @@ from backprobe.probe.function import FunctionRun
 from backprobe.probe.request import Request
 from backprobe.probe.training_loop import Stopped
 from backprobe.record.entries import GradStatus, Record
+from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 from backprobe.record.training import Ran, Training, Untrained
 from backprobe.recording import Recording
@@ -95,8 +96,7 @@ class ScriptGradients:
                     unused = asked.unused()
                 return self.judge(Recording(counted(record, asked.wrt, unused)))
             except Exception as error:  # noqa: BLE001  the program itself has run: that is its answer
-                said = str(error).partition("\n")[0]
-                return Report(NOT_AGAIN.format(asked.asked, f"{type(error).__name__}: {said}"))
+                return Report(NOT_AGAIN.format(asked.asked, first_line(error)))
         return Report(NOT_AGAIN.format(asked.asked, why))
 
 

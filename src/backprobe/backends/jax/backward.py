@@ -14,7 +14,7 @@ import numpy
 from backprobe.backends.facts import Backward, Options, Outcome, Ran, Root
 from backprobe.backends.immutable import path_sums, too_large
 from backprobe.backends.jax.linearized import LinearProgram
-from backprobe.backends.jax.primitives import Tap
+from backprobe.backends.jax.primitives import Tap, as_array
 from backprobe.record.entries import GradStatus
 from backprobe.record.inputs import Edge
 from backprobe.record.reasons import Reason
@@ -73,7 +73,7 @@ def undifferentiated(program: LinearProgram, captures: Sequence[Tap]) -> Backwar
 
 def _outcome(tap: Tap, program: LinearProgram, gradients: Mapping[int, Any], links: tuple[Edge, ...]) -> Outcome:
     status, why, gradient = _status(tap, program, gradients)
-    value = None if tap.opaque or _was_skipped(tap) else tap.value
+    value = None if tap.opaque or _was_skipped(tap) or tap.value is None else as_array(tap.value)
     return Outcome(status, why, value, gradient, links, axes=() if value is None else tap.axes)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import jax.numpy as jnp
+from jax import Array
 from jax.core import Tracer
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
@@ -141,6 +142,11 @@ def concrete(level: Any, value: Any) -> Any:
     """A value of the program that this level linearizes as it is outside of it; any other value itself."""
     is_its_own = isinstance(value, Tracer) and private.trace_of(value) is level
     return private.primal(value) if is_its_own else value
+
+
+def as_array(value: Any) -> Any:
+    """A value as an array of JAX: a constant of traced code may be of a type that JAX keeps for itself."""
+    return value if isinstance(value, Array) else jnp.asarray(value)
 
 
 ad.primitive_jvps[tap_p] = _tap_jvp

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy
+from jax.custom_derivatives import SymbolicZero
 
 from backprobe.backends.capabilities import Replaces
-from backprobe.backends.jax.primitives import Tap
+from backprobe.backends.jax.primitives import Tap, as_array
 from backprobe.backends.jax.tensors import is_array
 from backprobe.record.entries import Lost
 from backprobe.record.reasons import Reason
@@ -19,14 +21,30 @@ UNSEEN = Lost(Reason("original_unseen"))
 
 
 @jax.custom_jvp
-def differentiated(value: Any, zero: Any) -> Any:
-    """A value with the tangent of a zero: bit for bit, as ``value + zero`` is not for -0.0."""
+def with_tangent(value: Any, other: Any) -> Any:
+    """A value with the tangent of another: bit for bit, as ``value + zero`` is not for -0.0."""
     return value
 
 
-@differentiated.defjvp
-def _jvp(primals: Any, tangents: Any) -> Any:
+@with_tangent.defjvp
+def _its_tangent(primals: Any, tangents: Any) -> Any:
     return primals[0], tangents[1]
+
+
+@jax.custom_jvp
+def differentiated(value: Any, zero: Any, original: Any) -> Any:
+    """A value with its own tangent, or that of a zero: where it has none, and what it takes the place of has one.
+
+    What is traced gets its tangents later, and in a loop not before it is known what the loop carries.
+    """
+    return value
+
+
+@partial(differentiated.defjvp, symbolic_zeros=True)
+def _own_tangent(primals: Any, tangents: Any) -> Any:
+    own, zero, original = tangents
+    is_constant = isinstance(own, SymbolicZero) and not isinstance(original, SymbolicZero)
+    return primals[0], zero if is_constant else own
 
 
 def changed(tensor: Any, change: Callable[[Any], Any]) -> Any:
@@ -71,8 +89,8 @@ class JaxReplaces(Replaces):
 
     def instead(self, new: Any, original: Any, is_given: bool) -> Any:
         is_traced = isinstance(original, jax.core.Tracer) and jnp.issubdtype(new.dtype, jnp.inexact)
-        if is_traced and not isinstance(new, jax.core.Tracer):
-            return differentiated(new, jnp.broadcast_to(self.seed.astype(new.dtype), new.shape))
+        if is_traced and (self.depth or not isinstance(new, jax.core.Tracer)):
+            return differentiated(new, jnp.broadcast_to(self.seed.astype(new.dtype), new.shape), original)
         return jnp.copy(new) if is_given else new
 
     def mixed(self, new: Any, original: Any, index: tuple[Any, ...]) -> Any:
@@ -82,13 +100,13 @@ class JaxReplaces(Replaces):
         return jnp.asarray(array, tensor.dtype)
 
     def with_numbers(self, new: Any, original: Any) -> Any:
-        return differentiated(new, original) if isinstance(original, jax.core.Tracer) else jnp.copy(new)
+        return with_tangent(new, original) if isinstance(original, jax.core.Tracer) else jnp.copy(new)
 
     def original_value(self, tensor: Any) -> Callable[[], Any]:
         if not isinstance(tensor, jax.core.Tracer):
             return lambda: tensor
         tap = self.capture(self.tap(tensor), lambda: ((), False))
-        return lambda: UNSEEN if tap.opaque or tap.lost or tap.value is None else tap.value
+        return lambda: UNSEEN if tap.opaque or tap.lost or tap.value is None else as_array(tap.value)
 
     def with_gradient(self, tensor: Any, change: Callable[[Any], Any]) -> Any:
         if not isinstance(tensor, jax.core.Tracer):

@@ -15,6 +15,7 @@ from backprobe.backends.tensorflow.graph_mode import GraphProgram
 from backprobe.backends.tensorflow.graph_values import Variable
 from backprobe.backends.tensorflow.private import called_graph, inlined, is_compiled_by_xla
 from backprobe.errors import BadOption, Unsupported
+from backprobe.record.quoted_errors import said_by
 from backprobe.record.source import Source
 
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
@@ -85,7 +86,7 @@ class FunctionProgram(GraphProgram):
             ]
         except (TypeError, ValueError) as error:
             raise BadOption(
-                f"{self.name} cannot be called with these arguments: {error}",
+                f"{self.name} cannot be called with these arguments: {said_by(error)}",
                 asked=f"{len(args)} positional argument{'s' * (len(args) != 1)}"
                 + "".join(f", {name}=" for name in kwargs),
                 found=", ".join(f"{spec.name}: {spec.dtype.name} {spec.shape}" for spec in self.specs) or "no inputs",

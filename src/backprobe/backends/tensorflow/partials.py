@@ -14,6 +14,7 @@ from backprobe.backends.immutable import path_sums, too_large
 from backprobe.backends.tensorflow.capture import Capture
 from backprobe.backends.tensorflow.taps import Taps
 from backprobe.record.inputs import Edge
+from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
 
 
@@ -56,7 +57,7 @@ def _edges(
     except LookupError as error:  # an operation without derivative, which the program itself goes around
         if arrived is not None:
             raise
-        notes = [Reason("partials_missing", {"error": str(error)})]
+        notes = [Reason("partials_missing", {"error": said_by(error)})]
     flows = [None] * len(sources) if arrived is None else flow(arrived)
     return [Edge(at, blocks.get(at), flowed) for at, flowed in zip(sources, flows, strict=True)], notes
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from backprobe.backends.patching import listening
 from backprobe.backends.pure_calls import contents
-from backprobe.backends.recheck import first_line
 from backprobe.record.containers import leaves, refilled
+from backprobe.record.quoted_errors import first_line
 from backprobe.record.reasons import Reason
 
 BACKWARD_HOOKS = ("_backward_hooks", "_backward_pre_hooks")

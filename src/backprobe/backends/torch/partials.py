@@ -27,6 +27,7 @@ from backprobe.backends.torch.gradient_hooks import Arrivals
 from backprobe.backends.torch.graph import LEAF, Key, key
 from backprobe.backends.torch.tensors import numbers
 from backprobe.record.inputs import Edge, PathSums
+from backprobe.record.quoted_errors import said_by
 from backprobe.record.reasons import Reason
 
 
@@ -70,7 +71,7 @@ def local_partials(
                 if arrived is not None:
                     raise
                 # the program may free or overwrite what no path leads from to its output
-                local, run.notes = {}, [Reason("partials_missing", {"error": str(error).split("\n")[0]})]
+                local, run.notes = {}, [Reason("partials_missing", {"error": said_by(error)})]
             found.notes += [(positions[0], note) for note in run.notes]
             flows = run.contributions(local, arrived)
             for at, flow in zip(sources, flows, strict=True):

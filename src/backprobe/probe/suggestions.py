@@ -1,0 +1,57 @@
+"""What a text for ``of=`` that means nothing may have meant: a path into what is returned, or a name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+from backprobe.record.containers import at_path
+from backprobe.record.names import COUNT, nearest
+
+INDICES = re.compile(r"(?:\[[^\[\]]*\])+$")
+READABLE = re.compile(r"(?:\[[\s\d:,.-]+\])*")
+ITEM = re.compile(r"""\[(?:["']([^"'\[\]]+)["']|(\d+))\]""")
+
+
+def alike(of: str, result: Any, paths: Collection[str], names: Collection[str]) -> tuple[list[str], list[str]]:
+    """The texts to type instead, best first, and the names in the program that are most like it.
+
+    >>> alike("los[0]", {"loss": 1.0}, ["loss"], ["h.0", "h.1"])
+    (['loss[0]'], [])
+    >>> alike("h[1]", {"loss": 1.0}, ["loss"], ["h.0", "h.1"])
+    (['h.1', 'h.0'], ['h.1', 'h.0'])
+    """
+    base = INDICES.sub("", of)
+    behind = of[len(base) :]
+    indices = behind if READABLE.fullmatch(behind) else ""
+    by_path = ITEM.sub(lambda found: f".{found[1]}" if found[1] else found[0], of).lstrip(".").removeprefix("return.")
+    if by_path != of and _is_at(result, INDICES.sub("", by_path)):
+        return [by_path], []
+    inner = [name for name in names if not name.startswith("return")]
+    below = _below(COUNT.sub("", base), behind, inner)
+    inside = _same_local(base, inner) or below or nearest(base, inner)
+    close = [near + indices for near in nearest(base, paths)]
+    named = [name + (ITEM.sub("", indices, count=1) if name in below else indices) for name in inside]
+    return close or named or list(paths), inside
+
+
+def _same_local(base: str, names: Collection[str]) -> list[str]:
+    asked = COUNT.sub("", base).lstrip(":")
+    return [name for name in names if name.lstrip(":") == asked]
+
+
+def _below(base: str, behind: str, names: Collection[str]) -> list[str]:
+    """The modules in one that does not run itself, such as a list of them; the one at this index first."""
+    found = sorted(name for name in names if base and re.fullmatch(re.escape(base) + r"\.[^.:/]+", name))
+    item = ITEM.match(behind)
+    chosen = f"{base}.{item[1] or item[2]}" if item else ""
+    return ([chosen] if chosen in found else []) + [name for name in found if name != chosen][:5]
+
+
+def _is_at(result: Any, path: str) -> bool:
+    try:
+        at_path(result, path)
+    except KeyError:
+        return False
+    return True

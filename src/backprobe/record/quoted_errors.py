@@ -1,0 +1,38 @@
+"""Errors of programs and frameworks as messages quote them: one line, without the framework's internals."""
+
+from __future__ import annotations
+
+import re
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Keras sets them
+INTERNALS = re.compile(
+    r"\{\{[^{}]*\}\}\s*|\s*\[Op:\w+\](?:\s+name:\s*\S*)?\s*$"
+)  # TensorFlow's node, and its operation
+WRAPPED = "Exception encountered when calling"  # Keras, before the message itself
+
+
+def said_by(error: BaseException) -> str:
+    r"""The first line of what an error says.
+
+    >>> said_by(ValueError("{{function_node __wrapped__MatMul}} Size-incompatible: [1,3] [Op:MatMul] name: "))
+    'Size-incompatible: [1,3]'
+    >>> said_by(ValueError("Exception encountered when calling Dense.call().\n\n\x1b[1mtoo small\x1b[0m\n"))
+    'too small'
+    """
+    lines = [cleaned for line in str(error).splitlines() if (cleaned := _cleaned(line))]
+    own = [line for line in lines if not line.startswith(WRAPPED)]
+    return next(iter([*own, *lines]), "")
+
+
+def first_line(error: BaseException) -> str:
+    """The type of an error and the first line of what it says.
+
+    >>> first_line(ValueError("too small")), first_line(ValueError())
+    ('ValueError: too small', 'ValueError')
+    """
+    said = said_by(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _cleaned(line: str) -> str:
+    return INTERNALS.sub("", COLOURS.sub("", line)).strip()
