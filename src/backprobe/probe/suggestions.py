@@ -1,4 +1,4 @@
-"""What a text for ``of=`` that means nothing may have meant: a path into what is returned, or a name."""
+"""Suggestions for a text in ``of=`` that means nothing: paths into what is returned, and names of values."""
 
 from __future__ import annotations
 
