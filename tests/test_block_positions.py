@@ -6,6 +6,7 @@ import doctest
 import functools
 import runpy
 import sys
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -185,6 +186,19 @@ def documented():
 def test_a_block_in_a_doctest():
     (example,) = doctest.DocTestFinder().find(documented, globs=globals())
     assert doctest.DocTestRunner().run(example).failed == 0
+
+
+def test_what_a_dataclass_stores_needs_no_note(x):
+    @dataclass
+    class Pair:
+        a: torch.Tensor
+        b: float = 2.0
+
+    with bp.probe() as rec:
+        pair = Pair(x * 2, b=3.0)
+        (pair.a * pair.b).sum().backward()
+    assert rec["pair.a"].grad.tolist() == [3.0] * x.numel()
+    assert rec.notes == ()
 
 
 @case("in code without source text (`exec`, `python -c`)", PLACES,

@@ -125,6 +125,11 @@ def is_class(code: CodeType) -> bool:
     return not code.co_flags & inspect.CO_OPTIMIZED and not is_module(code)
 
 
+def is_generated(code: CodeType) -> bool:
+    """Is it a method that ``dataclasses`` or attrs made, which only stores what it is given?"""
+    return code.co_qualname.startswith("__create_fn__") or code.co_filename.startswith("<attrs generated")
+
+
 def is_type_expression(code: CodeType) -> bool:
     """Is it what Python runs where a type alias, or the bound of a type parameter, is asked for?"""
     kinds = tuple(

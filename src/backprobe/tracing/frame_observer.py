@@ -17,7 +17,7 @@ from backprobe.backends.protocol import BlockTape
 from backprobe.errors import NoSource
 from backprobe.source.bytecode import Event, Events, events, is_rewritten
 from backprobe.source.frames import UNKNOWN, name_in, value_in
-from backprobe.source.locate import is_type_expression
+from backprobe.source.locate import is_generated, is_type_expression
 from backprobe.source.marks import Does
 from backprobe.source.tracer import Tracer
 from backprobe.source.user_code import innermost, package
@@ -386,7 +386,7 @@ class FrameObserver:
         try:
             found = events(code, code, code.co_filename)
         except NoSource as error:
-            if not distance and not is_type_expression(code):
+            if not (distance or is_generated(code) or is_type_expression(code)):
                 self.trace.note("not_followed", name=code.co_qualname, why=error.headline)
             return None
         if self.late is not None:
