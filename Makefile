@@ -56,6 +56,7 @@ bench: $(READY)
 	$(BIN)/python bench/draw.py
 	$(BIN)/python bench/printing.py
 	$(BIN)/python bench/diff.py
+	$(BIN)/python bench/diff_saved.py
 
 # others that give gradients inside a model, asked for the same: each in an environment and a process of its own
 PEERS := torchlens==2.36.1 nnsight==0.8.1

@@ -362,6 +362,11 @@ def load(path: str | os.PathLike[str], *, to: str | None = None) -> Recording:
     return Recording(record) if result is None else Recording(record, result[0])
 
 
+def opened(path: str | os.PathLike[str]) -> Recording:
+    """The same for reading alone: its arrays are NumPy's, and stay on disk until they are looked at."""
+    return Recording(read(path, is_mapped=True)[0])
+
+
 def entry_of(recording: Recording, name: str, asked: str = "rec[{}]") -> Entry:
     """The entry of this name, for a verb that is asked so: messages have the name between the braces.
 

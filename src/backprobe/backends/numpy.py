@@ -96,15 +96,33 @@ class HostArrays(Arrays):
 
 
 class NumpyArrays(HostArrays):
-    """Showing and saving NumPy arrays."""
+    """Showing and saving NumPy arrays, and ``Rows`` of them."""
 
     name = "numpy"
 
+    def is_tensor(self, value: Any) -> bool:
+        return isinstance(value, numpy.ndarray | Rows)
+
+    def describe(self, tensor: Any) -> Description:
+        return Description(tuple(tensor.shape), str(tensor.dtype), "cpu")
+
     def to_host(self, tensor: Any) -> Any:
-        return tensor
+        return tensor.array() if isinstance(tensor, Rows) else tensor
 
     def from_host(self, array: Any, dtype: str) -> Any:
         return array
+
+    def rows(self, tensor: Any) -> Rows | None:
+        return tensor if isinstance(tensor, Rows) else super().rows(tensor)
+
+
+class MappedArrays(NumpyArrays):
+    """NumPy arrays on a file that is mapped into memory: nothing is read before it is asked for."""
+
+    def decode(self, layout: Mapping[str, Any], blobs: Mapping[str, Any]) -> Any:
+        if layout["dtype"] == BFLOAT16 and layout["layout"] == "strided":
+            return Rows(_decoded(dict(layout, dtype="uint16"), blobs), BFLOAT16)
+        return super().decode(layout, blobs)
 
 
 def _add(running: Running, chunk: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,9 @@ import numpy
 
 CHUNK = 1 << 15
 """Elements: a chunk of each of two arrays, and their difference, lie in a cache together."""
+
+RELEASED = 1 << 6
+"""Chunks of a file that are read before the memory that they were read into is given back."""
 
 BFLOAT16 = "bfloat16"
 WIDE = {"float16": numpy.float32, "float32": numpy.float32, BFLOAT16: numpy.float32, "complex64": numpy.complex64,
@@ -81,14 +85,51 @@ class Rows:
             return (chunk.astype(numpy.uint32) << 16).view(numpy.float32)
         return chunk.astype(WIDE.get(self.dtype, numpy.float64), copy=False)
 
-    def chunks(self) -> Iterator[Any]:
-        """What is stored, in the order of its indices, in rows."""
-        return (chunk for chunk, _ in together(self, self))
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return numpy.asarray(self.array(), dtype)
+
+
+def in_memory(a: Rows, b: Rows) -> tuple[Rows, Rows, Sequence[int]]:
+    """Two arrays of one shape with their axes in the order in which both lie in memory, if there is one; and the axes.
+
+    >>> a = Rows.of(numpy.zeros((3, 2)).T)
+    >>> in_memory(a, a)[2], in_memory(a, Rows.of(numpy.zeros((2, 3))))[2]
+    ([1, 0], [0, 1])
+    """
+    plain = list(range(a.ndim))
+    if a.stored.flags.c_contiguous and b.stored.flags.c_contiguous:
+        return a, b, plain
+    axes = sorted(plain, key=lambda axis: -a.stored.strides[axis])
+    x, y = a.transpose(axes), b.transpose(axes)
+    if x.stored.flags.c_contiguous and y.stored.flags.c_contiguous:
+        return x, y, axes
+    return a, b, plain
+
+
+def index_of(flat: int, shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    """The index of an element of an array with this shape, by its place in the order of these axes.
+
+    >>> index_of(1, (2, 3), [1, 0])
+    (1, 0)
+    """
+    found = numpy.unravel_index(flat, [shape[axis] for axis in axes])
+    return tuple(int(found[axes.index(axis)]) for axis in range(len(axes)))
 
 
 def together(a: Rows, b: Rows) -> Iterator[tuple[Any, Any]]:
-    """What is stored of two arrays of one shape, in the order of their indices, in rows of the same length."""
-    x, y = a.stored, b.stored
+    """What is stored of two arrays of one shape, in the order of their indices, in rows of the same length.
+
+    Of files that are mapped into memory no more than some chunks stay there.
+    """
+    files = [found for one in (a, b) if (found := _mapping(one.stored)) is not None]
+    for number, pair in enumerate(_pairs(a.stored, b.stored), 1):
+        yield pair
+        if files and number % RELEASED == 0:
+            _release(files)
+    _release(files)
+
+
+def _pairs(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
     if x.flags.c_contiguous and y.flags.c_contiguous:
         x, y = x.reshape(-1), y.reshape(-1)
         for at in range(0, x.size, CHUNK):
@@ -97,3 +138,17 @@ def together(a: Rows, b: Rows) -> Iterator[tuple[Any, Any]]:
         flags: Any = ["external_loop", "buffered"]
         for one, other in numpy.nditer([x, y], flags, [["readonly"]] * 2, order="C", buffersize=CHUNK):
             yield numpy.ascontiguousarray(one), numpy.ascontiguousarray(other)
+
+
+def _mapping(array: Any) -> mmap.mmap | None:
+    """The file that an array lies on."""
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    return array
+
+
+def _release(files: Sequence[mmap.mmap]) -> None:
+    """Give back the memory that files were read into: it is read again where it is asked for."""
+    for file in files:
+        if hasattr(mmap, "MADV_DONTNEED"):
+            file.madvise(mmap.MADV_DONTNEED)

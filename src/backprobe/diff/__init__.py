@@ -10,7 +10,7 @@ from backprobe.diff.floor import NoiseFloor
 from backprobe.diff.report import DiffReport, Divergence
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind, written
-from backprobe.recording import Recording, load, refuse_several
+from backprobe.recording import Recording, opened, refuse_several
 
 Compared = Recording | str | os.PathLike[str]
 
@@ -62,7 +62,7 @@ def diff(
 def _taken(given: Any, which: str) -> Recording:
     """A recording, loaded where its path is given."""
     if isinstance(given, str | os.PathLike):
-        given = load(given, to="numpy")
+        given = opened(given)
     if isinstance(given, Recording):
         refuse_several(given, "bp.diff(rec, ...)", "bp.diff(rec.of({}), ...)")
         return given

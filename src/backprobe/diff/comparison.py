@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from backprobe.backends.discover import load_arrays
-from backprobe.backends.rows import Rows
+from backprobe.backends.rows import Rows, together
 from backprobe.diff.alignment import Match, Side
 from backprobe.diff.floor import EPS, SUMS, Floor, NoiseFloor, Size, by_dtype, coarsest, eps_of, uses
 from backprobe.diff.layout import Layouts
@@ -136,7 +136,7 @@ class Comparison:
             return Judged(SHAPE, math.inf)
         coarser = max((entry.dtype or "" for entry in pair), key=eps_of)
         found = measure(a, b, coarser, factor)
-        if not found.differing and not eps_of(coarser) and not numpy.array_equal(a.stored, b.stored):
+        if not found.differing and not eps_of(coarser) and not all(numpy.array_equal(*pair) for pair in together(a, b)):
             return Judged(VALUE, math.inf)  # whole numbers that double precision does not tell apart
         return Judged(measure=found, is_same=a.size > 0 and a.place == b.place)
 

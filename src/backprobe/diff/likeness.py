@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from backprobe.backends.rows import Rows
+from backprobe.backends.rows import Rows, in_memory, index_of
 from backprobe.diff.floor import Floor
 from backprobe.diff.measure import Index
 from backprobe.diff.measuring import chunks
@@ -42,11 +42,11 @@ def likeness(a: Rows, b: Rows, floor: Floor, at: Index | None, times: float = 1.
     >>> likeness(a, b, Floor(1e-6, 1e-6), (3,)).factor
     2.0
     """
-    seen = _Sums()
-    for x, y in chunks(a, b, times):
-        seen.add(x, y, floor)
+    seen, (x, y, axes) = _Sums(), in_memory(a, b)
+    for chunk in chunks(x, y, times):
+        seen.add(*chunk, floor)
     each = 2 if a.is_complex or b.is_complex else 1
-    first = None if seen.first is None else tuple(map(int, numpy.unravel_index(seen.first // each, a.shape)))
+    first = None if seen.first is None else index_of(seen.first // each, a.shape, axes)
     pair = None if at is None else (a.at(at), b.at(at) if times == 1.0 else b.at(at) * times)
     if a.size < FEWEST or each == 2 or not seen.is_finite:
         return Likeness(seen.beyond, first, pair)

@@ -19,8 +19,8 @@ class Measure:
     square and the largest magnitude of the difference, ``at`` where it is the largest. ``ulps`` is the largest distance
     of two elements in numbers of the coarser dtype from one to the other; ``MANY`` of that dtype stands for all that is
     more. It is None where the dtype is not a floating one of at least two bytes. ``differing`` counts the elements that
-    are not equal, of which the first is at ``first``, and ``clashes`` those of which only one is finite, or that are
-    infinities of unlike signs: then the errors are infinite.
+    are not equal, of which the first, in the order in which both lie in memory, is at ``first``. ``clashes`` counts
+    those of which only one is finite, or that are infinities of unlike signs: then the errors are infinite.
     """
 
     size: int

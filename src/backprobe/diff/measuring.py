@@ -7,12 +7,12 @@ the same place are equal, and are left out of the norms; so are the large negati
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy
 
-from backprobe.backends.rows import Rows, together
+from backprobe.backends.rows import Rows, in_memory, index_of, together
 from backprobe.diff.measure import MANY, Index, Measure
 from backprobe.diff.ulps import INTEGERS, bits, distance
 
@@ -35,9 +35,10 @@ def measure(reference: Rows, other: Rows, dtype: str = "", factor: float = 1.0) 
     (1.0, 5.0, (1,), 1)
     """
     sums = Sums(reference, other, dtype, factor)
-    for a, b in together(reference, other):
-        sums.add(a, b)
-    return sums.measure(reference.shape)
+    a, b, axes = in_memory(reference, other)
+    for x, y in together(a, b):
+        sums.add(x, y)
+    return sums.measure(reference.shape, axes)
 
 
 def chunks(a: Rows, b: Rows, factor: float = 1.0) -> Iterator[tuple[Any, Any]]:
@@ -165,7 +166,7 @@ class Sums:
             self.first = first if self.first is None else min(self.first, first)
         self.differing += count
 
-    def measure(self, shape: Index) -> Measure:
+    def measure(self, shape: Index, axes: Sequence[int]) -> Measure:
         """The measures of all chunks."""
         size = math.prod(shape)
         each = self.elements // size if size else 1  # elements to a number: two of a complex one
@@ -174,9 +175,9 @@ class Sums:
             size=size,
             relative=math.inf if self.clashes else _ratio(self.difference, self.reference),
             rms=math.inf if self.clashes else self.difference / root,
-            largest=math.inf if self.clashes else self.largest, at=_index(self.at, each, shape),
+            largest=math.inf if self.clashes else self.largest, at=_index(self.at, each, shape, axes),
             cosine=max(-1.0, min(1.0, self.dot / both)) if both and math.isfinite(both) else None,
-            ulps=self.ulps, differing=self.differing, first=_index(self.first, each, shape), clashes=self.clashes,
+            ulps=self.ulps, differing=self.differing, first=_index(self.first, each, shape, axes), clashes=self.clashes,
             reference_rms=self.reference / root, reference_largest=self.reference_largest,
         )  # fmt: skip
 
@@ -195,8 +196,8 @@ def _ratio(part: float, whole: float) -> float:
     return part / whole if whole else math.inf if part else 0.0
 
 
-def _index(flat: int | None, each: int, shape: Index) -> Index | None:
-    return None if flat is None else tuple(map(int, numpy.unravel_index(flat // each, shape)))
+def _index(flat: int | None, each: int, shape: Index, axes: Sequence[int]) -> Index | None:
+    return None if flat is None else index_of(flat // each, shape, axes)
 
 
 def top(values: Any) -> float:

@@ -16,7 +16,7 @@ from backprobe.errors import BadOption
 from backprobe.findings.phrasing import plural
 from backprobe.record.brief import kind, written
 from backprobe.record.entries import Entry, GradStatus, Lost, Record
-from backprobe.recording import Recording, load, refuse_several
+from backprobe.recording import Recording, opened, refuse_several
 
 LARGE, SMALL = 4, 12
 """A floor is 4 times the largest error that was measured, and up to 16 times that of few elements: these vary more."""
@@ -84,7 +84,7 @@ def noise_of(noise: Any, reference: Recording) -> NoiseFloor | None:
         return noise
     several = isinstance(noise, Sequence) and not isinstance(noise, str)
     given = list(noise) if several else [noise]
-    others = [load(one, to="numpy") if isinstance(one, str | os.PathLike) else one for one in given]
+    others = [opened(one) if isinstance(one, str | os.PathLike) else one for one in given]
     if not others or not all(isinstance(one, Recording) for one in others):
         raise BadOption(
             "noise is recordings of the reference, or paths of saved ones",

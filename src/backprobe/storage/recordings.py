@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from backprobe.backends.discover import ALONE, BACKENDS, load_arrays
+from backprobe.backends.tensors import Arrays
 from backprobe.errors import BadOption, BadRecording, NoBackend
 from backprobe.record.brief import kind
 from backprobe.record.disk import unwritable
@@ -136,8 +137,14 @@ def _replace(beside: Path, target: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record, tuple[Any] | None]:
-    """Read a record and, if it was saved, the result. Raises BadRecording; runs nothing."""
+def read(
+    path: str | os.PathLike[str], *, to: str | None = None, is_mapped: bool = False
+) -> tuple[Record, tuple[Any] | None]:
+    """Read a record and, if it was saved, the result. Raises BadRecording; runs nothing.
+
+    Where it ``is_mapped``, arrays of NumPy stay on disk until they are looked at, and so may be larger than memory;
+    those of bfloat16 are ``Rows``.
+    """
     known = (*BACKENDS, *ALONE)
     if to is not None and to not in known:
         raise BadOption(
@@ -146,8 +153,8 @@ def read(path: str | os.PathLike[str], *, to: str | None = None) -> tuple[Record
     folder = _folder(path, f"bp.load({path!r})")
     data = _checked(folder)
     try:
-        blobs = _read_bytes(folder, data["bytes"])
-        decoder = Decoder(load_arrays(to or data["backend"]), blobs)
+        blobs = _read_bytes(folder, data["bytes"], is_mapped)
+        decoder = Decoder(mapped_arrays() if is_mapped else load_arrays(to or data["backend"]), blobs)
         return decoder.record(data), decoder.result(data["result"])
     except BadRecording:
         raise
@@ -199,15 +206,34 @@ def _checked(folder: Path) -> dict[str, Any]:
     return data if version == VERSION else of_one_output(data)
 
 
-def _read_bytes(folder: Path, digest: str) -> Mapping[str, Any]:
+def mapped_arrays() -> Arrays:
+    """Arrays of NumPy on a file."""
+    from backprobe.backends.numpy import MappedArrays  # which imports NumPy
+
+    return MappedArrays()
+
+
+def _mapped_file(file: Path) -> dict[str, Any]:
+    """The storages of a file, which are read where they are looked at."""
+    import numpy
+
+    whole = numpy.memmap(file, numpy.uint8, "r")
+    size = int.from_bytes(whole[:8].tobytes(), "little")
+    parts = json.loads(whole[8 : 8 + size].tobytes())
+    begins = {name: [8 + size + at for at in part["data_offsets"]] for name, part in parts.items() if name[:2] != "__"}
+    return {name: whole[first:last] for name, (first, last) in begins.items()}
+
+
+def _read_bytes(folder: Path, digest: str, is_mapped: bool) -> Mapping[str, Any]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     file = folder / BYTES
     try:
-        found, blobs = _digest_file(file), {}
+        found = _digest_file(file)
+        blobs: dict[str, Any] = {}
         if found == digest:
-            blobs = dict(load_file(file))
+            blobs = _mapped_file(file) if is_mapped else dict(load_file(file))
     except FileNotFoundError:
         raise _bad(folder, "it is incomplete", f"no {BYTES} in it") from None
     except (SafetensorError, OSError, LookupError, TypeError, ValueError) as error:
