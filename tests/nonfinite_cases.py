@@ -396,6 +396,20 @@ def power_at_zero(x):
     return y.sum()
 
 
+@case("a trained exponent of negative numbers", tensor([1.0, -2.0]), tensor([2.0, 2.0]),
+      births=[("born_backward", "y", "log(base), and the base is negative")])  # fmt: skip
+def exponents(x, p):
+    y = x**p  # backward
+    return y.sum()
+
+
+@case("one trained exponent of several numbers", tensor([1.0, -2.0]), tensor(3.0),
+      births=[("born_backward", "y", "log(base), and the base is negative")])  # fmt: skip
+def exponent(x, p):
+    y = torch.pow(x, p)  # backward
+    return y.sum()
+
+
 @case("overflow of a gradient in half precision", tensor([0.001, 0.002], dtype=torch.float16),
       births=[("born_backward", "y", "overflow")])  # fmt: skip
 def half_gradient(x):

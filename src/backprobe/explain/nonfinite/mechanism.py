@@ -242,6 +242,8 @@ def poles(one: Received) -> Array | None:
 def backward(one: Received) -> Mechanism | None:
     """What happened to a gradient; None where the numbers do not show it."""
     op, found = known_as(one.operation), poles(one)
+    if op == "pow" and one.wrt == 1 and _has_negative(numpy.asarray(one.operands[0]), one.bad):
+        return Mechanism("exponent_of_negative")
     fields = {} if found is None else {"op": op, "places": _shown(found)}
     if found is not None and POLES[op].code == UNDEFINED:
         return Mechanism("pole_of_result" if POLES[op].shown < 0 and op != "norm" else "pole_undefined", fields)
@@ -262,6 +264,13 @@ def backward(one: Received) -> Mechanism | None:
     if fields:
         return Mechanism("pole" if one.made is State.INF else "pole_nan", fields)
     return _overflow(one.dtype) if one.made is State.INF and op in STEADY else None
+
+
+def _has_negative(base: Array, bad: Array | None) -> bool:
+    """Is a base negative at all bad places of its exponent? One that was broadcast adds up what all bases give."""
+    if bad is None or bad.shape == base.shape:
+        return bool(base.size) and bool((base < 0 if bad is None else base[bad] < 0).all())
+    return bad.size == 1 and bool((base < 0).any())
 
 
 def _are_finite(operands: Sequence[Array]) -> bool:

@@ -82,6 +82,8 @@ SENTENCES = {
     "pole_nan": "0 · Inf: the derivative of {op} is infinite at {places}",
     "pole_undefined": "the derivative of {op} is 0/0 at {places}",
     "pole_of_result": "the derivative of {op} is 0/0 where its result is {places}",
+    "exponent_of_negative": "with respect to the exponent, the derivative of a power has log(base), and the base is "
+                            "negative",
     "pole_zero": "0 · Inf: a zero gradient, and the derivative of {op} is infinite at {places}",
     "zero_gradient_nan": "0 · NaN: a zero gradient",
     "zero_gradient_inf": "0 · Inf: a zero gradient",
