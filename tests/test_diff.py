@@ -707,3 +707,20 @@ def test_gradients_are_in_the_order_in_which_backward_came_to_them():
         assert sorted(order) == list(range(len(both.pairs)))
         places = [order.index(both.of_a[at]) for at in both.a.record.backward if at in both.of_a]
         assert places == sorted(places)
+
+
+def test_one_row_is_never_left_out_of_the_table():
+    """To say so would take a line as well."""
+
+    def chain(count, off):
+        def f(x):
+            for at in range(count):
+                x = x * 1.5 + (off if at == count - 1 else 0.0)
+            return x
+
+        return bp.probe(f)(1.0)
+
+    for count in range(3, 9):
+        said = str(bp.diff(chain(count, 0.0), chain(count, 0.5)))
+        assert "… 1 more" not in said, count
+    assert "… 13 more" in said

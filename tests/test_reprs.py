@@ -70,6 +70,23 @@ def test_a_finding_and_a_report():
     assert repr(bp.probe()) == "<Probe of a block>"
 
 
+def test_a_report_is_fitted_to_a_terminal_and_only_there(monkeypatch):
+    report = bp.explain(bp.probe(lambda x, w: x.detach() * w)(2.0, 3.0), "x")
+    whole = str(report)
+    monkeypatch.setenv("COLUMNS", "50")
+    assert str(report) == whole
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    lines = str(report).splitlines()
+    assert max(map(len, lines)) <= 50 < max(map(len, whole.splitlines()))
+    assert [" ".join(text.split()) for text in (str(report), whole)] == [" ".join(whole.split())] * 2
+    at = next(at for at, line in enumerate(lines) if line.startswith("    next:"))
+    assert lines[at + 1].startswith(" " * 11)
+    finding = str(report.findings[0]).splitlines()
+    assert max(map(len, finding)) <= 50
+    monkeypatch.setenv("COLUMNS", "10")
+    assert "disconnected" in str(report), "words are never broken"
+
+
 class Text(HTMLParser):
     """The text of HTML, without its style."""
 

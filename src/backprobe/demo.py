@@ -57,7 +57,8 @@ def run(into: Path) -> None:
     patterns = [
         "transformer.h.*.attn", f"{attention}:query_states", f"{attention}/eager_attention_forward:attn_weights"
     ]  # fmt: skip
-    echo(f"bp.probe(model, {patterns}, of='loss')(tokens, labels=tokens)\n")
+    echo("bp.probe(model, [" + ",\n                 ".join(map(repr, patterns)) + "],")
+    echo("         of='loss')(tokens, labels=tokens)\n")
     echo(str(bp.probe(model, patterns, of="loss")(tokens, labels=tokens)))
     rec = bp.probe(model, of="loss", partials=True)(tokens, labels=tokens)
     _draw(rec, into / "gpt2-depth-1.svg", depth=1)

@@ -6,6 +6,7 @@ Bad input is shown as one of our errors, with exit status 2.
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import IO, Any
 
 import click
@@ -14,6 +15,7 @@ from backprobe.cli.program_error import REFUSED, shown
 from backprobe.cli.spelling import for_shell
 from backprobe.cli.stopping import UNREAD, is_unread
 from backprobe.errors import BackprobeError, BadOption
+from backprobe.findings.wrapping import fitted
 from backprobe.record.names import nearest
 from backprobe.show.printing import echo
 
@@ -35,7 +37,7 @@ class Refusal(click.ClickException):
         super().__init__("\n".join([f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ())]))
 
     def show(self, file: IO[Any] | None = None) -> None:
-        echo(self.message, err=True)
+        echo(fitted(self.message, sys.stderr), err=True)
 
 
 class Verb(click.Command):

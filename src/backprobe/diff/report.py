@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,9 +12,9 @@ from typing import Any
 from backprobe.diff.measure import Measure
 from backprobe.diff.pairs import Judged, Row
 from backprobe.diff.table import html_table, text_table
-from backprobe.errors import indented
 from backprobe.findings.phrasing import plural
-from backprobe.findings.report import Finding, Report
+from backprobe.findings.report import Finding, Report, in_lines
+from backprobe.findings.wrapping import wrapped
 from backprobe.markup import element, numbered, shown
 from backprobe.record.entries import Record
 from backprobe.show.drawable import Drawable
@@ -24,7 +22,6 @@ from backprobe.show.drawable import Drawable
 MOST = 4  # amplifiers that are printed
 AROUND = 3  # rows of the table on either side of what differs
 WIDTH = 100  # columns of a report that is printed elsewhere than in a terminal
-LABEL = re.compile(r"\s*(?:\d+\. )?(?:note: |\w+: +)?")
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,12 +99,9 @@ class DiffReport(Report):
     def text(self, width: int = WIDTH) -> str:
         """The report as it is printed in so many columns."""
         findings, left = self._shown
-        marks = [f"  {number}. " if len(findings) > 1 else "  " for number in range(1, len(findings) + 1)]
-        found = [mark + indented(str(each), len(mark)) for mark, each in zip(marks, findings, strict=True)]
-        notes = [*left, *self.notes]
-        words = "\n".join([self.heading, *found, *(f"  note: {note}" for note in notes)])
+        words = in_lines(self.heading, findings, [*left, *self.notes])
         table = text_table(self._surroundings, width)
-        return "\n".join([*_wrapped(words, width), *([""] if table else []), *table])
+        return "\n".join([wrapped(words, width), *([""] if table else []), *table])
 
     @property
     def _shown(self) -> tuple[Sequence[Finding], Sequence[str]]:
@@ -142,25 +136,18 @@ def _columns() -> int:
     return shutil.get_terminal_size().columns if sys.stdout is not None and sys.stdout.isatty() else WIDTH
 
 
-def _wrapped(words: str, width: int) -> Iterator[str]:
-    """Lines of at most this width, where words allow it; what goes on stands below what it belongs to."""
-    for line in words.split("\n"):
-        label = LABEL.match(line)
-        indent = " " * len(label[0]) if label is not None else ""
-        yield from textwrap.wrap(
-            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-        ) or [""]
-
-
 def _with_gaps(rows: Sequence[Row], wanted: Sequence[int]) -> Iterator[Row | int]:
+    """The rows that are wanted, and how many lie between; one is shown: to say that it is left out takes a line too."""
     last = -1
-    for at in wanted:
-        if at > last + 1:
-            yield at - last - 1
-        yield rows[at]
+    for at in (*wanted, len(rows)):
+        left = at - last - 1
+        if left == 1:
+            yield rows[at - 1]
+        elif left:
+            yield left
+        if at < len(rows):
+            yield rows[at]
         last = at
-    if last < len(rows) - 1:
-        yield len(rows) - 1 - last
 
 
 def _divergence(one: Divergence) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from backprobe.errors import indented, labelled
+from backprobe.findings.wrapping import fitted
 from backprobe.markup import Html, element, facts, numbered, shown
 from backprobe.record.brief import path, place
 from backprobe.record.source import Source
@@ -48,6 +49,9 @@ class Finding:
         return f"<Finding {self.kind}: {self.headline}{where}>"
 
     def __str__(self) -> str:
+        return fitted(self._text())
+
+    def _text(self) -> str:
         return "\n".join([self.headline, *labelled(self._parts())])
 
     def _repr_html_(self) -> str:
@@ -108,9 +112,7 @@ class Report:
         return [finding for finding in self.findings if finding.kind in kinds]
 
     def __str__(self) -> str:
-        marks = [f"  {number}. " if len(self.findings) > 1 else "  " for number in range(1, len(self.findings) + 1)]
-        found = [mark + indented(str(each), len(mark)) for mark, each in zip(marks, self.findings, strict=True)]
-        return "\n".join([self.heading, *found, *(f"  note: {note}" for note in self.notes)])
+        return fitted(in_lines(self.heading, self.findings, self.notes))
 
     def __repr__(self) -> str:
         found = f"; {len(self.findings)} finding{'s' * (len(self.findings) != 1)}" if self.findings else ""
@@ -123,6 +125,13 @@ class Report:
 
     def _repr_pretty_(self, printer: object, cycle: bool) -> None:
         printer.text(str(self))  # type: ignore[attr-defined]
+
+
+def in_lines(heading: str, findings: Sequence[Finding], notes: Sequence[str]) -> str:
+    """A report as text: each finding in full, with a number where there are several."""
+    marks = [f"  {number}. " if len(findings) > 1 else "  " for number in range(1, len(findings) + 1)]
+    found = [mark + indented(each._text(), len(mark)) for mark, each in zip(marks, findings, strict=True)]
+    return "\n".join([heading, *found, *(f"  note: {note}" for note in notes)])
 
 
 def grouped(items: Iterable[T], key: Callable[[T], object]) -> list[list[T]]:

@@ -1,0 +1,34 @@
+"""Lines of a report fitted to the terminal: what goes on stands below what it belongs to."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from typing import Any
+
+LABEL = re.compile(r"\s*(?:\d+\. )?(?:note: |\w+: +)?")
+
+
+def wrapped(words: str, width: int) -> str:
+    """A text in lines of at most this width, where words allow it.
+
+    >>> print(wrapped("  next:  a remedy of many words", 24))
+      next:  a remedy of
+             many words
+    """
+    lines = []
+    for line in words.split("\n"):
+        label = LABEL.match(line)
+        indent = " " * len(label[0]) if label is not None else ""
+        lines += textwrap.wrap(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        ) or [""]  # fmt: skip
+    return "\n".join(lines)
+
+
+def fitted(words: str, stream: Any = None) -> str:
+    """A text as the terminal holds it that a stream is, by default standard output; elsewhere as it is."""
+    stream = stream if stream is not None else sys.stdout
+    return wrapped(words, shutil.get_terminal_size().columns) if stream is not None and stream.isatty() else words
