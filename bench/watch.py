@@ -4,7 +4,8 @@
     python bench/watch.py mid          one of them
 
 A measurement is some steps of forward, backward and a stateless update, and the flush of what was watched; entering and
-leaving, which open and close the run, are once in a training and not in it. ``hooks by hand`` are forward hooks and
+leaving, which open and close the run, are once in a training and not in it. At the end stands what a call of a module
+costs, of a hundred that do nothing, beside a call without a watch. ``hooks by hand`` are forward hooks and
 tensor hooks with four of PyTorch's reductions, whose results stay in memory: no names, no steps, nothing on disk.
 """
 
@@ -36,6 +37,31 @@ def main(sizes: list[str]) -> None:
         print(f"GPT-2 {size} ({SIZES[size]}), {len([*program.model.modules()])} modules")
         for name, watching in _variants(program, optimizer).items():
             print(f"  {name:44} × {_ratio(partial(_step, program, optimizer), watching):.3f}")
+
+    bare, left_out, taken = _calls()
+    print("A call of a module that does nothing, ratios to one that is not watched")
+    print(f"  {'in a step that is not measured':44} × {left_out / bare:.2f}")
+    print(f"  {'in one that is':44} × {taken / bare:.2f}")
+
+
+def _calls() -> list[float]:
+    """Seconds of a hundred modules that do nothing: not watched, in a step that is not measured, and in one that is."""
+    model = torch.nn.Sequential(*[torch.nn.Identity() for _ in range(100)], torch.nn.Linear(4, 4))
+    optimizer, x = torch.optim.SGD(model.parameters(), lr=0.0), torch.ones(2, 4)
+    found: list[list[float]] = [[], [], []]
+    for _ in range(2 * PAIRS + 1):
+        for took, every in zip(found, (None, 1000, 1), strict=True):
+            watching = nullcontext() if every is None else _watched(model, optimizer, parameters=False, every=every)
+            with watching:
+                for _ in range(2):
+                    model(x).sum().backward()
+                    optimizer.step()
+                model(x)
+                started = time.process_time()
+                for _ in range(10):
+                    model(x)
+                took.append(time.process_time() - started)
+    return [statistics.median(took[1:]) for took in found]
 
 
 def _step(program: Program, optimizer: Any) -> None:

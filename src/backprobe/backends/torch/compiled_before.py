@@ -4,36 +4,31 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Collection, Iterator
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
-from torch._dynamo.convert_frame import input_codes
-from torch._dynamo.eval_frame import OptimizedModule, _debug_get_cache_entry_list
-from torch._dynamo.external_utils import wrap_inline
 from torch.nn import Module
 
+from backprobe.backends.torch.dynamo import WRAPPED_FORWARD, OptimizedModule, compiled_codes, has_compiled
 from backprobe.backends.torch.watched_selection import watched_parts
-
-INSIDE_WRAPPER = wrap_inline(lambda: None).__code__
-"""The frame in which Dynamo compiles those modules whose own forward is PyTorch's."""
 
 
 class CompiledBefore:
     """The code that Dynamo had compiled as this was made; ``torch.compiler.reset()`` makes it forget."""
 
     def __init__(self) -> None:
-        self.codes = {code for reference in input_codes.seen if (code := reference()) is not None and _is_kept(code)}
+        self.codes = set(compiled_codes())
 
     def around(self, model: Module, heard: Collection[Module]) -> str | None:
         """What of it has run with a part of a model, none of whose modules was heard: a module or a function."""
-        self.codes = {code for code in self.codes if _is_kept(code)}
+        self.codes = {code for code in self.codes if has_compiled(code)}
         if not self.codes:
             return None
         silent = {module: path for path, module in watched_parts(model) if _ran_unheard(module, heard)}
         wrapped = {id(one._orig_mod) for one in _living(OptimizedModule)}
         for module, path in silent.items():
             is_compiled = module._compiled_call_impl is not None or id(module) in wrapped
-            if is_compiled and not self.codes.isdisjoint({_code(module.forward), INSIDE_WRAPPER}):
+            if is_compiled and not self.codes.isdisjoint({_code(module.forward), WRAPPED_FORWARD}):
                 return repr(path) if path else f"the model ({type(module).__name__})"
         known = {id(module) for module in silent if module not in heard}
         for function in _living(FunctionType):
@@ -47,10 +42,6 @@ def _ran_unheard(module: Module, heard: Collection[Module]) -> bool:
     if any(part in heard for part in module.modules() if part is not module):
         return False
     return any(parameter.grad is not None for parameter in module.parameters())
-
-
-def _is_kept(code: CodeType) -> bool:
-    return bool(_debug_get_cache_entry_list(code))
 
 
 def _living(kind: type) -> Iterator[Any]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._dynamo.eval_frame import skip_code
 from torch.nn import Module, Parameter
 
+from backprobe.backends.torch.dynamo import skip_code
 from backprobe.backends.torch.statistics import masked
 from backprobe.backends.torch.tensors import is_floating
 from backprobe.record.names import quote

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch._dynamo.eval_frame import OptimizedModule
 from torch.nn import Module, Parameter
 
+from backprobe.backends.torch.dynamo import OptimizedModule
 from backprobe.backends.torch.structure import structure
 from backprobe.errors import BadName, Unsupported
 from backprobe.record.names import COUNT, outside, quote_path

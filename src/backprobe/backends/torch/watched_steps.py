@@ -37,8 +37,9 @@ class OptimizerSteps:
         listener: StepListener,
         names: Mapping[Tensor, str],
         ending: Callable[[], None],  # at the end of a step that is measured
+        ended: Callable[[], None],  # when the next has begun
     ) -> None:
-        self.options, self.listener, self.names, self.ending = options, listener, names, ending
+        self.options, self.listener, self.names, self.ending, self.ended = options, listener, names, ending, ended
         self.before: dict[Tensor, Tensor] = {}  # copies of parameters, for their updates
         self.stepped = False
 
@@ -106,6 +107,7 @@ class OptimizerSteps:
         if self.listener.is_measured:
             self.ending()
         self.listener.end(skipped=skipped, scale=scale)
+        self.ended()
 
     # parameters
 

@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
-from torch.nn.modules.module import register_module_forward_hook
 
 from backprobe.backends.torch.backward_passes import current_pass, innermost_call, queue_callback
 from backprobe.backends.torch.checkpoints import computing_again
@@ -33,6 +32,7 @@ from backprobe.backends.torch.compiled_statistics import (
     leave_alone,
     without_warning_of_hooks,
 )
+from backprobe.backends.torch.module_hook import ModuleHook
 from backprobe.backends.torch.statistics import exponents_of, fetched, row_of
 from backprobe.backends.torch.tape import quiet
 from backprobe.backends.torch.tensors import is_floating
@@ -93,16 +93,19 @@ class TorchWatching(Watching):
         self.by_identity: dict[int, WatchedModule] = {}
         self.run_after = compiler.disable(self._run_after)
         self.compiled = CompiledStatistics(self._known, self._wanted_compiled)
-        self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends)
+        self.steps = OptimizerSteps(options, listener, self.parameters, self._measured_step_ends, self._step_begins)
         self.before = CompiledBefore()
+        self.hook = ModuleHook(self._after)
+        self.hook.may_rest &= not self.before.codes
+        self.is_left_out = self.is_idle = False  # is the step not measured, and has it begun?
         self.installed = ExitStack()
 
     def __enter__(self) -> TorchWatching:
         self._look()
+        self.is_left_out = not self.listener.is_measured
         with self.installed:
             self.installed.enter_context(without_warning_of_hooks())
-            handle = register_module_forward_hook(self._after)
-            self.installed.callback(handle.remove)
+            self.installed.enter_context(self.hook)
             self.installed.enter_context(self.steps.listening())
             self.installed = self.installed.pop_all()
         return self
@@ -129,6 +132,10 @@ class TorchWatching(Watching):
         self._follow_up()
         self.seen.clear()
         self.passes.clear()
+
+    def _step_begins(self) -> None:
+        self.is_left_out, self.is_idle = not self.listener.is_measured, False
+        self.hook.wake()
 
     def _follow_up(self) -> None:
         """Raise Unsupported where a part of the model has run without what this watch has put in."""
@@ -168,7 +175,7 @@ class TorchWatching(Watching):
         if torch.compiler.is_dynamo_compiling():
             if self.compiled.knows(id(module)) and self.listener.is_measured:
                 heard(self.compiled, module, output)
-        elif not torch.compiler.is_compiling():
+        elif not (self.is_idle or torch.compiler.is_compiling()):
             self.run_after(module, output)
 
     def _run_after(self, module: Module, output: Any) -> None:
@@ -178,6 +185,9 @@ class TorchWatching(Watching):
         if watched is None:
             return
         self.listener.begin()
+        if self.is_left_out:
+            self.is_idle = True
+            self.hook.rest()
         if not self.listener.is_measured or not _has_numbers():
             return
         if current_pass() >= 0 and computing_again() is None:

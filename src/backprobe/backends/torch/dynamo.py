@@ -1,0 +1,62 @@
+"""Names of Dynamo that PyTorch does not document, in one place; another version of PyTorch may lack some.
+
+What a watch does without each of them:
+
+- ``OptimizedModule``, ``WRAPPED_FORWARD``: no module is taken for a compiled one.
+- ``compiled_codes``: nothing is known to be compiled before the watch, and what was goes unnoticed.
+- ``skip_code``: Dynamo may compile a hook for itself, beside the model.
+- ``start_callbacks``: a hook cannot be put back before something is compiled, so it never rests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import CodeType
+from typing import Any
+
+
+def _found(module: str, name: str) -> Any:
+    """A name, or None where this PyTorch has none."""
+    try:
+        return getattr(import_module(f"torch.{module}"), name, None)
+    except ImportError:
+        return None
+
+
+class _NoModule:
+    """The type of a compiled module, where it is not known."""
+
+
+OptimizedModule: Any = _found("_dynamo.eval_frame", "OptimizedModule") or _NoModule
+"""What ``torch.compile(module)`` returns."""
+
+_wrap_inline = _found("_dynamo.external_utils", "wrap_inline")
+WRAPPED_FORWARD: CodeType | None = _wrap_inline(lambda: None).__code__ if _wrap_inline else None
+"""The frame in which Dynamo compiles those modules whose own forward is PyTorch's."""
+
+_codes = _found("_dynamo.convert_frame", "input_codes")
+_entries = _found("_C._dynamo.eval_frame", "_debug_get_cache_entry_list")
+
+
+def compiled_codes() -> Iterator[CodeType]:
+    """The code that has compiled versions; ``torch.compiler.reset()`` makes Dynamo forget it."""
+    known = (reference() for reference in tuple(getattr(_codes, "seen", ())))
+    return (code for code in known if code is not None and has_compiled(code))
+
+
+def has_compiled(code: CodeType) -> bool:
+    return _entries is not None and bool(_entries(code))
+
+
+def skip_code(code: CodeType) -> None:
+    """Dynamo does not compile this code by itself; it traces it inside of other code."""
+    skip: Any = _found("_dynamo.eval_frame", "skip_code")
+    if skip is not None:
+        skip(code)
+
+
+def start_callbacks() -> list[Callable[..., None]] | None:
+    """What Dynamo calls before it compiles anything; ``torch.compiler.reset()`` empties it."""
+    found = getattr(_found("_dynamo", "callback_handler"), "start_callbacks", None)
+    return found if isinstance(found, list) else None

@@ -1,0 +1,67 @@
+"""A hook on all modules, which costs a call for each of them: it rests where a step is not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from torch.nn.modules.module import register_module_forward_hook
+
+from backprobe.backends.torch.dynamo import start_callbacks
+
+
+class ModuleHook:
+    """A forward hook on all modules, from entering to leaving. ``rest`` takes it away, and ``wake`` puts it back.
+
+    Dynamo traces a hook with what it compiles, and never looks whether one has come: what was compiled while the hook
+    rests would run without it for good. So it is put back before Dynamo begins, and does not rest again.
+    """
+
+    def __init__(self, hook: Callable[..., None]) -> None:
+        self.hook = hook
+        self.handle: Any = None
+        self.is_open = False
+        self.callbacks = start_callbacks()
+        self.may_rest = self.callbacks is not None
+        self.compiling = self._compiling  # one object
+
+    def __enter__(self) -> ModuleHook:
+        if self.callbacks is not None:
+            self.callbacks.append(self.compiling)
+        self.is_open = True
+        self._register()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.callbacks is not None:
+            with suppress(ValueError):  # torch.compiler.reset() has taken it away
+                self.callbacks.remove(self.compiling)
+        self.is_open = False
+        self._remove()
+
+    def rest(self) -> None:
+        """It is not needed until ``wake``."""
+        if self.may_rest:
+            self._remove()
+
+    def wake(self) -> None:
+        if self.callbacks is not None and self.may_rest and self.compiling not in self.callbacks:
+            self.may_rest = False
+        self._register()
+
+    def _compiling(self, *args: Any) -> None:
+        self.may_rest = False
+        self._register()
+
+    def _register(self) -> None:
+        if self.handle is None and self.is_open:
+            self.handle = register_module_forward_hook(self.hook)
+
+    def _remove(self) -> None:
+        if self.handle is not None:
+            self.handle.remove()
+            self.handle = None
