@@ -26,7 +26,7 @@ PUBLIC = {
     "BackwardOp", "NoBackend",
     "NoGradient", "NoSource", "Nonfinite", "NotFinite", "NotInstalled", "NotSaved", "NothingMatched",
     "NothingToDifferentiate", "Overwritten",
-    "BadRun", "Histogram", "Run", "Step", "UnknownStep", "Watch", "open_run", "watch",
+    "BadRun", "Histogram", "Run", "RunDiffReport", "RunDivergence", "Step", "UnknownStep", "Watch", "open_run", "watch",
     "IndirectInput", "PathSums", "Probe", "Provocation", "Provocations", "Provoke",
     "Read", "Recording", "Report", "Source", "StaleSource", "Stamp",
     "StrategyRefused", "UnknownAttribute", "UnknownName",

@@ -6,7 +6,7 @@ from backprobe.check import Check, CheckReport, WrongDerivative, check
 from backprobe.conflicts import Conflict, Conflicts
 from backprobe.derivatives import hvp, jacobian
 from backprobe.derive import Derivation, derive
-from backprobe.diff import DiffReport, Divergence, diff
+from backprobe.diff import DiffReport, Divergence, RunDiffReport, RunDivergence, diff
 from backprobe.diff_live import DiffRuns, diff_live
 from backprobe.draw import Drawing, draw
 from backprobe.errors import (
@@ -100,6 +100,8 @@ __all__ = [
     "Recording",
     "Report",
     "Run",
+    "RunDiffReport",
+    "RunDivergence",
     "RunReport",
     "Source",
     "StaleSource",

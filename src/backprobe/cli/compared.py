@@ -1,4 +1,4 @@
-"""Two programs on a command line, compared: each a function in a file, or the folder of a saved recording."""
+"""Two programs on a command line, compared: each a function in a file, or the folder of a saved recording or a run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from backprobe.errors import BadOption
 def compared(
     a: str, b: str, words: Sequence[str], *, rename: Sequence[str], layout: Sequence[str], noise: Sequence[str],
     **options: Any,
-) -> bp.DiffReport:  # fmt: skip
+) -> bp.DiffReport | bp.RunDiffReport:  # fmt: skip
     """The report on two programs. Functions get the same arguments, and draw the same random numbers.
 
     Raises BadOption, and what the functions themselves, ``probe``, ``load`` and ``diff`` raise.
@@ -30,11 +30,10 @@ def compared(
     for one, place in functions:  # before any runs: what their files draw at random is not the functions' own
         with programs.beside_others(*place):
             programs.load(one)
-    recordings = []
+    recordings: list[Any] = []
     for one, place in places:
         with programs.beside_others(*place), _same_numbers():
-            made = bp.load(one, to="numpy") if programs.is_saved(one) else programs.probed(one, words, **options)
-            recordings.append(made)
+            recordings.append(one if programs.is_saved(one) else programs.probed(one, words, **options))
     return bp.diff(*recordings, rename=renames or None, layout=layouts or None, noise=list(noise) or None)
 
 

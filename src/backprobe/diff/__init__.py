@@ -1,28 +1,53 @@
-"""Comparing two recordings of what should be one computation: where they first disagree, forward and backward."""
+"""Comparing two recordings, or two runs, of what should be one computation: where they first disagree."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 from backprobe.diff.floor import NoiseFloor
 from backprobe.diff.report import DiffReport, Divergence
+from backprobe.diff.trainings_report import RunDiffReport, RunDivergence
 from backprobe.errors import BadOption
 from backprobe.record.brief import kind, written
 from backprobe.recording import Recording, opened, refuse_several
+from backprobe.runs import Run
 
-Compared = Recording | str | os.PathLike[str]
+Folder = str | os.PathLike[str]
+Compared = Recording | Folder
+
+
+@overload
+def diff(
+    a: Run, b: Run | Folder, *, rename: Mapping[str, str] | None = None,
+    noise: Run | Folder | Sequence[Run | Folder] | None = None,
+) -> RunDiffReport: ...  # fmt: skip
+
+
+@overload
+def diff(
+    a: Folder, b: Run, *, rename: Mapping[str, str] | None = None,
+    noise: Run | Folder | Sequence[Run | Folder] | None = None,
+) -> RunDiffReport: ...  # fmt: skip
+
+
+@overload
+def diff(
+    a: Compared, b: Compared, *, rename: Mapping[str, str] | None = None,
+    layout: Mapping[str, str | Sequence[int]] | None = None,
+    noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
+) -> DiffReport: ...  # fmt: skip
 
 
 def diff(
-    a: Compared,
-    b: Compared,
+    a: Any,
+    b: Any,
     *,
     rename: Mapping[str, str] | None = None,
     layout: Mapping[str, str | Sequence[int]] | None = None,
-    noise: NoiseFloor | Compared | Sequence[Compared] | None = None,
-) -> DiffReport:
+    noise: Any = None,
+) -> DiffReport | RunDiffReport:
     """Compare two recordings of what should be one computation: a reference, and a port of it.
 
     >>> import torch, backprobe as bp
@@ -49,12 +74,18 @@ def diff(
     another device, or in a lower precision. An entry's floor is then 4 times what it moves among them, and up to 16
     times where it has few elements.
 
-    Returns a ``DiffReport``. Raises BadOption, BadName, BadRecording, and NothingMatched for a rename or layout that
-    matches nothing.
+    Two runs of ``bp.watch``, or the paths of their folders, are compared by their statistics, step by step: the first
+    step and name at which the trainings part. ``noise`` is then other runs of the first training.
+
+    Returns a ``DiffReport``, and of runs a ``RunDiffReport``. Raises BadOption, BadName, BadRecording, BadRun, and
+    NothingMatched for a rename or layout that matches nothing.
     """
     from backprobe.diff.noise import noise_of  # which imports NumPy
     from backprobe.diff.run import compared, report_of
+    from backprobe.diff.trainings_run import diff_runs, is_run
 
+    if is_run(a) or is_run(b):
+        return diff_runs(a, b, rename, layout, noise)
     first, second = _taken(a, "first"), _taken(b, "second")
     return report_of(compared(first.record, second.record, rename, layout, noise_of(noise, first)))
 
@@ -73,4 +104,4 @@ def _taken(given: Any, which: str) -> Recording:
     )  # fmt: skip
 
 
-__all__ = ["DiffReport", "Divergence", "diff"]
+__all__ = ["DiffReport", "Divergence", "RunDiffReport", "RunDivergence", "diff"]

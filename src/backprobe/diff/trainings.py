@@ -1,0 +1,197 @@
+"""Two trainings side by side: for each name, the first step at which its statistics part.
+
+Statistics are compared as sums are: errors of the mean and of the extremes against the magnitude of the first run's
+numbers. Counts, and how many numbers are NaN or Inf, are equal or not. A name's floor may be measured, by other runs of
+the first training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from backprobe.record.statistics import columns_for, statistic
+from backprobe.storage.runs.layout import RowKey
+from backprobe.storage.runs.merged import LOGGED, RunReader
+
+FLOOR = 2.0**-11.5
+"""The root of eps of float32: a relative error that rounding does not reach in a step."""
+MEASURED = 4
+"""A measured floor is so many times the largest error up to that step, as those of recordings are."""
+COUNTS = ("count", "nan", "posinf", "neginf")
+STATISTICS = ("rms", "mean", "min", "max")
+TOGETHER = 64  # rows that are read at once
+KINDS = ("value", LOGGED, "grad", "grad_backward", "update", "param")
+"""What a step computes, in order. Gradients of what modules return come before those of parameters."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Rows of two runs that belong together: their names, and the kind of their numbers."""
+
+    name: str
+    other: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Where two rows part: the first step, the statistic, both numbers, their error, and that in units of the floor.
+
+    ``before`` is the largest error of the steps before, in the same units, and ``later`` counts the later steps in
+    which they differ too.
+    """
+
+    pair: Pair
+    step: int
+    field: str
+    numbers: tuple[float, float]
+    error: float
+    excess: float
+    before: float
+    later: int
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One pair, and what comparing it gave: in how many steps both have numbers, the first, and where they part.
+
+    ``only_one`` counts the steps in which one has numbers alone.
+    """
+
+    pair: Pair
+    steps: int
+    first: int
+    only_one: int
+    parting: Parting | None
+
+
+def paired(a: RunReader, b: RunReader, names: Mapping[str, str]) -> Sequence[Pair]:
+    """The rows that both runs have, in the order in which a step computes them; ``names`` are those of ``b``."""
+    own, others = a.rows(), b.rows()
+    found = [Pair(name, names[name], kind) for name, kind in own if (names.get(name), kind) in others]
+    parameters = a.parameters()
+    order = _execution(list(dict.fromkeys(name for name, _ in own)))
+
+    def place(pair: Pair) -> tuple[int, bool, int]:
+        is_backward = pair.kind in ("grad", "grad_backward")
+        at = order[pair.name]
+        return KINDS.index(pair.kind), is_backward and pair.name in parameters, -at if is_backward else at
+
+    return sorted(found, key=place)
+
+
+def _execution(names: Sequence[str]) -> Mapping[str, int]:
+    """Places of the names of a model in the order in which they are computed: a module after what is inside of it."""
+    found: list[str] = []
+    waiting: list[str] = []
+    for name in names:
+        while waiting and not name.startswith(waiting[-1] + "."):
+            found.append(waiting.pop())
+        waiting.append(name)
+    found += reversed(waiting)
+    ordered = [one for one in found if one != "return"] + ["return"] * ("return" in found)
+    return {name: at for at, name in enumerate(ordered)}
+
+
+def compare(a: RunReader, b: RunReader, pairs: Sequence[Pair], noise: Sequence[RunReader]) -> list[Compared]:
+    """Compare all rows, some at a time."""
+    found: list[Compared] = []
+    for at in range(0, len(pairs), TOGETHER):
+        some = pairs[at : at + TOGETHER]
+        first, second = (_read(reader, names) for reader, names in (
+            (a, [(one.name, one.kind) for one in some]), (b, [(one.other, one.kind) for one in some]),
+        ))  # fmt: skip
+        floors = _floors(first, [_read(one, [(pair.name, pair.kind) for pair in some]) for one in noise])
+        errors, steps = _errors(first, second), first.shared(second)
+        for nth, pair in enumerate(some):
+            own = {field: numbers[nth] for field, numbers in errors.items()}
+            found.append(
+                _compared(pair, steps, own, {field: of[nth] for field, of in floors.items()}, first, second, nth)
+            )
+    return found
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Statistics of some rows, by field: rows × steps."""
+
+    steps: Any
+    fields: Mapping[str, Any]
+
+    def shared(self, other: _Numbers) -> Any:
+        return numpy.intersect1d(self.steps, other.steps)
+
+    def at(self, steps: Any) -> Mapping[str, Any]:
+        places = numpy.searchsorted(self.steps, steps)
+        return {field: numbers[:, places] for field, numbers in self.fields.items()}
+
+
+def _read(reader: RunReader, rows: Iterable[tuple[str, str]]) -> _Numbers:
+    known = reader.rows()
+    keys = [known.get(key, RowKey(*key)) for key in rows]
+    steps, columns = reader.columns(keys, columns_for([*COUNTS, *STATISTICS]))
+    return _Numbers(steps, {field: statistic(field, columns) for field in (*COUNTS, *STATISTICS)})
+
+
+@numpy.errstate(all="ignore")
+def _errors(first: _Numbers, second: _Numbers) -> Mapping[str, Any]:
+    """Relative errors by field: rows × shared steps. NaN where one has no numbers, infinite where counts differ."""
+    steps = first.shared(second)
+    a, b = first.at(steps), second.at(steps)
+    size = numpy.fmax(numpy.abs(a["min"]), numpy.abs(a["max"]))
+    both = (a["count"] > 0) & (b["count"] > 0)
+    found = {}
+    for field in (*COUNTS, *STATISTICS):
+        scale = a["rms"] if field in ("rms", "mean") else size
+        apart = numpy.abs(a[field] - b[field])
+        error = (
+            numpy.where(apart > 0, apart / scale, 0.0) if field in STATISTICS else numpy.where(apart > 0, math.inf, 0.0)
+        )
+        found[field] = numpy.where(both, error, math.nan)
+    return found
+
+
+def _floors(first: _Numbers, others: Sequence[_Numbers]) -> Mapping[str, Any]:
+    """The floor of each field: rows × steps of the first run. What was measured holds from then on."""
+    shape = first.fields["count"].shape
+    floors = {field: numpy.full(shape, FLOOR) for field in STATISTICS} | {field: numpy.zeros(shape) for field in COUNTS}
+    for other in others:
+        errors, steps = _errors(first, other), first.shared(other)
+        places = numpy.searchsorted(first.steps, steps)
+        for field in STATISTICS:
+            found = numpy.zeros(shape)
+            found[:, places] = numpy.nan_to_num(errors[field], nan=0.0, posinf=0.0)
+            floors[field] = numpy.maximum(floors[field], MEASURED * numpy.maximum.accumulate(found, axis=1))
+    return floors
+
+
+@numpy.errstate(all="ignore")
+def _compared(
+    pair: Pair, steps: Any, errors: Mapping[str, Any], floors: Mapping[str, Any], first: _Numbers, second: _Numbers,
+    nth: int,
+) -> Compared:  # fmt: skip
+    fields = STATISTICS if pair.kind == LOGGED else (*COUNTS, *STATISTICS)
+    places = numpy.searchsorted(first.steps, steps)
+    found = numpy.stack([errors[field] for field in fields])
+    floor = numpy.stack([floors[field][places] for field in fields])
+    excess = numpy.where(found > 0, found / floor, 0.0)
+    there = ~numpy.isnan(found[0])
+    counts = [one.at(steps)["count"][nth] > 0 for one in (first, second)]
+    beyond = (excess > 1).any(axis=0) & there
+    parting = None
+    if beyond.any():
+        at = int(beyond.argmax())
+        worst = int(numpy.nanargmax(numpy.nan_to_num(excess[:, at])))
+        own = tuple(float(one.at(steps[at : at + 1])[fields[worst]][nth, 0]) for one in (first, second))
+        before = float(excess[:, :at][:, there[:at]].max(initial=0.0))
+        parting = Parting(
+            pair, int(steps[at]), fields[worst], (own[0], own[1]), float(found[worst, at]), float(excess[worst, at]),
+            before, int(beyond.sum()) - 1,
+        )  # fmt: skip
+    begins = int(steps[there][0]) if there.any() else 0
+    return Compared(pair, int(there.sum()), begins, int((counts[0] != counts[1]).sum()), parting)

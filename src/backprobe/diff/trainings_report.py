@@ -1,0 +1,77 @@
+"""The report of two trainings: the first step and name at which they part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from backprobe.findings.report import Finding, Report
+
+if TYPE_CHECKING:  # importing backprobe imports no NumPy
+    from backprobe.diff.trainings import Compared
+
+
+@dataclass(frozen=True, repr=False)
+class RunDivergence(Finding):
+    """The first step and name at which two runs part.
+
+    ``name`` is that in the first run and ``other`` that in the second, ``field`` the field that differs there, as
+    ``run.series`` takes it. ``numbers`` are those of both, ``error`` their difference relative to the first run's
+    magnitude, infinite where counts differ, and ``excess`` how many times the floor it is.
+    """
+
+    step: int = 0
+    other: str = ""
+    field: str = ""
+    numbers: tuple[float, float] = (0.0, 0.0)
+    error: float = math.inf
+    excess: float = math.inf
+
+    def __repr__(self) -> str:
+        return f"<RunDivergence at step {self.step}: {self.headline}>"
+
+
+@dataclass(frozen=True, repr=False)
+class RunDiffReport(Report):
+    """The report of ``bp.diff`` of two runs.
+
+    ``first`` is where they part: the first step, and of that step what is computed first. None where they don't.
+    ``rows`` has every pair of rows, with the first step at which it differs; ``only_a`` and ``only_b`` are the names
+    without a partner. ``ok`` is False if anything differs, True if everything has a partner and agrees, else None.
+    ``data`` is the report as plain data, for ``json.dumps``.
+    """
+
+    first: RunDivergence | None = None
+    rows: Sequence[Compared] = field(default=(), repr=False)
+    only_a: tuple[str, ...] = ()
+    only_b: tuple[str, ...] = ()
+    is_whole: bool = field(default=True, repr=False)
+
+    @property
+    def ok(self) -> bool | None:
+        """Do the trainings agree? None where nothing differs, and not all could be compared."""
+        return False if self.findings else True if self.is_whole else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The report as plain data: texts, numbers, lists and dicts. What is not finite is a text."""
+        one = self.first
+        first = None if one is None else {
+            "step": one.step, "name": one.name, "other": one.other, "field": one.field,
+            "numbers": [_number(number) for number in one.numbers], "error": _number(one.error),
+            "excess": _number(one.excess), "headline": one.headline, "facts": list(one.facts),
+        }  # fmt: skip
+        rows = [
+            {"name": row.pair.name, "other": row.pair.other, "kind": row.pair.kind, "steps": row.steps,
+             "parts_at": None if row.parting is None else row.parting.step} for row in self.rows
+        ]  # fmt: skip
+        return {
+            "ok": self.ok, "heading": self.heading, "first": first, "rows": rows, "only_a": list(self.only_a),
+            "only_b": list(self.only_b), "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else "NaN" if math.isnan(value) else "infinite"

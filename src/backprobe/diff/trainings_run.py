@@ -1,0 +1,177 @@
+"""One comparison of two runs: names, numbers, and the report in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from backprobe.diff import text
+from backprobe.diff.rename import Rename, renames_of
+from backprobe.diff.trainings import KINDS, Compared, Parting, compare, paired
+from backprobe.diff.trainings_report import RunDiffReport, RunDivergence
+from backprobe.errors import BadOption
+from backprobe.findings.phrasing import listed, plural, quoted
+from backprobe.record.brief import written
+from backprobe.runs import Run, open_run
+from backprobe.storage.runs.layout import FILE
+
+MOST = 4
+WHAT = {
+    "value": "what {} returns", "grad": "the gradient of {}",
+    "grad_backward": "the gradient that backward() left in {}",
+    "update": "the update of {}", "param": "{} after the step", "logged": "the logged {}",
+}  # fmt: skip
+
+
+def is_run(given: Any) -> bool:
+    """Is it a run, or the path of one?"""
+    if isinstance(given, Run):
+        return True
+    return isinstance(given, str | os.PathLike) and any(Path(given).glob(FILE.format("*")))
+
+
+def diff_runs(a: Any, b: Any, rename: Any, layout: Any, noise: Any) -> RunDiffReport:
+    """Compare two runs. Raises BadOption, BadName, BadRun and NothingMatched."""
+    for which, one in (("first", a), ("second", b)):
+        if not is_run(one):
+            raise BadOption(
+                "a run is compared with a run", asked="bp.diff(a, b)", found=f"the {which} is {written(one)}",
+                next="bp.diff('runs/a', 'runs/b'), or two recordings",
+            )  # fmt: skip
+    if layout is not None:
+        raise BadOption(
+            "layout is for recordings", asked=f"bp.diff(a, b, layout={written(layout)})", found="two runs",
+            why="a run has statistics of tensors, which are the same in any layout", next="bp.diff(a, b)",
+        )  # fmt: skip
+    opened = [one if isinstance(one, Run) else open_run(one) for one in (a, b, *_noise(noise))]
+    try:
+        return _report(opened[0], opened[1], opened[2:], rename)
+    finally:
+        for given, run in zip((a, b, *_noise(noise)), opened, strict=True):
+            if run is not given:
+                run.close()
+
+
+def _noise(noise: Any) -> Sequence[Any]:
+    if noise is None:
+        return ()
+    several = list(noise) if isinstance(noise, Sequence) and not isinstance(noise, str) else [noise]
+    if not several or not all(map(is_run, several)):
+        raise BadOption(
+            "the noise of a run is other runs of the same training", asked=f"noise={written(noise)}",
+            next="noise=['runs/a-again']: the first training run once more, in another way that is right",
+        )  # fmt: skip
+    return several
+
+
+def _report(a: Run, b: Run, noise: Sequence[Run], rename: Any) -> RunDiffReport:
+    names = _partners(a.names, b.names, renames_of(rename, a.names, b.names))
+    pairs = paired(a._reader, b._reader, names)
+    shared = numpy.intersect1d(a.steps, b.steps)
+    if not pairs or not len(shared):
+        raise BadOption(
+            "these runs have nothing in common", asked="bp.diff(a, b)",
+            found=f"{_about(a)} in the first, {_about(b)} in the second",
+            why="names belong together if they are equal, or by rename=; steps by their numbers",
+            next="bp.diff(a, b, rename={'name in a': 'name in b'})" if len(shared) else "runs with steps in common",
+        )  # fmt: skip
+    skipped = []
+    if len(a.ranks) != len(b.ranks):
+        parameters = a._reader.parameters()
+        skipped = [one for one in pairs if one.kind == "grad" and one.name not in parameters]
+        pairs = [one for one in pairs if one not in skipped]
+    rows = compare(a._reader, b._reader, pairs, [one._reader for one in noise])
+    first = _first(rows, plural(len(noise), "other run") if noise else "")
+    only = tuple(one for one in a.names if one not in names), tuple(one for one in b.names if one not in names.values())
+    notes = [*_notes(a, b, rows, only, shared), *([SEVERAL] if skipped else [])]
+    is_whole = not any((*only, skipped)) and len(a.steps) == len(b.steps) == len(shared)
+    heading = (
+        f"no difference in {plural(len(shared), 'step')} of {plural(len(rows), 'row')}" if first is None
+        else f"the trainings part at step {first.step}: {first.headline}"
+    )  # fmt: skip
+    return RunDiffReport(
+        heading, () if first is None else (first,), tuple(notes), first=first, rows=tuple(rows), only_a=only[0],
+        only_b=only[1], is_whole=is_whole and not any(row.only_one for row in rows),
+    )  # fmt: skip
+
+
+SEVERAL = (
+    "the runs are of different numbers of processes: gradients of what modules return were not compared, since each "
+    "process has those of its own loss"
+)
+
+
+def _partners(names: Sequence[str], others: Sequence[str], renames: Sequence[Rename]) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for name in names:
+        renamed = next((to for one in renames if (to := one.of(name)) in others), None)
+        if renamed is not None or name in others:
+            found[name] = renamed or name
+    return found
+
+
+def _about(run: Run) -> str:
+    steps = run.steps
+    between = f", {steps[0]} to {steps[-1]}" if len(steps) else ""
+    return f"{plural(len(steps), 'step')}{between}, with {quoted(run.names, MOST)}"
+
+
+def _first(rows: Sequence[Compared], measured: str) -> RunDivergence | None:
+    """The finding of the first step at which anything differs, and of that the first in the order of computing."""
+    partings = [row.parting for row in rows if row.parting is not None]
+    if not partings:
+        return None
+    found = min(partings, key=lambda one: one.step)  # the first of equal ones
+    pair = found.pair
+    what = WHAT[pair.kind].format(repr(pair.name))
+    what += "" if pair.name == pair.other else f" ({pair.other!r} in the second)"
+    field = pair.kind if pair.kind == "logged" else f"{pair.kind}.{found.field}"
+    a, b = (f"{number:.6g}" for number in found.numbers)
+    return RunDivergence(
+        pair.kind, pair.name, f"{what} differs: its {found.field} is {a} in the first, {b} in the second", None,
+        tuple(_facts(found, rows, partings, measured)), step=found.step, other=pair.other, field=field,
+        numbers=found.numbers, error=found.error, excess=found.excess,
+    )  # fmt: skip
+
+
+def _facts(
+    found: Parting, rows: Sequence[Compared], partings: Sequence[Parting], measured: str
+) -> Iterator[str]:  # fmt: skip
+    yield f"relative error {text.number(found.error)}, {text.times(found.excess)}"
+    same = [row.pair for row in rows if row.parting is None or row.parting.step > found.step]
+    earlier = [one for one in same if KINDS.index(one.kind) < KINDS.index(found.pair.kind)]
+    kinds = [WHAT[kind].format("each name") for kind in KINDS if any(one.kind == kind for one in earlier)]
+    if earlier:
+        yield f"in this step these agree: {listed(list(dict.fromkeys(kinds)))}"
+    if found.step > min(row.first for row in rows if row.pair == found.pair):
+        yield f"in the steps before it was at most {text.times(found.before)}"
+    also = [one for one in partings if one.step == found.step and one is not found]
+    if also:
+        yield f"{plural(len(also), 'more row')} part{'s' * (len(also) == 1)} at this step: " \
+              f"{listed([WHAT[one.pair.kind].format(repr(one.pair.name)) for one in also], MOST)}"  # fmt: skip
+    if not found.later:
+        yield "in all later steps it agrees again"
+    yield f"floor: measured: {measured}" if measured else "floor: the root of eps of float32"
+
+
+def _notes(
+    a: Run, b: Run, rows: Sequence[Compared], only: tuple[Sequence[str], Sequence[str]], shared: Any
+) -> Iterator[str]:  # fmt: skip
+    for names, which in zip(only, ("first", "second"), strict=True):
+        if names:
+            yield f"only in the {which}, and not compared: {quoted(names)}"
+    for run, which in ((a, "first"), (b, "second")):
+        if len(run.steps) > len(shared):
+            yield f"{plural(len(run.steps) - len(shared), 'step')} only in the {which}, and not compared"
+    partly = [row.pair.name for row in rows if row.only_one]
+    if partly:
+        names = quoted(list(dict.fromkeys(partly)))
+        yield f"measured in one of the two in some steps, which were not compared: {names}"
+    skipped = [set(run.skipped.tolist()) & set(shared.tolist()) for run in (a, b)]
+    if skipped[0] != skipped[1]:
+        steps = sorted(skipped[0] ^ skipped[1])
+        yield f"skipped by a GradScaler in one of the two: {plural(len(steps), 'step')}, the first {steps[0]}"
