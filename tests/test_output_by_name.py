@@ -292,6 +292,40 @@ def test_a_position_may_be_counted_from_the_end(of, key):
         bp.probe(lambda x: (x.sum(), x.prod()), of=-3)(x)
 
 
+@pytest.mark.parametrize(
+    ("of", "element"),
+    [
+        ("v", "of='v[0, 0]'"),
+        (None, "of='v[0, 0]'"),
+        ("held.w", "of='held.w[0]'"),
+        (lambda out: out["v"], "of=lambda result: result[0, 0]"),
+    ],
+)
+def test_an_output_that_is_not_a_scalar_is_told_its_element(of, element):
+    def program(x):
+        v = x * 2
+        return {"v": v} if of is None else {"v": v, "held": {"w": v[0] * 3}}
+
+    with pytest.raises(bp.BadOutput) as caught:
+        bp.probe(program, of=of)(torch.ones(2, 2))
+    assert element in caught.value.next
+
+
+def test_attention_weights_that_are_none_say_why():
+    class Attention(nn.Module):
+        def forward(self, x):
+            attn_weights = helper_without_weights(x)
+            return x.sum() if attn_weights is None else attn_weights
+
+    with pytest.raises(bp.BadOutput) as caught:
+        bp.probe(Attention(), "*", of=":attn_weights[0, 0]")(torch.ones(2, 2, requires_grad=True))
+    assert "attn_implementation='eager'" in str(caught.value)
+
+
+def helper_without_weights(x):
+    return None
+
+
 def test_a_number_is_no_output():
     def counted(x):
         n = 3

@@ -260,6 +260,7 @@ def named(of):
         (named(["ce", "ce"]), bp.BadOption, ["twice", "next:  of=['ce']"]),
         (named(["ce", f]), bp.BadOption, ["needs a key", "of={'loss': f, ...}"]),
         (named({1: "ce"}), bp.BadOption, ["keys of several outputs are texts", "found: an int"]),
+        (named({"": "ce"}), bp.BadOption, ["keys of several outputs are texts, and not empty"]),
         (named({"ce": None}), bp.BadOption, ["of['ce'] is a path, a position or a function, not None"]),
         (named([["ce"]]), bp.BadOption, ["of is a path, a position or a function, not a list"]),
         (named(3.5), bp.BadOption, ["or a list or dict of these, not a float"]),
@@ -280,7 +281,12 @@ def named(of):
         (
             lambda: bp.probe(f, of=["ce", "hidden"])(X, W),
             bp.BadOutput,
-            ["the gradient of 'hidden'", "cotangent={'hidden': torch.ones((2,))}"],
+            ["the gradient of 'hidden'", "cotangent={'hidden': torch.ones((2,))}, or of='hidden[0]'"],
+        ),
+        (
+            lambda: bp.probe(lambda x: {"a": x.sum(), "b": torch.ones(2).sum()}, of=["a", "b"])(X),
+            bp.NothingToDifferentiate,
+            ["at 'b'", "next:  leave 'b' out of of=; or "],
         ),
         (lambda: bp.probe(f, of=["ce", "klo"])(X, W), bp.BadOutput, ["nothing at 'klo'", "of='kl'"]),
     ],

@@ -298,6 +298,37 @@ def test_what_does_not_fit_is_refused(replace, said):
         probed(replace)
 
 
+def test_a_count_that_is_not_there_or_not_known_yet():
+    def program(x):
+        u = x * 2
+        u = u + 1
+        u.mul_(3)
+        return u.sum()
+
+    for text in ("u#3", "u#2"):  # the last was made by a write
+        with pytest.raises(bp.NothingMatched) as caught:
+            bp.probe(program, replace={text: torch.zeros_like})(X)
+        assert "found: u#0, u#1, u#2" in str(caught.value)
+        assert "next:  replace={'u': ...}" in str(caught.value)
+    with pytest.raises(bp.BadName, match="cannot take the last one") as caught:
+        bp.probe(program, replace={"u#-1": torch.zeros_like})
+    assert "next:  replace={'u#0': ...}, where #0 is the first" in str(caught.value)
+
+
+def test_a_gradient_that_does_not_arrive_is_not_said_to_be_replaced():
+    def program(x):
+        with torch.no_grad():
+            cut = x * 2
+        aside = x * 3
+        return (cut * x).sum(), aside
+
+    rec = bp.probe(program, of=0, replace_grad={name: lambda g: g * 0 for name in ("cut", "aside", "x")})(X)
+    assert [name for name, entry in rec.items() if entry.replaced_grad] == ["x"]
+    assert "gradient replaced: x\n" in str(rec)
+    said = "replace_grad= changed nothing here, as no gradient arrives"
+    assert [note for note in rec.notes if said in note] == [f"cut: {said} (no_grad)", f"aside: {said} (not_connected)"]
+
+
 @pytest.mark.parametrize("text", ["u[0]", "u[..., 0]", "u#0[1:]", ":u[0]", "/helper:w[0]"])
 @pytest.mark.parametrize("option", ["replace", "replace_grad"])
 def test_a_part_of_a_value_is_replaced_by_a_function(option, text):
@@ -313,8 +344,8 @@ def test_a_part_of_a_value_is_replaced_by_a_function(option, text):
         bp.probe(program, **{option: {text: lambda value: value * 0}})(X)
     assert f"{option} takes the names of whole values, and {text!r} is a part of one" in str(caught.value)
     whole, bracket, inside = text.rpartition("[")
-    assert f"next:  {option}={{{whole!r}: change}}, with def change(" in str(caught.value)
-    assert f"{bracket}{inside} = ...; return" in str(caught.value)
+    assert f"next:  {option}={{{whole!r}: change}}, where change(" in str(caught.value)
+    assert f"returns it with {bracket}{inside} changed" in str(caught.value)
 
 
 def test_an_item_that_a_statement_writes_has_a_name_with_an_index():

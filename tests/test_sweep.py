@@ -1,6 +1,7 @@
 """``bp.sweep`` in PyTorch: against the program run once for each value, with that value replaced by hand."""
 
 import math
+import random
 import signal
 import warnings
 
@@ -116,6 +117,36 @@ def test_dropout_is_the_same_in_all_runs_and_draws_nothing():
     assert set(found.effects.values()) == {0.0}
     assert torch.equal(torch.get_rng_state(), before)
     assert found.output == model(x).sum().item()
+
+
+class Drawing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(3)
+
+    def forward(self, x):
+        return (x * torch.randn(x.shape, generator=self.generator)).sum()
+
+
+GENERATOR, NUMPY, PYTHON = torch.Generator().manual_seed(1), np.random.default_rng(0), random.Random(0)
+
+
+def by_globals(x):
+    return (x * torch.randn(2, generator=GENERATOR)).sum() * NUMPY.random() * PYTHON.random()
+
+
+def by_argument(x, generator):
+    return (x * torch.randn(2, generator=generator)).sum()
+
+
+@pytest.mark.parametrize("target", [Drawing(), by_globals, by_argument, lambda x: by_globals(x) + np.random.rand()])
+def test_generators_that_a_program_holds_finds_or_is_given_begin_alike(target):
+    given = (X, torch.Generator().manual_seed(2)) if target is by_argument else (X,)
+    states = [given[-1].get_state()] if target is by_argument else [GENERATOR.get_state()]
+    found = bp.sweep(target, ":x", replace=lambda x: x * 1)(*given)
+    assert found.effects == {found.runs[0].shown: 0.0}
+    assert torch.equal(given[-1].get_state() if target is by_argument else GENERATOR.get_state(), states[0])
+    assert found.output == bp.sweep(target, ":x", replace=lambda x: x * 1)(*given).output
 
 
 def test_nothing_is_left_behind():
@@ -245,6 +276,20 @@ def test_approximations_must_be_asked_for():
 
 
 @pytest.mark.parametrize("axis", [None, 0])
+def test_what_a_write_in_place_made_is_noted_and_left(axis):
+    def written(x, w):
+        u = x * w
+        u.add_(1)
+        v = u * x
+        return v.sum()
+
+    found = swept("*", function=written, axis=axis, approximate=True)
+    assert found.notes == ("not bound by a statement, and was not replaced: u#1",)
+    assert found.names == ["x", "w", "u#0", "v"]
+    assert "note: not bound by a statement" in str(found)
+
+
+@pytest.mark.parametrize("axis", [None, 0])
 @pytest.mark.parametrize("what", [lambda value: value * 0, lambda value: value / 0, lambda value: value * 1e38])
 def test_effects_that_are_not_finite_are_shown_without_a_warning(what, axis):
     def beyond(x, w):
@@ -274,6 +319,12 @@ def test_agreement_of_numbers_that_are_huge_or_cancel():
     assert agreement((1e-310, -1e-310), (3e-310, -3e-310)) == pytest.approx(-1.0)
     assert math.isnan(agreement((math.inf, 1.0), (-math.inf, 2.0)))
     assert math.isnan(agreement((1.0, math.nan), (2.0, 2.0)))
+
+
+def test_a_value_without_indices_along_an_axis_is_noted():
+    found = bp.sweep(lambda x: (x[:0] * 2).sum() + x.sum(), ["x", "mul()"], replace=torch.zeros_like, axis=0)(X)
+    assert found.names == ["x"]
+    assert found.notes == ("without an index along axis=0, and not replaced: mul()",)
 
 
 def test_a_complex_output_is_refused():

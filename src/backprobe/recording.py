@@ -8,7 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from backprobe.conflicts import Conflicts
-from backprobe.errors import AmbiguousName, BackprobeError, BadOption, NotSaved, UnknownAttribute, UnknownName
+from backprobe.errors import (
+    AmbiguousName,
+    BackprobeError,
+    BadOption,
+    NothingMatched,
+    NotSaved,
+    UnknownAttribute,
+    UnknownName,
+)
 from backprobe.findings.phrasing import listed
 from backprobe.record.brief import cut, kind, written
 from backprobe.record.entries import Entry, GradStatus, Record, unknown_output
@@ -236,7 +244,13 @@ class Recording(Mapping[str, Entry]):
                 "conflicts are between the gradients of several outputs", asked=asked,
                 found="a recording of one output", next="bp.probe(f, of=['ce', 'kl'])(x).conflicts()",
             )  # fmt: skip
-        return conflicts(self.record, dict(self.items()) if patterns is None else self.select(patterns))
+        try:
+            return conflicts(self.record, dict(self.items()) if patterns is None else self.select(patterns))
+        except NothingMatched as error:
+            error.asked, error.next = (
+                text.replace("rec.select", "rec.conflicts") for text in (error.asked, error.next)
+            )
+            raise
 
     def missing(self) -> dict[str, Entry]:
         """The entries without a gradient, of several outputs of any of them: each has its ``status`` and ``reason``."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import torch
+from flax import nnx
 
 import backprobe as bp
 
@@ -87,6 +88,76 @@ def test_layers_of_keras_as_by_hand():
         mixed = a.copy()
         mixed[:, unit] = instead[:, unit]
         assert found.outputs[f"a[:, {unit}]"] == float(tf.reduce_sum(model.layers[1](mixed)))
+
+
+def same(value):
+    return value * 1
+
+
+class Unseeded(keras.layers.Layer):
+    def call(self, x):
+        return keras.random.dropout(x, 0.5)
+
+
+class Noisy(nnx.Module):
+    def __init__(self):
+        self.drop, self.out = nnx.Dropout(0.5, rngs=nnx.Rngs(0)), nnx.Linear(3, 2, rngs=nnx.Rngs(1))
+
+    def __call__(self, x):
+        return self.drop(self.out(x)).sum()
+
+
+def keras_model(*layers):
+    keras.utils.set_random_seed(0)
+    return keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(8, name="a"), *layers])
+
+
+def noisy(x):
+    u = tf.nn.dropout(x, 0.5)
+    return tf.reduce_sum(u * tf.random.normal(x.shape, seed=3))
+
+
+GENERATOR = tf.random.Generator.from_seed(3)
+NUMPY = np.random.default_rng(0)
+
+
+def by_generators(x):
+    return tf.reduce_sum(x * GENERATOR.normal(x.shape) * NUMPY.random())
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "make"),
+    [
+        (noisy, "u", tf.ones),
+        (by_generators, "x", tf.ones),
+        (keras_model(keras.layers.Dropout(0.5)), "a", tf.ones),
+        (keras_model(Unseeded()), "a", tf.ones),
+        (Noisy(), "out", jnp.ones),
+    ],
+)
+def test_all_runs_draw_the_same_random_numbers(target, name, make):
+    options = {} if isinstance(target, Noisy) or not isinstance(target, keras.Model) else {"training": True}
+    of = None if not options else tf.reduce_sum
+    for _ in range(2):
+        swept = bp.sweep(target, name, of=of, replace=same)(make((4, 3)), **options)
+        assert swept.effects == {name: 0.0}
+        assert swept.output != 0.0
+
+
+def test_a_model_of_nnx_among_the_arguments():
+    swept = bp.sweep(lambda x, model: model(x), "x", replace=same)(jnp.ones((4, 3)), Noisy())
+    assert swept.effects == {"x": 0.0}
+
+
+@pytest.mark.parametrize("seed", [None, 7])
+def test_random_numbers_of_tensorflow_go_on_as_if_none_had_been_drawn(seed):
+    def drawn(between):
+        tf.random.set_seed(11 if seed is None else seed)
+        first = tf.random.normal(()).numpy()
+        between()
+        return [first, *(tf.random.normal(()).numpy() for _ in range(3))]
+
+    assert drawn(lambda: None) == drawn(lambda: bp.sweep(noisy, "u", replace=same)(tf.ones(4)))
 
 
 def test_inside_scan_of_jax():

@@ -9,11 +9,31 @@ from typing import Any
 
 import numpy
 
+from backprobe.backends.held_values import held_by
+from backprobe.record.containers import leaves
+
+GENERATORS = (numpy.random.Generator, numpy.random.RandomState, random.Random)
 RandomState = tuple[Callable[[], Any], Callable[[Any], Any]]
 
 OF_PYTHON: tuple[RandomState, ...] = (
     (random.getstate, random.setstate), (numpy.random.get_state, numpy.random.set_state)
 )  # fmt: skip
+
+
+def generators_of_numpy(target: Any, given: Any) -> list[RandomState]:
+    """The states of generators of NumPy, and of Python, that a target holds, finds, or is given."""
+    found = {id(one): one for one in held_by(target) if isinstance(one, GENERATORS)}
+    found |= {id(leaf): leaf for _, leaf in leaves(given) if isinstance(leaf, GENERATORS)}
+    return [_state(one) for one in found.values()]
+
+
+def _state(generator: Any) -> RandomState:
+    if isinstance(generator, numpy.random.Generator):
+        held = generator.bit_generator
+        return lambda: held.state, lambda state: setattr(held, "state", state)
+    return (generator.getstate, generator.setstate) if isinstance(generator, random.Random) else (
+        generator.get_state, generator.set_state
+    )  # fmt: skip
 
 
 class Kept:

@@ -34,11 +34,15 @@ class Variations(Protocol):
         """
 
     @contextmanager
-    def same_numbers(self) -> Iterator[None]:
-        """After this context random numbers come as if none had been drawn in it."""
-        from backprobe.backends.random_states import OF_PYTHON, put_back  # which imports NumPy
+    def same_numbers(self, target: Any = None, given: Any = ()) -> Iterator[None]:
+        """After this context random numbers come as if none had been drawn in it.
 
-        with put_back(OF_PYTHON):
+        The generators of a target and among what it is given count too, as far as they are found: what it holds,
+        closes over, or finds among its globals.
+        """
+        from backprobe.backends.random_states import OF_PYTHON, generators_of_numpy, put_back  # which import NumPy
+
+        with put_back((*OF_PYTHON, *generators_of_numpy(target, given))):
             yield
 
 

@@ -19,6 +19,7 @@ from backprobe.record.containers import at_path, children
 from backprobe.record.lookup import Lookup
 from backprobe.record.names import outside, strip
 from backprobe.record.patterns import compile_pattern, selection
+from backprobe.tracing.none_values import why_none
 from backprobe.tracing.schema import Schema, schema_of
 from backprobe.tracing.trace import Trace
 
@@ -96,8 +97,7 @@ def named_output(trace: Trace, result: Any, of: Any, cotangent: Any, words: Word
             return _element_of_result(trace, result, reading, of, cotangent, words)
         found = known.positions(reading)
         if found:
-            number = known.only(found, reading)
-            tensor = _element(_tensor(trace, number, reading, of), reading.name, reading, of)
+            tensor = _element(known.tensor(known.only(found, reading), reading), reading.name, reading, of)
             output = differentiated(tensor, None, of, [], cotangent, trace.tape, words)
             return Output(output.tensor, None, output.cotangent, of if reading.indices else None)
     known.refuse_count()
@@ -162,15 +162,36 @@ class Captured:
         found = {at for at in found if _is_floating(self.trace, self.numbers[at])} or found
         return set() if reading.unreadable and len(found) != 1 else found
 
-    def only(self, found: set[int], reading: Reading) -> int | None:
-        """The number of the only one. Raises AmbiguousName."""
+    def only(self, found: set[int], reading: Reading) -> int:
+        """The position of the only one. Raises AmbiguousName."""
         if len(found) > 1:
             choices = self._spelled(reading.name)
             raise AmbiguousName(
                 f"{reading.name!r} means several values", asked=f"of={self.asked!r}", found=listed(choices, 12),
                 why="one value is differentiated", next=f"of={choices[-1] + self.asked.removeprefix(reading.name)!r}",
             )  # fmt: skip
-        return self.numbers[found.pop()]
+        return found.pop()
+
+    def tensor(self, at: int, reading: Reading) -> Any:
+        """The tensor of a capture as the program has it at its end. Raises BadOutput."""
+        number = self.numbers[at]
+        if number is None:
+            raise BadOutput(
+                f"{reading.name!r} is not a tensor", asked=f"of={self.asked!r}", found=self._plain(at, reading),
+                why="a gradient is of a floating output", next="the name of a tensor",
+            )  # fmt: skip
+        return _tensor(self.trace, number, reading, self.asked)
+
+    def _plain(self, at: int, reading: Reading) -> str:
+        """What something is that is not a tensor, and why, where it is None and that is known."""
+        template, plain = self.schema.templates[at], self.trace.log.plain
+        if template.plain_at is None:
+            return ""
+        value = plain[template.plain_at]
+        if value is not None:
+            return f"the Python number {value}"
+        is_computed = template.source is not None and not template.source.text.lstrip().startswith("def ")
+        return str(why_none(self._spelled(reading.name)[0], template.source, is_computed))
 
     def refuse_count(self) -> None:
         """Raise BadOutput for a name that there is, with a count that there is not."""
@@ -198,13 +219,7 @@ def _is_floating(trace: Trace, number: int | None) -> bool:
     return number is not None and trace.tape.is_floating(trace.versions.tensors[number])
 
 
-def _tensor(trace: Trace, number: int | None, reading: Reading, of: str) -> Any:
-    """The tensor of a capture as the program has it at its end. Raises BadOutput."""
-    if number is None:
-        raise BadOutput(
-            f"{reading.name!r} is not a tensor", asked=f"of={of!r}", why="a gradient is of a floating output",
-            next="the name of a tensor",
-        )  # fmt: skip
+def _tensor(trace: Trace, number: int, reading: Reading, of: str) -> Any:
     versions, tape = trace.versions, trace.tape
     tensor = versions.tensors[number]
     if versions.version(tensor) != versions.versions[number]:

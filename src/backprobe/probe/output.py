@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backprobe.backends.tensors import Tensors
@@ -107,6 +107,8 @@ def choose(
         path, tensor = _at_position(result, int(of), floating, tape, words)
     else:
         path, tensor = _at(result, of, floating, tape, words, names)
+    if path and not callable(of) and "`" not in path and words.scalar == RETURNED.scalar:
+        words = replace(words, scalar=f"of={path.removeprefix('.') + '[{at}]'!r}")
     return differentiated(tensor, path, of, floating, cotangent, tape, words)
 
 
@@ -127,7 +129,7 @@ def differentiated(
             asked=f"the gradients of {words.holder}" + (f" at {path.lstrip('.')!r}" if path else ""),
             found="an output without history",
             why=why,
-            next=next,
+            next=next if words.key is None else f"leave {words.key!r} out of of=; or {next}",
         )
     return Output(tensor, path, weighed(tensor, cotangent, tape, words))
 

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from backprobe.backends.capabilities import ModelCall, Models, Replaces
 from backprobe.backends.protocol import Backend, Tape
 from backprobe.backends.refusals import refuse
-from backprobe.errors import BadOption, NothingMatched, Unsupported
+from backprobe.errors import BadName, BadOption, NothingMatched, Unsupported
 from backprobe.findings.phrasing import listed
 from backprobe.probe.inner_output import INDEXED
 from backprobe.probe.request import Request, name_of
@@ -65,6 +65,18 @@ def check_replacing(option: str, given: Any) -> None:
             f"{option} is asked for by names and patterns of what to replace", asked=f"{option}={{{other!r}: ...}}",
             next=f"{option}={{'u': {example}}}",
         )  # fmt: skip
+    for text in given:
+        if "#-1" in text and strip(text) == text.replace("#-1", ""):
+            _refuse_last(option, text)
+
+
+def _refuse_last(option: str, text: str) -> NoReturn:
+    """Raise BadName for the last of several bindings."""
+    raise BadName(
+        f"{option} cannot take the last one: {text!r}", asked=f"{option}={{{text!r}: ...}}",
+        why="which one is last is known only when the program is over",
+        next=f"{option}={{{text.replace('#-1', '#0')!r}: ...}}, where #0 is the first",
+    )  # fmt: skip
 
 
 def _why_named(given: Any) -> str:
@@ -188,17 +200,29 @@ def _refuse_part(one: Replacement, known: Collection[str]) -> None:
             f"{one.option} takes the names of whole values, and {one.text!r} is a part of one", asked=one.asked,
             found=f"the name {whole!r}, and the index {index}",
             why=f"a function replaces a part: it gets the whole {what}, and returns it with that part changed",
-            next=f"{one.option}={{{whole!r}: change}}, with def change({what}): {what}{index} = ...; return {what}",
+            next=f"{one.option}={{{whole!r}: change}}, where change({what}) returns it with {index} changed",
         )  # fmt: skip
 
 
-def refuse_never_bound(replacing: Replacing, names: Collection[str], subject: str) -> None:
-    """Raise NothingMatched for a name that never came up while the program ran."""
+def refuse_never_bound(
+    replacing: Replacing, names: Collection[str], subject: str, printed: Mapping[str, str]
+) -> None:  # fmt: skip
+    """Raise NothingMatched for a name that never came up while the program ran.
+
+    ``names`` have no counts; ``printed`` are the recorded ones, by their full names.
+    """
     for one in replacing.missed():
         if one in replacing.passed_over:
             _refuse_passed_over(one, replacing.passed_over[one], subject)
         is_there = strip(one.text).removeprefix(":") in {strip(name).removeprefix(":") for name in names}
         why = "it was not bound with that count, or a write in place made it: what a statement binds can be replaced"
+        bound = [text for full, text in printed.items() if one.loose.matches(strip(full))] if is_there else []
+        if bound:
+            raise NothingMatched(
+                f"{one.text!r} is not bound in {subject}", asked=one.asked,
+                found=listed(list(dict.fromkeys(bound)), 12), why=why,
+                next=f"{one.option}={{{strip(one.text)!r}: ...}}, for all that a statement binds to this name",
+            )  # fmt: skip
         refuse_missed(one, names, subject, why * is_there)
 
 

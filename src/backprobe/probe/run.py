@@ -91,7 +91,7 @@ class Run(Form):
         )  # fmt: skip
         self.refuse_missed(self.schema)
         if self.replacing is not None:
-            refuse_never_bound(self.replacing, self.names(self.schema), self.subject())
+            refuse_never_bound(self.replacing, self.names(self.schema), self.subject(), self.schema.names.printed)
         return Recording(self.judged(ran), result)
 
     def hold(self, output: Output) -> int:

@@ -54,9 +54,10 @@ def asked_of(of: Any, cotangent: Any) -> tuple[Asked, ...]:
     if not found:
         raise BadOption("of names no output", asked=f"of={of!r}", next="of='loss', or of=['ce', 'kl'] for several")
     for key, one in found.items():
-        if not isinstance(key, str):
+        if not isinstance(key, str) or not key:
             raise BadOption(
-                "the keys of several outputs are texts", asked=f"of={written(of)}", found=kind(key),
+                f"the keys of several outputs are texts{', and not empty' * (key == '')}", asked=f"of={written(of)}",
+                found=kind(key),
                 next="of={'ce': lambda result: result[0], 'kl': lambda result: result[1]}",
             )  # fmt: skip
         _check_one(one, f"of[{key!r}]", is_part=True)

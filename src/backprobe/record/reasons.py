@@ -174,6 +174,7 @@ SENTENCES = {
                                "carry it",
     "scaled_itself": "it is {number} × a value without a name; all gradients carry that factor",
     "scaled_unknown": "it is a multiple of another value (a scaled loss?); all gradients carry that factor",
+    "no_gradient_to_replace": "replace_grad= changed nothing here, as no gradient arrives ({status})",
     "steps": "it was computed in {computed} of {of} steps; in the others it is 0 here",
     "block_too_large": "a Jacobian block of {elements} elements was not computed: the limit is {most}",
     "partials_missing": "it is not connected, and its local partials are missing: {error}",

@@ -63,6 +63,8 @@ class Runs:
         self.variations = (backend.variations or refuse(backend, "variations", asked.call))()
         self.notes: list[str] = []
         self.done: list[Replaced] = []
+        self.unbound: dict[str, str] = {}
+        """The names of what could not be replaced, by their keys."""
 
     def run(self) -> Sweep:
         """All of them, in the order in which the program computes the values."""
@@ -71,23 +73,30 @@ class Runs:
         values = self._replaceable(first)
         for value in values:
             self._refuse_unlike(value)
-        steps = [step for value in values for step in self._steps(value)]
+        of_values = {value.name: list(self._steps(value)) for value in values}
+        steps = [step for own in of_values.values() for step in own]
+        empty = [name for name, own in of_values.items() if not own]
+        if empty:
+            self.notes.append(
+                f"without an index along axis={written(self.asked.axis)}, and not replaced: {listed(empty)}"
+            )
         output = self._output(first)
         try:
             with progress(f"sweeping {name_of(self.asked.target)}", len(steps)) as advance:
                 for step in steps:
                     advance(step.shown)
-                    self.done.append(self._replaced(step))
+                    self.done += self._replaced(step)
         except KeyboardInterrupt as stop:
             vars(stop)["so_far"] = self._sweep(first, output)
             raise
         return self._sweep(first, output)
 
     def _sweep(self, first: Recording, output: float) -> Sweep:
+        unbound = [f"not bound by a statement, and was not replaced: {listed(list(self.unbound.values()))}"]
         of = self.asked.of if isinstance(self.asked.of, str) else first.outputs[0].name
         return Sweep(
             name_of(self.asked.target), of, output, tuple(self.done), self.asked.axes, self.asked.approximate,
-            tuple(self.notes),
+            (*self.notes, *unbound * bool(self.unbound)),
         )  # fmt: skip
 
     def _of(self, first: Recording) -> Any:
@@ -97,7 +106,7 @@ class Runs:
 
     def _recorded(self, select: Any, replaced: Mapping[str, Any] | None, *, backward: bool = False) -> Recording:
         """One run of the program, with random numbers as in each of them."""
-        with self.variations.same_numbers():
+        with self.variations.same_numbers(self.asked.target, (self.args, self.kwargs)):
             return Probe(
                 self.asked.target, select, of=self.of, cotangent=Weighing(self._one, is_used=backward),
                 replace=replaced, options=Options(backward=backward), backend=self.asked.backend,
@@ -185,12 +194,18 @@ class Runs:
 
     # one of them
 
-    def _replaced(self, step: Step) -> Replaced:
-        """The run that replaces this."""
+    def _replaced(self, step: Step) -> list[Replaced]:
+        """The run that replaces this; none for what no statement binds, as where a write in place made it."""
         what = Part(self.asked.replace, step.index) if step.index else self.asked.replace
-        recording = self._recorded(step.key, {step.key: what})
+        if step.key in self.unbound:
+            return []
+        try:
+            recording = self._recorded(step.key, {step.key: what})
+        except NothingMatched:
+            self.unbound[step.key] = step.name
+            return []
         approximation = self._approximation(step.entry, recording) if self.asked.approximate else None
-        return Replaced(step.name, step.places, step.shown, self._output(recording), approximation)
+        return [Replaced(step.name, step.places, step.shown, self._output(recording), approximation)]
 
     def _approximation(self, entry: Entry, recording: Recording) -> float | None:
         """Gradient × change of the value, summed; None where the framework gives no gradient."""

@@ -71,6 +71,9 @@ class Run:
             self._entry(assembler, at, template, *(next(outcomes) if template.number is not None else (-1, None)))
             for at, template in enumerate(schema.templates)
         ]
+        not_replaced = [Note("no_gradient_to_replace", {"status": str(entry.status)}, entry.name)
+                        for entry, template in zip(entries, schema.templates, strict=True)
+                        if template.replaced_grad and not entry.replaced_grad]  # fmt: skip
         record = assembler.record(
             entries,
             passed,
@@ -78,7 +81,7 @@ class Run:
             framework=self.backend.name,
             outputs=outputs,
             unseen=[name for name in schema.seen if name not in schema.names.positions],
-            notes=self.notes,
+            notes=[*self.notes, *not_replaced],
             stamp=self.stamp,
         )
         return with_uses(_with_causes(_with_histories(record)), self.code)
@@ -105,7 +108,7 @@ class Run:
             reads=template.reads,
             indirect=template.indirect,
             original=None if template.original_at is None else (self.originals[template.original_at],),
-            replaced_grad=template.replaced_grad,
+            replaced_grad=template.replaced_grad and outcome.status is GradStatus.OK,
         )
 
     def _uncaptured(self, at: int, template: Template) -> Outcome:

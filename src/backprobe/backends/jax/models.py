@@ -63,6 +63,12 @@ def change(model: Any, held: Any) -> None:
         sys.modules["flax.nnx"].update(model, held)
 
 
+def random_state(model: Any) -> tuple[Callable[[], Any], Callable[[Any], Any]]:
+    """What reads the states of the generators of a model of Flax NNX, and what writes them."""
+    nnx = sys.modules["flax.nnx"]
+    return lambda: jax.tree.map(lambda leaf: leaf, nnx.state(model, nnx.RngState)), partial(nnx.update, model)
+
+
 def dotted(path: Iterable[Any]) -> str:
     """A path through a pytree as attributes are written; the box around a parameter is left out."""
     steps = [str(getattr(key, "name", getattr(key, "key", getattr(key, "idx", key)))) for key in path]

@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy
 
+from backprobe.backends.held_values import held_by
 from backprobe.backends.jax import models
 from backprobe.backends.jax.tensors import is_array
 from backprobe.backends.random_states import OF_PYTHON, put_back
-from backprobe.backends.trials import Ran, Trials, held_by, seed_python
+from backprobe.backends.trials import Ran, Trials, seed_python
 from backprobe.record.containers import leaves, refilled
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter, is_
@@ -118,9 +119,11 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
     """
     eager = context.context()
     before = {name: value for name, value in vars(eager).items() if name in ("_seed", "_rng")}
+    begun: list[int] = []
 
     def begin(seed: int, is_anew: bool) -> None:
         if is_anew:
+            begun.append(seed)
             seed_eager(eager, seed)
         else:
             eager._seed, eager._rng = seed, random.Random(seed)
@@ -128,8 +131,33 @@ def operations_seeded() -> Iterator[Callable[[int, bool], None]]:
     try:
         yield begin
     finally:
+        if begun:  # a kernel that has drawn in here would go on where it is
+            seed_eager(eager, begun[-1])
         vars(eager).pop("_rng", None)  # it comes with the first seed
         vars(eager).update(before)
+
+
+def global_seed() -> int | None:
+    """What ``tf.random.set_seed`` was given."""
+    seed: int | None = getattr(context.context(), "_seed", None)
+    return seed
+
+
+def random_state_of_keras() -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    """What reads and writes the state of the generator that Keras makes when it first draws without a seed."""
+    states, name = sys.modules.get("keras.src.backend.common.global_state"), "global_seed_generator"
+
+    def read() -> Any:
+        generator = None if states is None else states.get_global_attribute(name)
+        return None if generator is None else unrecorded(lambda state: state.numpy(), generator.state)
+
+    def write(state: Any) -> None:
+        if states is not None and state is None:
+            states.set_global_attribute(name, None)
+        elif states is not None:
+            unrecorded(states.get_global_attribute(name).state.assign, state)
+
+    return read, write
 
 
 def is_traced_by_keras() -> bool:

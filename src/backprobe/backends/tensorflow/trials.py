@@ -9,12 +9,13 @@ from typing import Any
 import numpy
 import tensorflow as tf
 
+from backprobe.backends.held_values import held_by
 from backprobe.backends.random_states import OF_PYTHON, put_back
 from backprobe.backends.tensorflow import private
 from backprobe.backends.tensorflow.layers import is_layer
 from backprobe.backends.tensorflow.operation_log import DRAWN
 from backprobe.backends.tensorflow.tensors import is_eager, is_tensor, plain, read, variable_of
-from backprobe.backends.trials import Ran, Trials, held_by, seed_python
+from backprobe.backends.trials import Ran, Trials, seed_python
 from backprobe.record.containers import leaves
 
 
@@ -86,10 +87,10 @@ class TensorflowTrials(Trials):
                 restore()
 
 
-def variables_of(target: Any) -> list[Any]:
+def variables_of(target: Any, given: Any = ()) -> list[Any]:
     """The Variables that a program reads or writes, as far as they are found: of layers, modules, and by themselves."""
     found: dict[int, Any] = {}
-    for one in held_by(target):
+    for one in (*held_by(target), *(leaf for _, leaf in leaves(given))):
         own = [one]
         if is_layer(one):
             from backprobe.backends.tensorflow.guarded_calls import variables  # which imports Keras
@@ -99,6 +100,11 @@ def variables_of(target: Any) -> list[Any]:
             own = [one.state] if isinstance(one, tf.random.Generator) else list(one.variables)
         found |= {id(variable): variable for variable in map(variable_of, own) if variable is not None}
     return list(found.values())
+
+
+def is_random_state(variable: Any) -> bool:
+    """Is it the state of a generator, of Keras or of TensorFlow?"""
+    return variable.dtype.is_integer and any(kind in variable.name for kind in ("seed_generator_state", "StateVar"))
 
 
 def floating(result: Any) -> list[Any]:
