@@ -16,7 +16,7 @@ import backprobe as bp
 from backprobe.cli import main
 from backprobe.cli.progress import progress
 from backprobe.show.printing import encodable
-from commands import in_folder, invoked, python, refused
+from commands import in_folder, invoked, printed, python, refused
 
 PROGRAM = """\
 import sys
@@ -270,3 +270,20 @@ def test_progress_is_for_a_terminal_alone(monkeypatch, capsys):
     lines = err.splitlines()
     assert lines[0] == "backprobe: f runs, 0 s (Ctrl-C: what is known so far)"
     assert len(lines) < 5, "each comes after twice the time"
+
+
+def test_a_saved_recording_is_printed_and_says_how_to_get_partials(folder):
+    printed(invoked("probe", "own.py:well", "x=3.0", "--save", "rec"))
+    assert printed(invoked("probe", "rec")).splitlines()[1].split()[:3] == ["x", "3", "2"]
+    assert "--save is for a function, and rec is a saved recording" in refused(
+        invoked("probe", "rec", "--save", "other")
+    )
+    more = "backprobe probe toy.py:f x=3 --partials true --save rec --overwrite, for the function f that it is of"
+    for words in (["derive", "rec", "x"], ["draw", "rec", "f.svg", "--contributions"]):
+        assert refused(invoked(*words)).splitlines()[-1] == f"  next:  {more}"
+
+
+def test_what_is_suggested_in_the_place_of_a_name_can_be_probed(folder):
+    (folder / "net.py").write_text("import torch\nclass Net(torch.nn.Module): pass\ndef step(x): return x * 2\n")
+    assert refused(invoked("probe", "net.py:", "x=3")).endswith("next:  backprobe probe net.py:step\n")
+    assert refused(invoked("probe", "net.py.step", "x=3")).endswith("next:  backprobe probe net.py:step x=3\n")

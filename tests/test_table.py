@@ -475,6 +475,20 @@ def test_a_notebook_gets_the_same_cells():
     assert found.below == ["gradients are of return"]
 
 
+def test_in_a_notebook_the_numbers_of_a_tensor_do_not_take_the_width_of_the_page():
+    """Of small tensors; large ones are shape and statistics."""
+    recording = bp.probe(lambda x: (x * torch.pi).sum())(torch.linspace(0.12345678, 9, 8))
+    cells = parsed(recording).cells
+    at = cells.index("x")
+    assert max(map(len, cells[at + 1 : at + 3])) <= 40
+    assert cells[at + 1].startswith("[0.123457, ")
+    assert cells[at + 1].endswith(", …]")
+    assert "0.123457" in str(recording)
+    assert "…" not in str(recording)
+    reason = bp.probe(lambda x, w: (x * w.detach()).sum())(torch.ones(8), torch.ones(8))
+    assert any(cell.startswith("not_connected: ") for cell in parsed(reason).cells)
+
+
 def test_html_escapes_names_and_source_texts():
     def f(x, table):
         g = lambda z: z * 2  # noqa: E731

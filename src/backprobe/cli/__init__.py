@@ -56,7 +56,7 @@ def probing(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @main.command()
-@click.argument("program", metavar="FILE:FUNCTION")
+@click.argument("program", metavar="PROGRAM")
 @probing
 @click.option("--save", "path", type=click.Path(), metavar="FOLDER", help="Save the recording; bp.load reads it.")
 @click.option("--overwrite", is_flag=True, help="Let --save replace a recording.")
@@ -69,12 +69,15 @@ def probe(program: str, words: tuple[str, ...], path: str | None, overwrite: boo
     backprobe probe toy.py:f x=3 w=2 b=1
     backprobe probe toy.py:f x='[1.0, 2.0]' w=2 b=1 --cotangent '[1, 1]'
     backprobe probe toy.py:f x=3 w=2 b=1 --save toy.recording
+    backprobe probe toy.recording
 
     A value is a Python literal, or a text without quotes. A list of numbers becomes a tensor, and so does
     randn(2,3), zeros(2,3), ones(2,3) or @file.npy. If nothing is floating point, integers are taken as floating
     point. An exception of the function comes out with its traceback.
     """
-    recording = programs.probed(program, words, **options)
+    if path is not None and programs.is_saved(program):
+        programs.refuse_beside_recording([program], words, {"save": path})
+    recording = programs.recorded(program, words, **options)
     echo(str(recording))
     if path is not None:
         recording.save(path, overwrite=overwrite)
@@ -207,7 +210,10 @@ def draw(program: str, path: str, words: tuple[str, ...], **options: Any) -> Non
         )  # fmt: skip
     check_path(path)
     drawn = {name: options.pop(name) for name in ("depth", "open", "roll", "contributions", "apart", "direction")}
-    bp.draw(programs.recorded(program, words, by_default="true", **options), path, **drawn)
+    recording = programs.recorded(program, words, by_default="true", **options)
+    if drawn["contributions"]:
+        programs.refuse_without_partials(program, recording)
+    bp.draw(recording, path, **drawn)
     echo(f"the circuit: {path}")
 
 
@@ -234,6 +240,7 @@ def derive(program: str, name: str, words: tuple[str, ...], **options: Any) -> N
         )  # fmt: skip
     of, words = _first_name(words)
     recording = programs.recorded(program, words, by_default="true", **options)
+    programs.refuse_without_partials(program, recording)
     echo(str(bp.derive(recording, name, *of)))
 
 

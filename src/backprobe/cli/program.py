@@ -46,6 +46,16 @@ def recorded(program: str, words: Sequence[str], *, partials: str | None, by_def
     return probed(program, words, partials=partials or by_default, **options)
 
 
+def refuse_without_partials(program: str, recording: bp.Recording) -> None:
+    """Raise BadOption for a recording that was saved without partials, which only another run can add."""
+    if is_saved(program) and recording.path_sums is None:
+        raise BadOption(
+            f"the recording in {program} has no partials", asked=asked(program), found="a recording without partials",
+            next=f"backprobe probe toy.py:f x=3 --partials true --save {program} --overwrite, for the function f that "
+            "it is of",
+        )  # fmt: skip
+
+
 def probed(
     program: str, words: Sequence[str], *, select: Sequence[str], of: Sequence[str], wrt: Sequence[str],
     cotangent: str | None, partials: str | None, **options: Any,
@@ -136,7 +146,9 @@ def load(program: str) -> Any:
             f"backprobe health {program}, which take the script; or with bp.probe() as rec: around one step in it",
         )  # fmt: skip
     if not colon or not file.is_file():
-        meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else "toy.py:f"
+        file_, dot, function = program.partition(".py.")
+        spelled = f"{file_}.py:{function}" if dot and Path(f"{file_}.py").is_file() else "toy.py:f"
+        meant = _meant(text, name) if colon else f"{program}:f" if Path(program).is_file() else spelled
         raise BadOption(
             f"{program!r} does not name a function in a file", asked=asked(program),
             found="no colon" if not colon else f"no file {text!r}", next=asked(meant, "x=3"),
@@ -145,7 +157,8 @@ def load(program: str) -> Any:
     found: Any = module
     for step in name.split("."):
         if not hasattr(found, step):
-            functions = [known for known, value in vars(module).items() if callable(value) and known[:1] != "_"]
+            called = {known: value for known, value in vars(module).items() if callable(value) and known[:1] != "_"}
+            functions = sorted(called, key=lambda known: isinstance(called[known], type))  # a class is not probed
             close = nearest(name, functions) or functions
             raise BadOption(
                 f"{text} has no function {name!r}", asked=asked(program),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 GAP = 2
 ALIAS = "= "
+WIDEST = 40  # characters of a value or gradient in a notebook
 LEAST_NAME = 24  # characters that names get before the shapes of values go
 BOUNDARY = re.compile(r"(?=[./:])")
 Forms = tuple[str, str, str]
@@ -31,8 +32,17 @@ class Row:
     @property
     def cells(self) -> tuple[str, ...]:
         """The columns in full; a name has a line of its own."""
+        return self._with(self.value[0], *(forms[0] for forms in self.gradients))
+
+    @property
+    def brief(self) -> tuple[str, ...]:
+        """The same, with the first numbers of a tensor whose numbers would take the width of a page."""
+        return self._with(*(forms[0] if len(forms[0]) <= WIDEST or not self.ok else forms[1]
+                            for forms in (self.value, *self.gradients)))  # fmt: skip
+
+    def _with(self, *numbers: str) -> tuple[str, ...]:
         source = f"{self.place}  {self.statement}" if self.place else ""
-        return "\n".join(self.names), self.value[0], *(forms[0] for forms in self.gradients), source
+        return "\n".join(self.names), *numbers, source
 
     def shown(self, at: int, level: int) -> str:
         """One of the gradients in a form, or why there is none in the shortest."""

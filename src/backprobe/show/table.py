@@ -170,4 +170,4 @@ def html(record: Record, most: int | None = MOST_ROWS) -> Html:
 
 
 def _html_row(row: Row) -> Html:
-    return html_row(*row.cells, class_="" if row.ok else "missing")
+    return html_row(*row.brief, class_="" if row.ok else "missing")
